@@ -1,0 +1,93 @@
+//! The condition types and reasons of both kinds, and how a list of conditions is kept.
+//!
+//! A condition may say only what a field of the same status says too: nothing is decided by reading one.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::Moment;
+
+/// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `RequesterUnverified`, `SpecTampered`.
+pub const ACCEPTED: &str = "Accepted";
+/// Both: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
+/// `PoliciesDiffer`, `PoliciesUnknown`.
+pub const GUARDED: &str = "Guarded";
+/// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`.
+pub const WAITING: &str = "Waiting";
+/// Workflow: whether the run has ended in whatever way. Reason: the phase.
+pub const FINISHED: &str = "Finished";
+/// Workflow: whether the run ended with success. Reason: the phase.
+pub const COMPLETE: &str = "Complete";
+/// Workflow: whether the run ended otherwise. Reason: the phase.
+pub const FAILED: &str = "Failed";
+/// Approval: whether it has been decided, by whomever. Reason: the phase.
+pub const DECIDED: &str = "Decided";
+/// Approval: no verdict can reach its quorum any more. Reason: `QuorumOutOfReach`.
+pub const UNDECIDABLE: &str = "Undecidable";
+
+/// What a condition shall say now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Say<'a> {
+    /// One of the types above.
+    pub kind: &'a str,
+    /// `True` or `False`.
+    pub holds: bool,
+    /// A CamelCase word of the lists above.
+    pub reason: &'a str,
+    /// One sentence for people; cut at 1,024 characters.
+    pub message: &'a str,
+}
+
+/// Puts a condition into the list, keeping `lastTransitionTime` unless the status changed. Returns whether
+/// anything changed at all. The order of the list is the order in which types first appeared.
+pub fn set(list: &mut Vec<Condition>, say: &Say<'_>, generation: Option<i64>, now: Moment) -> bool {
+    let status = if say.holds { "True" } else { "False" };
+    let message: String = say.message.chars().take(1024).collect();
+    let fresh = Condition {
+        type_: say.kind.to_owned(),
+        status: status.to_owned(),
+        reason: say.reason.to_owned(),
+        message,
+        observed_generation: generation,
+        last_transition_time: Time(now.timestamp()),
+    };
+    match list.iter_mut().find(|c| c.type_ == say.kind) {
+        None => {
+            list.push(fresh);
+            true
+        }
+        Some(old) => {
+            let moved = old.status != fresh.status;
+            let since = if moved { fresh.last_transition_time.clone() } else { old.last_transition_time.clone() };
+            let fresh = Condition { last_transition_time: since, ..fresh };
+            let changed = *old != fresh;
+            *old = fresh;
+            changed
+        }
+    }
+}
+
+/// Whether the list says that the condition holds.
+#[must_use]
+pub fn holds(list: &[Condition], kind: &str) -> bool {
+    list.iter().any(|c| c.type_ == kind && c.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let (mut list, early) = (Vec::new(), Moment::from(jiff::Timestamp::UNIX_EPOCH));
+        let late = early.after(std::time::Duration::from_secs(60));
+        let say = |holds, message| Say { kind: WAITING, holds, reason: "ApprovalPending", message };
+        assert!(set(&mut list, &say(true, "one"), Some(1), early));
+        assert!(!set(&mut list, &say(true, "one"), Some(1), late));
+        assert!(set(&mut list, &say(true, "two"), Some(1), late));
+        assert_eq!(list[0].last_transition_time.0, early.timestamp());
+        assert!(set(&mut list, &say(false, "two"), Some(1), late));
+        assert_eq!(list[0].last_transition_time.0, late.timestamp());
+        assert!(!holds(&list, WAITING));
+    }
+}

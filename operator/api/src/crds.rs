@@ -1,0 +1,102 @@
+//! The CRDs, made from the types and nothing else, and the list of all generated files.
+//!
+//! Nothing here may be edited by hand afterwards: what the types do not say, the CRD does not say.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
+
+use crate::{approval::Approval, workflow::Workflow};
+
+/// The CRDs of both kinds, with `status` defaulted, so that a new object reads as Pending and a JSON Patch
+/// `test` on `/status/seq` works on the first write too.
+#[must_use]
+pub fn all() -> Vec<CustomResourceDefinition> {
+    vec![with_default_status(Approval::crd()), with_default_status(Workflow::crd())]
+}
+
+fn with_default_status(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let Ok(mut value) = serde_json::to_value(&crd) else { return crd };
+    for version in value.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+            schema["required"] = json!(["spec"]);
+            if let Some(status) = schema.pointer_mut("/properties/status").and_then(Value::as_object_mut) {
+                status.remove("nullable");
+                status.insert("default".into(), json!({"phase": "Pending", "seq": 0}));
+            }
+            without_null(schema);
+        }
+    }
+    serde_json::from_value(value).unwrap_or(crd)
+}
+
+/// An absent field is left out, never null: CEL's `has()` then means what people think.
+fn without_null(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.get("nullable") == Some(&Value::Bool(true)) {
+                fields.remove("nullable");
+            }
+            fields.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn each_crd_stays_well_below_the_annotation_limit_of_client_side_apply() {
+        for crd in all() {
+            let size = serde_json::to_vec(&crd).unwrap().len();
+            assert!(size < 128 * 1024, "{:?} has {size} bytes", crd.metadata.name);
+        }
+    }
+
+    #[test]
+    fn a_new_object_reads_as_pending() {
+        for crd in all() {
+            let crd = serde_json::to_value(&crd).unwrap();
+            let status = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/status/default");
+            assert_eq!(status, Some(&json!({"phase": "Pending", "seq": 0})));
+        }
+    }
+
+    #[test]
+    fn every_list_and_every_string_is_bounded() {
+        fn check(path: &str, schema: &Value) {
+            let kind = schema.get("type").and_then(Value::as_str);
+            let bounded = |by: &str| schema.get(by).is_some();
+            match kind {
+                Some("array") => assert!(bounded("maxItems"), "{path} has no maxItems"),
+                Some("string") => {
+                    assert!(bounded("maxLength") || bounded("enum") || bounded("format"), "{path} has no maxLength");
+                }
+                _ => {}
+            }
+            if schema.get("additionalProperties").is_some() {
+                assert!(bounded("maxProperties"), "{path} has no maxProperties");
+            }
+            for (name, inner) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                check(&format!("{path}.{name}"), inner);
+            }
+            for key in ["items", "additionalProperties"] {
+                if let Some(inner) = schema.get(key).filter(|inner| inner.is_object()) {
+                    check(&format!("{path}[]"), inner);
+                }
+            }
+        }
+        for crd in all() {
+            let crd = serde_json::to_value(&crd).unwrap();
+            let root = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties").unwrap();
+            check(".spec", &root["spec"]);
+            let mut status = root["status"].clone();
+            status["properties"].as_object_mut().unwrap().remove("conditions");
+            check(".status", &status);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Names of the objects that belong to a run, and its labels.
+//!
+//! A name is a pure function of what it stands for, so that whoever makes an object twice meets itself.
+
+use crate::digest::Digest;
+
+/// Label with the Workflow's name, on everything the operator makes for it.
+pub const LABEL_WORKFLOW: &str = "signoff.dev/workflow";
+/// Label with the Workflow's uid.
+pub const LABEL_WORKFLOW_UID: &str = "signoff.dev/workflow-uid";
+/// Label with the gate's name, on Approvals.
+pub const LABEL_GATE: &str = "signoff.dev/gate";
+/// Annotation of a Secret: the hosts that its values may be sent to, separated by commas.
+pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
+/// A Workflow's name is the value of a label, which Kubernetes bounds.
+pub const MAX_WORKFLOW_NAME: usize = 63;
+
+/// `<workflow ≤ 32>-<step ≤ 19>-<first ten hex digits of the request's digest>`.
+#[must_use]
+pub fn approval(workflow: &str, step: &str, request: &Digest) -> String {
+    format!("{}-{}-{}", cut(workflow, 32), cut(step, 19), request.short(10))
+}
+
+/// `<workflow ≤ 32>-<first 20 hex digits>`: the ConfigMap that holds a large value of a run. The digits
+/// are of the owner's uid and the value's digest: a recreated Workflow never meets its predecessor's.
+#[must_use]
+pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
+    let place = Digest::of_bytes(format!("{uid}/{value}").as_bytes());
+    format!("{}-{}", cut(workflow, 32), place.short(20))
+}
+
+/// The first characters of a name, such that the result still starts and ends with a letter or digit.
+fn cut(name: &str, most: usize) -> &str {
+    name.get(..most).unwrap_or(name).trim_end_matches(['-', '.'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_approval_carries_its_digest_and_stays_a_label_value() {
+        let digest = Digest::of_bytes(b"request");
+        let name = approval(&"long-".repeat(12), &"step-".repeat(12), &digest);
+        assert!(name.ends_with(&format!("-{}", digest.short(10))));
+        assert!(name.len() <= MAX_WORKFLOW_NAME, "{name}");
+        assert!(!name.contains("--") && !name.contains(".-"), "{name}");
+    }
+
+    #[test]
+    fn a_recreated_workflow_never_meets_its_predecessors_values() {
+        let value = Digest::of_bytes(b"value");
+        assert_ne!(blob("w", "uid-1", &value), blob("w", "uid-2", &value));
+    }
+}

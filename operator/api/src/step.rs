@@ -1,0 +1,310 @@
+//! The steps of a pattern: what each kind does and what all have in common.
+//!
+//! A step says what shall happen and holds nothing of what did: that is the journal's.
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    gate::{Form, RejectPolicy, RequiredFrom, Subject, Timeout},
+    values::Span,
+    verdict::Verdict,
+};
+
+/// One step of a list. Exactly one of `agent`, `http`, `set` and `hitl` says what it does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new(
+    "(has(self.agent) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
+    .message("a step does exactly one thing: give one of agent, http, set and hitl"),
+    validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError))")
+    .message("a hitl step has its own hitl.timeout and never fails by itself: leave out retry, timeout and onError"),
+    validation = kube::core::Rule::new("!has(self.onError) || self.onError != 'escalate'")
+    .message("onError: escalate is not supported yet: use fail or continue"))]
+pub struct Step {
+    /// Unique in its list; a DNS label.
+    #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// A turn of an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentStep>,
+    /// One HTTP request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpStep>,
+    /// Nothing but a rendered template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<SetStep>,
+    /// A human gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hitl: Option<HitlStep>,
+    /// Further names for this step's templates; each value is a template itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
+    pub vars: BTreeMap<String, String>,
+    /// How often it is tried again when it failed. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// How long one attempt may take. Default: 5m for agents, 30s for http.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// A CEL condition: where it holds, the step is skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub skip_if: Option<String>,
+    /// What a failure means for the run. Default: fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<OnError>,
+}
+
+/// What a failure means for the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OnError {
+    /// The run fails.
+    #[default]
+    Fail,
+    /// The run goes on; the step's record says that it failed, and why.
+    Continue,
+    /// A person is asked. Not supported yet.
+    Escalate,
+}
+
+/// A turn of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStep {
+    /// One of `spec.agents`.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// What it is told, a template.
+    #[schemars(length(min = 1, max = 16384))]
+    pub input: String,
+    /// `fresh` starts without what this agent said and heard earlier in the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Conversation>,
+}
+
+/// What an agent remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Conversation {
+    /// Its earlier turns of this run.
+    #[default]
+    Run,
+    /// Nothing.
+    Fresh,
+}
+
+/// One HTTP request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpStep {
+    /// Default: GET.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// http or https, a template.
+    #[schemars(length(min = 1, max = 2048))]
+    pub url: String,
+    /// Each value is a template.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
+    pub headers: BTreeMap<String, String>,
+    /// A template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 65536))]
+    pub body: Option<String>,
+    /// Which answers are a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Expect>,
+    /// Whether repeating it does no harm, so that it may be sent again when its outcome is not known.
+    /// Default: true for GET, HEAD, PUT and DELETE, false otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+}
+
+impl HttpStep {
+    /// Whether it may be repeated when its outcome is not known.
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        self.idempotent.unwrap_or(!matches!(self.method, Some(Method::Post | Method::Patch)))
+    }
+}
+
+/// The methods an http step may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[expect(missing_docs, reason = "HTTP's own words")]
+pub enum Method {
+    #[default]
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    /// As HTTP writes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// Which answers of an http step are a success.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Expect {
+    /// Status codes. Default: 200 to 299.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 32), inner(range(min = 100, max = 599)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub status: Vec<i32>,
+}
+
+/// Nothing but a rendered template.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetStep {
+    /// A template; the step's response.
+    #[schemars(length(max = 16384))]
+    pub value: String,
+}
+
+/// How often and how fast a failed step is tried again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// How many further attempts.
+    #[schemars(range(min = 0, max = 20))]
+    pub limit: i32,
+    /// The pause before each. Default: 1s, doubled each time, at most 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+}
+
+/// The pauses between attempts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Backoff {
+    /// The first pause. Default: 1s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Span>,
+    /// What each pause is multiplied by for the next. Default: 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1.0, max = 10.0))]
+    pub factor: Option<f64>,
+    /// The longest pause. Default: 5m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<Span>,
+    /// Which part of a pause is left to chance, 0 to 1. Default: 0.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub jitter: Option<f64>,
+}
+
+/// A human gate: the run waits for an Approval made from these fields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = kube::core::Rule::new("!has(self.requiredFrom) || self.requiredFrom.all(r, self.approvers.exists(a, a.kind == 'Group' && a.name == r.group))")
+        .message("every group of requiredFrom must be among the approvers: nobody else could fill it").field_path(".requiredFrom"),
+    validation = kube::core::Rule::new("!has(self.threshold) || self.approvers.exists(a, a.kind == 'Group') || self.threshold <= size(self.approvers)")
+        .message("threshold is larger than the number of named approvers, so nobody could ever approve: lower it or name a group").field_path(".threshold"),
+    validation = kube::core::Rule::new("!has(self.escalateTo) || !has(self.allowedVerdicts) || 'Escalate' in self.allowedVerdicts")
+        .message("escalateTo needs Escalate among allowedVerdicts").field_path(".escalateTo"),
+    validation = kube::core::Rule::new("!has(self.timeout) || !has(self.timeout.action) || self.timeout.action != 'Escalate' || has(self.timeout.escalation)")
+        .message("timeout.action Escalate needs timeout.escalation: who else is asked?").field_path(".timeout"),
+    validation = kube::core::Rule::new("!has(self.timeout) || !has(self.timeout.default) || (has(self.timeout.action) && self.timeout.action == 'Default')")
+        .message("timeout.default is the answer of timeout.action Default: set that action or leave the default out").field_path(".timeout")
+)]
+pub struct HitlStep {
+    /// What is asked, a template.
+    #[schemars(length(min = 1, max = 8192))]
+    pub prompt: String,
+    /// What people need to know to decide, a template. It is shown as the run's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub context_display: Option<String>,
+    /// The earlier step that is decided about. Default: the nearest earlier step that is not a gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub reviews: Option<String>,
+    /// Who may decide.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub approvers: Vec<Subject>,
+    /// How many distinct people must agree. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub threshold: Option<i32>,
+    /// So many of them from these groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["group".into()]))]
+    pub required_from: Vec<RequiredFrom>,
+    /// How many Rejects it takes. Default: any, one suffices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reject_policy: Option<RejectPolicy>,
+    /// Whether the requester may not decide. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude_requester: Option<bool>,
+    /// User names that may not decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub excluded: Vec<String>,
+    /// What people may decide. Default: Approve, Reject and Abort; Respond where one person decides or there
+    /// are options; Modify where a step is reviewed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 9))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub allowed_verdicts: Vec<Verdict>,
+    /// Whether every decision needs a reason. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_reason: Option<bool>,
+    /// What Respond has to fill in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Form>,
+    /// What happens when nobody decides in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Timeout>,
+    /// Whom the verdict Escalate may add; empty means the levels of `timeout.escalation`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub escalate_to: Vec<Subject>,
+    /// What Reject does. Default: stop, the run ends as Rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_reject: Option<OnReject>,
+    /// What `hitl_response` says after Approve. Default: approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub approve_text: Option<String>,
+    /// What `hitl_response` says after Reject. Default: rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub reject_text: Option<String>,
+}
+
+/// What Reject does at a `hitl` step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OnReject {
+    /// The run ends as Rejected.
+    #[default]
+    Stop,
+    /// The run goes on and can read the decision.
+    Continue,
+}

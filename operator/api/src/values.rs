@@ -1,0 +1,201 @@
+//! Small value types that both kinds share: free-form JSON, durations and instants, each with the schema
+//! that the API server shall enforce.
+//!
+//! They may not know what they are used for.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// Any JSON value, stored as it came. Its schema is typeless, so no CEL rule of a CRD may touch it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Json(pub Value);
+
+impl JsonSchema for Json {
+    fn schema_name() -> Cow<'static, str> {
+        "Json".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"x-kubernetes-preserve-unknown-fields": true})
+    }
+}
+
+/// A JSON object with keys of its author's choice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct JsonObject(pub serde_json::Map<String, Value>);
+
+impl JsonSchema for JsonObject {
+    fn schema_name() -> Cow<'static, str> {
+        "JsonObject".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+    }
+}
+
+/// A length of time as Kubernetes writes it: `90s`, `1h30m`, `24h`; never negative.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub struct Span(kube::core::Duration);
+
+impl Span {
+    /// The same length as the standard library's type.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        self.0.into()
+    }
+}
+
+impl From<Duration> for Span {
+    fn from(length: Duration) -> Self {
+        Self(length.into())
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// As people write it: `24h`, `1h30m`, `90s` becomes `1m30s`, `1.5s` stays.
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = self.duration();
+        let (hours, minutes) = (length.as_secs() / 3600, length.as_secs() / 60 % 60);
+        let seconds = length - Duration::from_secs(hours * 3600 + minutes * 60);
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        if seconds > Duration::ZERO || (hours == 0 && minutes == 0) {
+            write!(f, "{}s", seconds.as_secs_f64())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let length: kube::core::Duration =
+            text.parse().map_err(|why| format!("`{text}` is not a duration like 30s, 5m or 24h: {why}"))?;
+        if length.is_negative() {
+            return Err(format!("`{text}` is negative: a duration is at least 0s"));
+        }
+        Ok(Self(length))
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <Cow<'de, str>>::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Span {
+    fn schema_name() -> Cow<'static, str> {
+        "Span".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "maxLength": 16,
+            "pattern": "^([0-9]{1,7}(\\.[0-9]{1,3})?(ms|s|m|h))+$",
+        })
+    }
+}
+
+/// An instant, kept to the millisecond, written as RFC 3339 in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(jiff::Timestamp);
+
+impl Moment {
+    /// The instant this one stands for.
+    #[must_use]
+    pub fn timestamp(self) -> jiff::Timestamp {
+        self.0
+    }
+
+    /// The first whole second that is not before this instant: what people and columns are shown.
+    #[must_use]
+    pub fn ceil_to_second(self) -> Self {
+        let second = self.0.as_second();
+        let whole = jiff::Timestamp::from_second(second).unwrap_or(self.0);
+        if whole >= self.0 { Self(whole) } else { Self(jiff::Timestamp::from_second(second + 1).unwrap_or(self.0)) }
+    }
+
+    /// This instant moved into the future; the end of time when that does not exist.
+    #[must_use]
+    pub fn after(self, length: Duration) -> Self {
+        let end = jiff::SignedDuration::try_from(length)
+            .ok()
+            .and_then(|length| self.0.checked_add(length).ok())
+            .unwrap_or(jiff::Timestamp::MAX);
+        Self::from(end)
+    }
+
+    /// How long it is from `earlier` until this instant; zero when `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::try_from(self.0.duration_since(earlier.0)).unwrap_or(Duration::ZERO)
+    }
+}
+
+impl From<jiff::Timestamp> for Moment {
+    fn from(at: jiff::Timestamp) -> Self {
+        Self(jiff::Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at))
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        jiff::Timestamp::deserialize(from).map(Self::from)
+    }
+}
+
+impl JsonSchema for Moment {
+    fn schema_name() -> Cow<'static, str> {
+        "Moment".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time", "maxLength": 40})
+    }
+}

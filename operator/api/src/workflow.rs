@@ -1,0 +1,358 @@
+//! The kind `Workflow`: one run of an agent workflow, what shall happen and what did.
+//!
+//! The spec is its author's and, save for three fields, never changes; the status is the operator's.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    digest::Digest,
+    journal::{StepRecord, Usage},
+    step::Step,
+    values::{Json, Moment, Span},
+};
+
+/// What shall run.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "signoff.dev",
+    version = "v1alpha1",
+    kind = "Workflow",
+    namespaced,
+    shortname = "wf",
+    category = "signoff",
+    status = "WorkflowStatus",
+    derive = "PartialEq",
+    selectable = ".status.phase",
+    doc = "A Workflow is one run of an agent workflow. It stops at every human gate until people whom the API server vouches for have decided, and goes on from there.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Waiting for", type_ = "string", json_path = ".status.pending[*]"),
+    printcolumn(name = "Requester", type_ = "string", json_path = ".spec.requestedBy"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.message", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = kube::core::Rule::new("size(self.metadata.name) <= 63").message("metadata.name has at most 63 characters: it is the value of a label on everything the run owns")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowSpec {
+    /// Who created it, stamped by the API server (typed on clusters that cannot stamp).
+    #[schemars(length(min = 1, max = 512))]
+    #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("requestedBy is immutable"))]
+    pub requested_by: String,
+    /// The person on whose behalf a service account created it; needs the verb `delegate` on that person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub requested_for: Option<String>,
+    /// The parameters of the run and their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub inputs: Vec<Input>,
+    /// Where models are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub providers: Vec<Provider>,
+    /// Who does the thinking.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub agents: Vec<Agent>,
+    /// What runs in which order.
+    pub pattern: Pattern,
+    /// What the run has to show in the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Outputs>,
+    /// How long the run may take, not counting the time it waits for people. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_deadline: Option<Span>,
+    /// Starts nothing new while true; gates stay decidable and their deadlines run. Mutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+    /// Ends the run as Cancelled. Mutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel: Option<bool>,
+    /// Deletes the Workflow that long after its end; never without it. Mutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_after_finished: Option<Span>,
+}
+
+/// One parameter of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Input {
+    /// Templates say `inputs.<name>`.
+    #[schemars(length(min = 1, max = 63), pattern("^[a-zA-Z_][a-zA-Z0-9_]*$"))]
+    pub name: String,
+    /// Default: string.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<InputType>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub description: Option<String>,
+    /// Whether a run without it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required: Option<bool>,
+    /// The value where none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Json>,
+    /// The only values it may have.
+    #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub enum_: Vec<Json>,
+    /// The value of this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Json>,
+}
+
+/// The types of inputs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "JSON Schema's own words")]
+pub enum InputType {
+    #[default]
+    String,
+    Number,
+    Integer,
+    Boolean,
+    Object,
+    Array,
+}
+
+/// Where models are. Exactly one of `openai` and `scripted`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("has(self.openai) != has(self.scripted)")
+    .message("a provider is exactly one of openai and scripted"))]
+pub struct Provider {
+    /// Agents name it.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// Any server that speaks OpenAI's chat completions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openai: Option<OpenAi>,
+    /// Answers by a script: for demonstrations and tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scripted: Option<Scripted>,
+}
+
+/// Any server that speaks OpenAI's chat completions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenAi {
+    /// Up to and without `/chat/completions`.
+    #[serde(rename = "baseURL")]
+    #[schemars(length(min = 1, max = 512), pattern("^https?://"))]
+    pub base_url: String,
+    /// The key, from a Secret of the Workflow's namespace whose annotation `signoff.dev/allowed-hosts` names
+    /// the host of `baseURL`, and which the Workflow's creator may read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_from: Option<SecretKey>,
+}
+
+/// A key of a Secret in the Workflow's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKey {
+    /// The Secret.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key in it.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+/// Answers by a script.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Scripted {
+    /// The first whose `contains` occurs in what the agent was told last answers.
+    #[schemars(length(min = 1, max = 64))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub replies: Vec<ScriptedReply>,
+}
+
+/// One line of a script: a text or an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("has(self.text) != has(self.error)").message("a scripted reply is either text or error"))]
+pub struct ScriptedReply {
+    /// What must occur in the last message; anything where it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub contains: Option<String>,
+    /// What the model says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub text: Option<String>,
+    /// How the model fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub error: Option<String>,
+}
+
+/// Who does the thinking.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    /// Steps name it.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// One of `spec.providers`. Default: the only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub provider: Option<String>,
+    /// The model's name at its provider; a script needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub model: Option<String>,
+    /// Its instructions, a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub system: Option<String>,
+    /// How freely it chooses its words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: Option<f64>,
+    /// How long its answer may get, in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_tokens: Option<i32>,
+}
+
+/// What runs in which order. Exactly one of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("has(self.chain)").message("a pattern is needed: give chain"))]
+pub struct Pattern {
+    /// One step after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<Chain>,
+}
+
+/// One step after the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Chain {
+    /// The steps, in their order.
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub steps: Vec<Step>,
+}
+
+/// What the run has to show in the end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Outputs {
+    /// A template. Default: the response of the last step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16384))]
+    pub from: Option<String>,
+}
+
+/// What has happened so far. Written by the operator only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowStatus {
+    /// Where the run stands.
+    #[serde(default)]
+    pub phase: WorkflowPhase,
+    /// The number of the last event of this run.
+    #[serde(default)]
+    pub seq: i64,
+    /// One sentence on why the run is where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub message: Option<String>,
+    /// Standard conditions: Accepted, Guarded, Waiting, Finished, Complete, Failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["type".into()]))]
+    pub conditions: Vec<Condition>,
+    /// The generation this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The form of `steps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal_version: Option<i32>,
+    /// The digest of the spec without its mutable fields, pinned when the run was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_digest: Option<Digest>,
+    /// When the run was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Moment>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Moment>,
+    /// The names of the open Approvals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 253)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub pending: Vec<String>,
+    /// The journal: one record an attempt at an activity.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4096))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["path".into(), "attempt".into()]))]
+    pub steps: Vec<StepRecord>,
+    /// What the run had to show in the end, where it is short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4096))]
+    pub outputs: Option<String>,
+    /// Where `outputs` is long: the digest and size of the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs_ref: Option<crate::journal::BlobRef>,
+    /// Tokens used by models, summed over the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum WorkflowPhase {
+    /// Not looked at yet, or not accepted.
+    #[default]
+    Pending,
+    /// Something is in flight.
+    Running,
+    /// Nothing is in flight but people's decisions.
+    Waiting,
+    /// Starts nothing new.
+    Suspended,
+    /// Ended well.
+    Succeeded,
+    /// Ended by an error.
+    Failed,
+    /// Ended by a person's no.
+    Rejected,
+    /// Ended by a person who stopped the whole run.
+    Aborted,
+    /// Ended by `spec.cancel`.
+    Cancelled,
+}
+
+impl WorkflowPhase {
+    /// Whether the run is over.
+    #[must_use]
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Rejected | Self::Aborted | Self::Cancelled)
+    }
+
+    /// As it stands in objects.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Waiting => "Waiting",
+            Self::Suspended => "Suspended",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Rejected => "Rejected",
+            Self::Aborted => "Aborted",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+}

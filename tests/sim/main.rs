@@ -1,0 +1,1 @@
+//! Controllers in simulation: paused time, faults, crashes at every write.
