@@ -6,7 +6,54 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-use crate::{approval::Approval, workflow::Workflow};
+use crate::{
+    approval::Approval,
+    policies::{self, Identity},
+    workflow::Workflow,
+};
+
+/// Why a generated file could not be written: always a mistake in this build.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A CRD is no JSON.
+    #[error("the CRD {name} cannot be turned into JSON: {source}")]
+    Json {
+        /// The CRD's name.
+        name: String,
+        /// What serde found.
+        source: serde_json::Error,
+    },
+    /// A CRD is no YAML.
+    #[error("the CRD {name} cannot be written as YAML: {source}")]
+    Yaml {
+        /// The CRD's name.
+        name: String,
+        /// What the writer found.
+        source: serde_saphyr::ser::Error,
+    },
+}
+
+/// Every generated file of the repository: its path from the repository's root, and its whole text, sorted by
+/// path. `crds/` is for people who apply files by hand; the chart's copy leaves the operator's identity open.
+///
+/// # Errors
+/// Never for a build whose tests passed.
+pub fn files() -> Result<Vec<(String, String)>, Error> {
+    let mut files = Vec::new();
+    for crd in all() {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        let value = serde_json::to_value(&crd).map_err(|source| Error::Json { name: name.clone(), source })?;
+        let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name: name.clone(), source })?;
+        let text = format!("{}{}\n", policies::GENERATED, yaml.trim_end());
+        files.push((format!("crds/crd-{}.yaml", crd.spec.names.plural), text.clone()));
+        files.push((format!("charts/signoff/files/crd-{}.yaml", crd.spec.names.plural), text));
+    }
+    for (folder, identity) in [("crds", Identity::default()), ("charts/signoff/files", Identity::placeholders())] {
+        files.extend(policies::files(&identity).into_iter().map(|(name, text)| (format!("{folder}/{name}"), text)));
+    }
+    files.sort();
+    Ok(files)
+}
 
 /// The CRDs of both kinds, with `status` defaulted, so that a new object reads as Pending and a JSON Patch
 /// `test` on `/status/seq` works on the first write too.
@@ -54,6 +101,15 @@ mod tests {
         for crd in all() {
             let size = serde_json::to_vec(&crd).unwrap().len();
             assert!(size < 128 * 1024, "{:?} has {size} bytes", crd.metadata.name);
+        }
+    }
+
+    #[test]
+    fn the_committed_files_are_what_the_types_and_templates_make() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (path, text) in files().unwrap() {
+            let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
+            assert!(committed == text, "{path} is out of date: run `cargo xtask codegen`");
         }
     }
 

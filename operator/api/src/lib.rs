@@ -10,7 +10,7 @@ pub mod digest;
 pub mod gate;
 pub mod journal;
 pub mod names;
-// policies
+pub mod policies;
 pub mod step;
 pub mod values;
 pub mod verdict;

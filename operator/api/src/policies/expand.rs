@@ -1,0 +1,153 @@
+//! The long expressions of the policies, written once: `@@NAME argument@@` in a template stands for what the
+//! function of that name makes of its argument.
+//!
+//! CEL has no functions of its own and no recursion, so depth is unrolled here. Nothing here may depend on
+//! anything but the template and the identity: the same bytes every time.
+
+use super::Identity;
+
+/// The template with every expression written out. What is no known name stays, so that a test finds it.
+pub(super) fn expand(template: &str, identity: &Identity) -> String {
+    let mut parts = template.split("@@");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    while let Some(inside) = parts.next() {
+        let (name, argument) = inside.split_once(' ').unwrap_or((inside, ""));
+        match name {
+            "namespace" => text.push_str(&identity.namespace),
+            "OPERATOR" => text.push_str(&operator(identity)),
+            "HOUSEKEEPER" => text.push_str(HOUSEKEEPER),
+            "PERSON" => text.push_str(&person(argument)),
+            "SIZE" => text.push_str(&size_of_decision(argument)),
+            "DEPTH" => text.push_str(&keys_end_within(argument, 20, 0)),
+            "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
+            "FITS" => text.push_str(&fits(argument)),
+            "SECRETS" => text.push_str(&secrets(8)),
+            _ => text.push_str(&format!("@@{inside}@@")),
+        }
+        text.push_str(parts.next().unwrap_or_default());
+    }
+    text
+}
+
+/// The operator's service account with a token that is bound to a pod: `kubectl create token`, token Secrets and
+/// impersonation have no pod. Needs `variables.me`.
+fn operator(identity: &Identity) -> String {
+    format!(
+        "variables.me == '{}' && has(request.userInfo.extra) && 'authentication.kubernetes.io/pod-name' in request.userInfo.extra",
+        identity.user_name()
+    )
+}
+
+/// Those who delete what lost its owner or its namespace. Needs `variables.me`.
+const HOUSEKEEPER: &str = "variables.me in ['system:serviceaccount:kube-system:generic-garbage-collector', 'system:serviceaccount:kube-system:namespace-controller', 'system:kube-controller-manager']";
+
+/// The person behind the user name `u`: by the first rule of `variables.persons` that matches it whole, else the
+/// name itself. CEL cannot read a group out of a match, so `$1` is what lies between the matches of the pattern's
+/// text before and after its only group.
+fn person(u: &str) -> String {
+    let before = format!("size({u}.find('^(?:' + e.pattern.substring(0, e.pattern.indexOf('(')) + ')'))");
+    let after = format!("size({u}.find('(?:' + e.pattern.substring(e.pattern.lastIndexOf(')') + 1) + ')$'))");
+    format!(
+        "(variables.persons.filter(e, {u}.matches('^(?:' + e.pattern + ')$')).map(e, \
+         !e.person.contains('$1') || !e.pattern.matches('[(].*[)]') ? string(e.person) : \
+         [{before}].map(b, [{after}].map(a, \
+         b + a <= size({u}) ? e.person.replace('$1', {u}.substring(b, size({u}) - a)) : {u})[0])[0]) + [{u}])[0]"
+    )
+}
+
+/// About how many bytes of a decision are its author's choice; a million when `parameters` nests deeper than five.
+fn size_of_decision(d: &str) -> String {
+    let text = |field: &str| format!("(has({d}.{field}) ? size({d}.{field}) : 0)");
+    format!(
+        "{} + {} + {} + (has({d}.answers) ? {d}.answers.map(q, size(q) + (has({d}.answers[q].text) ? size({d}.answers[q].text) : 0) \
+         + (has({d}.answers[q].options) ? 72 * size({d}.answers[q].options) : 0)).sum() : 0) + (has({d}.parameters) ? {} : 0)",
+        text("reason"),
+        text("response"),
+        text("guidance"),
+        size_of_value(&format!("{d}.parameters"), 5, 0),
+    )
+}
+
+/// About how many bytes a free-form JSON value takes; a million when it nests deeper than `levels`.
+fn size_of_value(v: &str, levels: u32, depth: u32) -> String {
+    let leaf = format!("(type({v}) == string ? size({v}) : 8)");
+    if levels == 0 {
+        return format!("(type({v}) == map || type({v}) == list ? 1000000 : {leaf})");
+    }
+    let (key, element) = (format!("k{depth}"), format!("e{depth}"));
+    let of_value = size_of_value(&format!("{v}[{key}]"), levels - 1, depth + 1);
+    let of_element = size_of_value(&element, levels - 1, depth + 1);
+    format!(
+        "(type({v}) == map ? {v}.map({key}, size({key}) + 8 + {of_value}).sum() : \
+         type({v}) == list ? {v}.map({element}, 8 + {of_element}).sum() : {leaf})"
+    )
+}
+
+/// Whether a tree of objects (what `managedFields` is made of) ends within so many levels.
+fn keys_end_within(v: &str, levels: u32, depth: u32) -> String {
+    if levels == 0 {
+        return format!("size({v}) == 0");
+    }
+    format!("{v}.all(f{depth}, {})", keys_end_within(&format!("{v}[f{depth}]"), levels - 1, depth + 1))
+}
+
+/// Whether any JSON value nests at most so many levels.
+fn nests_within(v: &str, levels: u32, depth: u32) -> String {
+    if levels == 0 {
+        return format!("type({v}) != map && type({v}) != list");
+    }
+    let (key, inner) = (format!("k{depth}"), format!("v{depth}"));
+    format!(
+        "(type({v}) == map ? {v}.map({key}, {v}[{key}]) : type({v}) == list ? {v} : []).all({inner}, {})",
+        nests_within(&inner, levels - 1, depth + 1)
+    )
+}
+
+/// Whether a value is of the type that an input declares: `value, type`. Integers stay where every JSON reader
+/// agrees on them.
+fn fits(argument: &str) -> String {
+    let (v, t) = argument.split_once(", ").unwrap_or((argument, "'string'"));
+    format!(
+        "[{t}].all(t, t == 'string' ? type({v}) == string : t == 'boolean' ? type({v}) == bool : \
+         t == 'integer' ? type({v}) == int && {v} <= 9007199254740991 && {v} >= -9007199254740991 : \
+         t == 'number' ? type({v}) == double || (type({v}) == int && {v} <= 9007199254740991 && {v} >= -9007199254740991) : \
+         t == 'object' ? type({v}) == map : type({v}) == list)"
+    )
+}
+
+/// The requester may read every Secret that is named, up to `most`; two checks an expression.
+fn secrets(most: usize) -> String {
+    let mut rules = format!(
+        "  - expression: \"!variables.create || size(variables.secrets) <= {most}\"\n    message: \"a Workflow may name at most {most} Secrets\"\n"
+    );
+    let check = |n: usize| {
+        format!("(size(variables.secrets) <= {n} || variables.secret.name(variables.secrets[{n}]).check('get').allowed())")
+    };
+    for first in (0..most).step_by(2) {
+        rules.push_str(&format!(
+            "  - expression: \"!variables.create || ({} && {})\"\n    \
+             messageExpression: \"variables.me + ' may not get the Secrets that this Workflow uses: ' + variables.secrets.join(', ')\"\n    \
+             reason: Forbidden\n",
+            check(first),
+            check(first + 1)
+        ));
+    }
+    rules.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_not_known_stays_to_be_found() {
+        assert_eq!(expand("a @@NOBODY x@@ b", &Identity::default()), "a @@NOBODY x@@ b");
+    }
+
+    #[test]
+    fn the_operator_needs_a_pod() {
+        let text = expand("@@OPERATOR@@", &Identity::new("ns", "sa"));
+        assert!(text.starts_with("variables.me == 'system:serviceaccount:ns:sa' && "));
+        assert!(text.ends_with("'authentication.kubernetes.io/pod-name' in request.userInfo.extra"));
+    }
+}
