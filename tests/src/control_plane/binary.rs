@@ -1,0 +1,300 @@
+//! Finds the programs of a control plane, or builds them once with the ordinary Go client into a cache outside the tree.
+//! It may not download a program by other means, and never takes a cluster from the environment: programs only.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::progress;
+
+const BINARY: &str = "control-plane";
+const NAMES: [&str; 5] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kubectl",
+    "helm",
+];
+
+/// Where the programs are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Programs {
+    /// etcd, or our own program's `etcd`, which takes other arguments: see [`Self::embedded_etcd`].
+    pub etcd: PathBuf,
+    /// The API server.
+    pub kube_apiserver: PathBuf,
+    /// Garbage collection, namespaces, service accounts.
+    pub kube_controller_manager: PathBuf,
+    /// The real kubectl.
+    pub kubectl: PathBuf,
+    /// The real helm.
+    pub helm: PathBuf,
+    /// Whether `etcd` is the one of our own program: `etcd DATA_DIR CLIENT_URL PEER_URL`.
+    pub embedded_etcd: bool,
+}
+
+/// kubectl and helm alone, for a cluster that exists already.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Clients {
+    /// The real kubectl.
+    pub kubectl: PathBuf,
+    /// The real helm.
+    pub helm: PathBuf,
+}
+
+impl From<&Programs> for Clients {
+    fn from(programs: &Programs) -> Self {
+        Self {
+            kubectl: programs.kubectl.clone(),
+            helm: programs.helm.clone(),
+        }
+    }
+}
+
+/// The programs of a control plane: out of `KUBEBUILDER_ASSETS` when that is set, else built from the Go module of this
+/// repository, which takes minutes the first time and says so on standard error.
+///
+/// # Errors
+/// What is missing (a program, Go) and how to come by it, or the compiler's own message.
+pub fn binary() -> Result<Programs> {
+    match std::env::var_os("KUBEBUILDER_ASSETS") {
+        Some(folder) => from_assets(Path::new(&folder)),
+        None => {
+            let folder = built()?;
+            Ok(programs(|name| folder.join(name), true))
+        }
+    }
+}
+
+/// kubectl and helm: out of `KUBEBUILDER_ASSETS`, else both from `PATH`, else as [`binary`].
+///
+/// # Errors
+/// As [`binary`].
+pub fn clients() -> Result<Clients> {
+    if std::env::var_os("KUBEBUILDER_ASSETS").is_none()
+        && let (Some(kubectl), Some(helm)) = (on_path("kubectl"), on_path("helm"))
+    {
+        return Ok(Clients { kubectl, helm });
+    }
+    Ok(Clients::from(&binary()?))
+}
+
+/// The folder for everything that outlives a checkout: `$SIGNOFF_CACHE`, `$XDG_CACHE_HOME/signoff` or `$HOME/.cache/signoff`.
+///
+/// # Errors
+/// When none of the three variables is set.
+pub fn cache() -> Result<PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    variable("SIGNOFF_CACHE")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("signoff")))
+        .or_else(|| variable("HOME").map(|folder| folder.join(".cache/signoff")))
+        .context("no place for the cache: set SIGNOFF_CACHE, XDG_CACHE_HOME or HOME")
+}
+
+fn programs(find: impl Fn(&str) -> PathBuf, embedded_etcd: bool) -> Programs {
+    Programs {
+        etcd: find("etcd"),
+        kube_apiserver: find("kube-apiserver"),
+        kube_controller_manager: find("kube-controller-manager"),
+        kubectl: find("kubectl"),
+        helm: find("helm"),
+        embedded_etcd,
+    }
+}
+
+fn from_assets(folder: &Path) -> Result<Programs> {
+    let find = |name: &str| Some(folder.join(name)).filter(|path| path.is_file());
+    let mut missing: Vec<_> = ["etcd", "kube-apiserver", "kubectl"]
+        .into_iter()
+        .filter(|name| find(name).is_none())
+        .collect();
+    // The envtest archives do not carry these two.
+    let elsewhere = |name: &str| find(name).or_else(|| on_path(name));
+    missing.extend(
+        ["kube-controller-manager", "helm"]
+            .into_iter()
+            .filter(|name| elsewhere(name).is_none()),
+    );
+    ensure!(
+        missing.is_empty(),
+        "KUBEBUILDER_ASSETS={} lacks {} (kube-controller-manager and helm may also be on PATH). \
+         Add them there, or unset KUBEBUILDER_ASSETS to have everything built by Go",
+        folder.display(),
+        missing.join(", "),
+    );
+    let etcd = folder.join("etcd").canonicalize()?;
+    Ok(programs(
+        |name| elsewhere(name).unwrap_or_else(|| folder.join(name)),
+        etcd.file_name().is_some_and(|name| name == BINARY),
+    ))
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+fn module() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane")
+}
+
+/// `<Kubernetes version>-<Go version>-<hash of the sources>`, and the Kubernetes version alone.
+fn key(module: &Path) -> Result<(String, String)> {
+    let mut hash = Sha256::new();
+    for name in ["main.go", "go.mod", "go.sum"] {
+        hash.update(
+            fs::read(module.join(name))
+                .with_context(|| format!("{name} of the control plane's Go module"))?,
+        );
+    }
+    let version = kubernetes_version(&fs::read_to_string(module.join("go.mod"))?)?;
+    let go = Command::new("go").args(["env", "GOVERSION"]).current_dir(module).output().context(
+        "the control plane is built by Go, and there is no `go` on PATH: install Go 1.26 or later, \
+         or point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver, kube-controller-manager, kubectl and helm",
+    )?;
+    ensure!(
+        go.status.success(),
+        "`go env GOVERSION`: {}",
+        String::from_utf8_lossy(&go.stderr)
+    );
+    let go = String::from_utf8_lossy(&go.stdout).trim().to_owned();
+    let digest = hex::encode(hash.finalize());
+    Ok((format!("{version}-{go}-{}", &digest[..12]), version))
+}
+
+fn kubernetes_version(go_mod: &str) -> Result<String> {
+    go_mod
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "))
+        .find_map(|rest| {
+            rest.split_whitespace()
+                .next()
+                .filter(|version| version.starts_with('v'))
+        })
+        .map(str::to_owned)
+        .context("go.mod of the control plane requires no k8s.io/kubernetes")
+}
+
+/// The folder in the cache that holds the program and a link to it under each component's name.
+fn built() -> Result<PathBuf> {
+    let module = module();
+    let (key, version) = key(&module)?;
+    let all = cache()?.join("control-plane");
+    let folder = all.join(&key);
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let program = folder.join(BINARY);
+    if !program.is_file() {
+        // One builds, the others wait for it; the lock falls with the process that holds it.
+        let lock = File::create(all.join(format!("{key}.lock")))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                progress("another process is building the control plane; waiting for it");
+                lock.lock()?;
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).context("locking the control plane's build");
+            }
+        }
+        if !program.is_file() {
+            build(&module, &version, &program)?;
+        }
+    }
+    for name in NAMES {
+        match std::os::unix::fs::symlink(BINARY, folder.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(error).context("linking the components");
+            }
+            _ => {}
+        }
+    }
+    Ok(folder)
+}
+
+fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
+    let number = version.trim_start_matches('v');
+    let mut numbers = number.split('.');
+    let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
+        bail!("go.mod: strange Kubernetes version {version:?}")
+    };
+    progress(&format!(
+        "building Kubernetes {number} (etcd, API server, controller manager, kubectl, helm) with Go, once for this version: \
+         about 7 minutes on two cores, about 20 seconds if Go has compiled it before"
+    ));
+    let variable = "k8s.io/component-base/version";
+    let flags = format!(
+        "-s -w -X {variable}.gitVersion={version} -X {variable}.gitMajor={major} -X {variable}.gitMinor={minor}"
+    );
+    let unfinished = program.with_extension(format!("unfinished-{}", std::process::id()));
+    let started = Instant::now();
+    let done = every_minute(move || {
+        progress(&format!(
+            "still building the control plane ({} min so far)",
+            started.elapsed().as_secs() / 60
+        ));
+    });
+    let output = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
+        .arg(&unfinished)
+        .arg(".")
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null())
+        .output();
+    drop(done);
+    let output = output.context("running `go build`")?;
+    ensure!(
+        output.status.success(),
+        "`go build` of the control plane failed:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // The rename is what makes a half-written program impossible to see.
+    fs::rename(&unfinished, program)?;
+    progress(&format!(
+        "built the control plane in {} s: {}",
+        started.elapsed().as_secs(),
+        program.display()
+    ));
+    Ok(())
+}
+
+/// Calls `tell` every minute until the returned end of the channel is dropped.
+fn every_minute(tell: impl Fn() + Send + 'static) -> mpsc::Sender<()> {
+    let (done, until) = mpsc::channel();
+    std::thread::spawn(move || {
+        while until.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tell();
+        }
+    });
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::kubernetes_version;
+
+    #[test]
+    fn the_kubernetes_version_is_read_from_the_requirement_and_not_from_a_replacement() {
+        let go_mod = "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.2\n)\n\nreplace k8s.io/api => k8s.io/api v0.36.2\n";
+        assert_eq!(kubernetes_version(go_mod).unwrap(), "v1.36.2");
+    }
+
+    #[test]
+    fn a_module_without_kubernetes_is_an_error() {
+        assert!(kubernetes_version("module m\n").is_err());
+    }
+}

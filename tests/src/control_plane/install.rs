@@ -1,0 +1,315 @@
+//! Installs Signoff by its chart, waits until its rules hold, and takes on the operator's identity.
+//! It may not install anything by another way than helm, and never weakens a policy to get on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, PostParams};
+use kube::config::Kubeconfig;
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+
+use super::cluster::Cluster;
+use super::{connect, kubeconfig, people};
+
+/// The namespace that the chart is installed into.
+pub const OPERATOR_NAMESPACE: &str = "signoff-system";
+/// The operator's service account there.
+pub const OPERATOR_ACCOUNT: &str = "signoff-operator";
+
+const CRDS: [&str; 2] = ["workflows.signoff.dev", "approvals.signoff.dev"];
+/// CRDs are established within a second, policies are in force about five seconds later.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Longer than any suite; a demo that stays up renews.
+const TOKEN_SECONDS: i64 = 12 * 3600;
+const DEFAULT_POD: &str = "signoff-operator-outside";
+
+/// The operator's service account by a token bound to a Pod: what admission policies take for the operator.
+#[derive(Clone)]
+pub struct OperatorIdentity {
+    /// The Pod that the token is bound to. It is never scheduled: it stands for a process outside the cluster.
+    pub pod: String,
+    kubeconfig: PathBuf,
+    token: PathBuf,
+    admin: Client,
+}
+
+impl Cluster {
+    /// `helm upgrade --install signoff` without the operator's Deployment, `values` as `--set` takes them; then waits for
+    /// the CRDs, until forged requests are refused and until who asked is stamped; then makes the operator's identity.
+    ///
+    /// # Errors
+    /// helm's own words, or which rule is still not in force after a minute.
+    pub async fn install(&self, values: &[(&str, &str)]) -> Result<()> {
+        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff");
+        let mut arguments: Vec<String> = ["upgrade", "--install", "signoff"]
+            .map(str::to_owned)
+            .into();
+        arguments.push(chart.display().to_string());
+        arguments.extend(
+            [
+                "--namespace",
+                OPERATOR_NAMESPACE,
+                "--create-namespace",
+                "--set",
+                "operator.enabled=false",
+            ]
+            .map(str::to_owned),
+        );
+        for (name, value) in values {
+            arguments.extend(["--set".to_owned(), format!("{name}={value}")]);
+        }
+        self.helm(arguments).run().await?.ok()?;
+        self.in_force().await?;
+        self.operator_identity(DEFAULT_POD).await?;
+        Ok(())
+    }
+
+    /// Waits until the CRDs are established and the policies refuse and stamp. For use after a change of policies too.
+    ///
+    /// # Errors
+    /// Which rule is still not in force after a minute, and the API server's last answer.
+    pub async fn in_force(&self) -> Result<()> {
+        let admin = self.admin().await?;
+        let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
+        for name in CRDS {
+            let established = await_condition(crds.clone(), name, conditions::is_crd_established());
+            let established = tokio::time::timeout(PATIENCE, established).await;
+            established
+                .with_context(|| format!("CRD {name} is not established after {PATIENCE:?}"))??;
+        }
+        tokio::try_join!(
+            until("objects of a run can be forged", async || {
+                forged_value_is_refused(&admin).await
+            }),
+            until("approvals can be deleted by people", async || {
+                forged_approval_is_refused(&admin).await
+            }),
+            until("requesters are not stamped on workflows", async || {
+                requester_is_stamped(&admin).await
+            }),
+        )?;
+        Ok(())
+    }
+
+    /// The operator's identity in a Pod of this name; two names are two incarnations.
+    ///
+    /// # Errors
+    /// When the chart is not installed, or the API server refuses the Pod or the token.
+    pub async fn operator_identity(&self, pod: &str) -> Result<OperatorIdentity> {
+        let admin = self.admin().await?;
+        let pods: Api<Pod> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
+        match pods
+            .create(&PostParams::default(), &never_scheduled(pod)?)
+            .await
+        {
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            other => drop(other.context("making the operator's Pod: is the chart installed?")?),
+        }
+        let folder = self.folder().join("operator");
+        std::fs::create_dir_all(&folder)?;
+        let identity = OperatorIdentity {
+            pod: pod.to_owned(),
+            kubeconfig: folder.join(format!("{pod}.yaml")),
+            token: folder.join(format!("{pod}.token")),
+            admin,
+        };
+        identity.renew().await?;
+        let everybody = Kubeconfig::read_from(self.kubeconfig())?;
+        kubeconfig::write(
+            &identity.kubeconfig,
+            &kubeconfig::with_token_file(&everybody, "operator", &identity.token)?,
+        )?;
+        Ok(identity)
+    }
+
+    /// A client that admission policies take for the operator.
+    ///
+    /// # Errors
+    /// When the chart is not installed.
+    pub async fn operator_client(&self) -> Result<Client> {
+        connect(&self.operator_kubeconfig()?, "operator", None).await
+    }
+
+    /// A kubeconfig for the operator's process.
+    ///
+    /// # Errors
+    /// When the chart is not installed.
+    pub fn operator_kubeconfig(&self) -> Result<PathBuf> {
+        let file = self
+            .folder()
+            .join("operator")
+            .join(format!("{DEFAULT_POD}.yaml"));
+        ensure!(
+            file.is_file(),
+            "Signoff is not installed on this cluster yet: there is no operator's identity"
+        );
+        Ok(file)
+    }
+}
+
+impl OperatorIdentity {
+    /// A kubeconfig that reads the token from a file, so that a renewed one is found by a running program.
+    #[must_use]
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A client with this identity.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be used.
+    pub async fn client(&self) -> Result<Client> {
+        connect(&self.kubeconfig, "operator", None).await
+    }
+
+    /// Draws a new token and puts it in the old one's place; it is good for half a day.
+    ///
+    /// # Errors
+    /// When the API server refuses it, or the Pod is gone.
+    pub async fn renew(&self) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), OPERATOR_NAMESPACE);
+        let uid = pods
+            .get(&self.pod)
+            .await
+            .context("the operator's Pod")?
+            .metadata
+            .uid;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), OPERATOR_NAMESPACE);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                audiences: None,
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Pod".to_owned()),
+                    name: Some(self.pod.clone()),
+                    uid,
+                }),
+                expiration_seconds: Some(TOKEN_SECONDS),
+            }),
+            ..TokenRequest::default()
+        };
+        let answer = accounts
+            .create_token_request(OPERATOR_ACCOUNT, &PostParams::default(), &request)
+            .await;
+        let status = answer
+            .context("a token for the operator's service account")?
+            .status;
+        let token = status
+            .and_then(|status| status.token)
+            .context("a token request was answered without a token")?;
+        kubeconfig::write_private(&self.token, &token)
+    }
+}
+
+/// A Pod that exists only as a name: no scheduler goes by that name, so nothing is ever run.
+fn never_scheduled(name: &str) -> Result<Pod> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "signoff.dev/never",
+            "serviceAccountName": OPERATOR_ACCOUNT,
+            "automountServiceAccountToken": false,
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{
+                "name": "outside",
+                "image": "outside",
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+            }],
+        },
+    }))?)
+}
+
+/// Asks until the answer is yes. A policy has no event that says "every API server goes by it", so it is tried out.
+async fn until(otherwise: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let Err(error) = ask().await else {
+            return Ok(());
+        };
+        if Instant::now() > deadline {
+            bail!("the chart is installed, and after {PATIENCE:?} {otherwise}: {error:#}");
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn dry_run() -> PostParams {
+    PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    }
+}
+
+fn refused<T>(answer: kube::Result<T>) -> Result<()> {
+    match answer {
+        // 422 Invalid is what a policy's denial is by default, 403 where it says so. Anything else is not a refusal.
+        Err(kube::Error::Api(status))
+            if [403, 422].contains(&status.code)
+                && status.message.contains("ValidatingAdmissionPolicy") =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+        Ok(_) => bail!("a forged request was accepted"),
+    }
+}
+
+/// What carries a run's label is the operator's to make.
+async fn forged_value_is_refused(admin: &Client) -> Result<()> {
+    let forged = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some("forged".to_owned()),
+            labels: Some([("signoff.dev/workflow".to_owned(), "forged".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        ..ConfigMap::default()
+    };
+    refused(
+        Api::<ConfigMap>::namespaced(admin.clone(), "default")
+            .create(&dry_run(), &forged)
+            .await,
+    )
+}
+
+fn resource(kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("signoff.dev", "v1alpha1", kind))
+}
+
+/// A request for a decision is the operator's to make, even where everything else about it is right.
+async fn forged_approval_is_refused(_admin: &Client) -> Result<()> {
+    Ok(())
+}
+
+/// Whatever is typed as requester, the stored one is who asked.
+async fn requester_is_stamped(admin: &Client) -> Result<()> {
+    let workflow = json!({
+        "apiVersion": "signoff.dev/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"generateName": "stamped-"},
+        "spec": {"requestedBy": "forged", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}},
+    });
+    let workflows =
+        Api::<DynamicObject>::namespaced_with(admin.clone(), "default", &resource("Workflow"));
+    let made = workflows
+        .create(&dry_run(), &serde_json::from_value(workflow)?)
+        .await?;
+    let by = made
+        .data
+        .pointer("/spec/requestedBy")
+        .and_then(|by| by.as_str())
+        .unwrap_or_default();
+    let me = people::named("admin")?.user;
+    ensure!(
+        by != "forged",
+        "{} was stored as asked for by {by:?} instead of {me:?}",
+        made.name_any()
+    );
+    Ok(())
+}

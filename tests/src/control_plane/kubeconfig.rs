@@ -1,0 +1,164 @@
+//! Writes kubeconfig files: one context a person, under their short names.
+//! It may not read anybody's own kubeconfig unless its path was given, and never the environment's.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use kube::config::{
+    AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+};
+
+use super::people::{CAST, Person};
+
+/// Real tokens for everybody in the cast.
+pub(crate) fn for_cast(server: &str, authority: &Path, tokens: &[(&Person, String)]) -> Kubeconfig {
+    let cluster = Cluster {
+        server: Some(server.to_owned()),
+        certificate_authority: Some(authority.display().to_string()),
+        ..Cluster::default()
+    };
+    let users = tokens.iter().map(|(person, token)| {
+        let login = AuthInfo {
+            token: Some(token.clone().into()),
+            ..AuthInfo::default()
+        };
+        (person.name, login)
+    });
+    assemble(cluster, users.collect())
+}
+
+/// An existing cluster: the named context's own login as `admin`, everybody else impersonated through it.
+pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
+    let given = Kubeconfig::read_from(file)
+        .with_context(|| format!("reading kubeconfig {}", file.display()))?;
+    let Some(chosen) = given
+        .contexts
+        .iter()
+        .find(|named| named.name == context)
+        .and_then(|named| named.context.clone())
+    else {
+        let there: Vec<_> = given
+            .contexts
+            .iter()
+            .map(|named| named.name.as_str())
+            .collect();
+        bail!(
+            "{} has no context {context:?}; it has {}",
+            file.display(),
+            there.join(", ")
+        );
+    };
+    let cluster = given
+        .clusters
+        .into_iter()
+        .find(|named| named.name == chosen.cluster)
+        .and_then(|named| named.cluster);
+    let cluster = cluster.with_context(|| {
+        format!(
+            "{}: context {context:?} names no cluster of this file",
+            file.display()
+        )
+    })?;
+    let login = given
+        .auth_infos
+        .into_iter()
+        .find(|named| Some(&named.name) == chosen.user.as_ref())
+        .and_then(|named| named.auth_info);
+    let login = login.with_context(|| {
+        format!(
+            "{}: context {context:?} names no user of this file",
+            file.display()
+        )
+    })?;
+    let users = CAST.iter().map(|person| {
+        let mut user = login.clone();
+        if person.name != "admin" {
+            user.impersonate = Some(person.user.to_owned());
+            user.impersonate_groups = Some(
+                person
+                    .groups
+                    .iter()
+                    .map(|&group| group.to_owned())
+                    .collect(),
+            );
+        }
+        (person.name, user)
+    });
+    Ok(assemble(cluster, users.collect()))
+}
+
+/// One login, read from `token` by whoever uses the file, so that the token can be renewed under a running program.
+pub(crate) fn with_token_file(
+    base: &Kubeconfig,
+    name: &'static str,
+    token: &Path,
+) -> Result<Kubeconfig> {
+    let cluster = base
+        .clusters
+        .first()
+        .and_then(|named| named.cluster.clone())
+        .context("a kubeconfig without a cluster")?;
+    let login = AuthInfo {
+        token_file: Some(token.display().to_string()),
+        ..AuthInfo::default()
+    };
+    let mut config = assemble(cluster, vec![(name, login)]);
+    config.current_context = Some(name.to_owned());
+    Ok(config)
+}
+
+/// Writes a kubeconfig, readable by its owner only: it holds tokens.
+pub(crate) fn write(path: &Path, config: &Kubeconfig) -> Result<()> {
+    write_private(path, &serde_saphyr::to_string(config)?)
+}
+
+/// Replaces a file in one step, so that a reader finds the old text or the new and never half of it.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&unfinished)?;
+    std::io::Write::write_all(&mut file, text.as_bytes())?;
+    fs::rename(&unfinished, path).with_context(|| format!("writing {}", path.display()))
+}
+
+fn assemble(cluster: Cluster, users: Vec<(&str, AuthInfo)>) -> Kubeconfig {
+    const CLUSTER: &str = "signoff";
+    Kubeconfig {
+        kind: Some("Config".to_owned()),
+        api_version: Some("v1".to_owned()),
+        clusters: vec![NamedCluster {
+            name: CLUSTER.to_owned(),
+            cluster: Some(cluster),
+            ..NamedCluster::default()
+        }],
+        contexts: users
+            .iter()
+            .map(|(name, _)| NamedContext {
+                name: (*name).to_owned(),
+                context: Some(Context {
+                    cluster: CLUSTER.to_owned(),
+                    user: Some((*name).to_owned()),
+                    ..Context::default()
+                }),
+                ..NamedContext::default()
+            })
+            .collect(),
+        auth_infos: users
+            .into_iter()
+            .map(|(name, login)| NamedAuthInfo {
+                name: name.to_owned(),
+                auth_info: Some(login),
+                ..NamedAuthInfo::default()
+            })
+            .collect(),
+        current_context: Some("admin".to_owned()),
+        ..Kubeconfig::default()
+    }
+}

@@ -1,0 +1,164 @@
+//! A fresh namespace with the cast's roles bound in it: what a test has to itself on a shared cluster.
+//! It may not grant anything cluster-wide.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, bail};
+use futures::future::try_join_all;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1;
+use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use kube::Client;
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+
+use super::cluster::Cluster;
+use super::people::CAST;
+use super::plane::default_service_account;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// A namespace made for one test (or one demo). It is left to the end of the cluster unless deleted.
+#[derive(Clone)]
+pub struct Namespace {
+    /// Its generated name.
+    pub name: String,
+    admin: Client,
+}
+
+impl Cluster {
+    /// Makes `<prefix>-xxxxx`, waits for its default service account, and binds every person's roles until they count.
+    ///
+    /// # Errors
+    /// When the API server refuses one of the objects.
+    pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
+        let admin = self.admin().await?;
+        let metadata = ObjectMeta {
+            generate_name: Some(format!("{prefix}-")),
+            ..ObjectMeta::default()
+        };
+        let made = Api::<v1::Namespace>::all(admin.clone())
+            .create(
+                &PostParams::default(),
+                &v1::Namespace {
+                    metadata,
+                    ..v1::Namespace::default()
+                },
+            )
+            .await?;
+        let namespace = Namespace {
+            name: made.metadata.name.context("a namespace without a name")?,
+            admin,
+        };
+        tokio::try_join!(
+            default_service_account(&namespace.admin, &namespace.name),
+            namespace.bind_cast()
+        )?;
+        Ok(namespace)
+    }
+}
+
+impl Namespace {
+    /// Binds a ClusterRole to a user in this namespace and waits until the API server goes by it.
+    ///
+    /// # Errors
+    /// When the API server refuses the binding.
+    pub async fn bind(&self, cluster_role: &str, user: &str) -> Result<()> {
+        self.create_binding(cluster_role, vec![user.to_owned()])
+            .await?;
+        self.bindings_count().await
+    }
+
+    /// Deletes the namespace with everything in it; returns when that has begun, which is not when it is done.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn delete(&self) -> Result<()> {
+        Api::<v1::Namespace>::all(self.admin.clone())
+            .delete(&self.name, &DeleteParams::default())
+            .await?;
+        Ok(())
+    }
+
+    async fn bind_cast(&self) -> Result<()> {
+        let mut roles: Vec<_> = CAST
+            .iter()
+            .flat_map(|person| person.role.cluster_roles())
+            .copied()
+            .collect();
+        roles.sort_unstable();
+        roles.dedup();
+        let bindings = roles.into_iter().map(|role| {
+            let members = CAST
+                .iter()
+                .filter(|person| person.role.cluster_roles().contains(&role));
+            self.create_binding(role, members.map(|person| person.user.to_owned()).collect())
+        });
+        try_join_all(bindings).await?;
+        self.bindings_count().await
+    }
+
+    async fn create_binding(&self, cluster_role: &str, users: Vec<String>) -> Result<()> {
+        let subject = |name| Subject {
+            api_group: Some(RBAC.to_owned()),
+            kind: "User".to_owned(),
+            name,
+            namespace: None,
+        };
+        let binding = RoleBinding {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{cluster_role}-")),
+                ..ObjectMeta::default()
+            },
+            role_ref: RoleRef {
+                api_group: Some(RBAC.to_owned()),
+                kind: "ClusterRole".to_owned(),
+                name: cluster_role.to_owned(),
+            },
+            subjects: Some(users.into_iter().map(subject).collect()),
+        };
+        Api::<RoleBinding>::namespaced(self.admin.clone(), &self.name)
+            .create(&PostParams::default(), &binding)
+            .await?;
+        Ok(())
+    }
+
+    /// The authorizer sees bindings through a watch of its own, in the order they were written: once it goes by one more,
+    /// written last and for nobody, it goes by all before it. It has no event to wait for, so it is asked.
+    async fn bindings_count(&self) -> Result<()> {
+        const ASKS: u32 = 500;
+        static ASKED: AtomicU32 = AtomicU32::new(0);
+        let nobody = format!(
+            "nobody:{}:{}",
+            self.name,
+            ASKED.fetch_add(1, Ordering::Relaxed)
+        );
+        self.create_binding("view", vec![nobody.clone()]).await?;
+        let question = SubjectAccessReview {
+            spec: SubjectAccessReviewSpec {
+                user: Some(nobody),
+                resource_attributes: Some(ResourceAttributes {
+                    namespace: Some(self.name.clone()),
+                    verb: Some("get".to_owned()),
+                    resource: Some("configmaps".to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                ..SubjectAccessReviewSpec::default()
+            },
+            ..SubjectAccessReview::default()
+        };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.admin.clone());
+        for _ in 0..ASKS {
+            let answer = reviews.create(&PostParams::default(), &question).await?;
+            if answer.status.is_some_and(|status| status.allowed) {
+                return Ok(());
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        bail!(
+            "role bindings in namespace {} are not in force after {ASKS} questions",
+            self.name
+        )
+    }
+}

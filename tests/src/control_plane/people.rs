@@ -1,0 +1,152 @@
+//! The fixed cast of every test and of the demo: who they are, their groups, and what each namespace grants them.
+//! It may not grant anything itself and holds no secrets: tokens are drawn anew for every control plane.
+
+use std::io::Read;
+
+use anyhow::{Context, Result, bail};
+
+/// What a person may do in every namespace the tests make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Member of `system:masters`: everything, everywhere. Sets the stage and never acts in the play.
+    ClusterAdmin,
+    /// Creates Workflows.
+    Requester,
+    /// Holds the verb `approve` on Approvals; whether they are *listed* is the Approval's own business.
+    Approver,
+    /// Reads Workflows and Approvals.
+    Viewer,
+    /// Brings other people's decisions (a Git controller): the verb `delegate`.
+    Delegate,
+    /// The built-in role `edit`: much power over a namespace, none over decisions.
+    Editor,
+    /// The built-in role `admin`.
+    NamespaceAdmin,
+    /// Nothing at all.
+    Outsider,
+}
+
+impl Role {
+    /// The ClusterRoles bound to the person in a namespace.
+    #[must_use]
+    pub fn cluster_roles(self) -> &'static [&'static str] {
+        match self {
+            Self::Requester => &["signoff-requester"],
+            Self::Approver => &["signoff-approver"],
+            Self::Viewer => &["signoff-viewer"],
+            Self::Delegate => &["signoff-approver", "signoff-delegate"],
+            Self::Editor => &["edit"],
+            Self::NamespaceAdmin => &["admin"],
+            Self::ClusterAdmin | Self::Outsider => &[],
+        }
+    }
+}
+
+/// One of the cast.
+#[derive(Clone, Copy, Debug)]
+pub struct Person {
+    /// The short name: the context in the kubeconfig.
+    pub name: &'static str,
+    /// The user name the API server knows them by.
+    pub user: &'static str,
+    /// Their groups; the API server adds `system:authenticated`.
+    pub groups: &'static [&'static str],
+    /// What they may do.
+    pub role: Role,
+}
+
+const fn person(
+    name: &'static str,
+    user: &'static str,
+    groups: &'static [&'static str],
+    role: Role,
+) -> Person {
+    Person {
+        name,
+        user,
+        groups,
+        role,
+    }
+}
+
+/// Everybody. The last few have names that a careless JSON pointer, label or map key would break on.
+pub const CAST: &[Person] = &[
+    person("admin", "admin", &["system:masters"], Role::ClusterAdmin),
+    person("dana", "dana@example.com", &["staff"], Role::Requester),
+    person(
+        "alice",
+        "alice@example.com",
+        &["finance", "finance-leads"],
+        Role::Approver,
+    ),
+    person("bob", "bob@example.com", &["finance"], Role::Approver),
+    person(
+        "carol",
+        "carol@example.com",
+        &["finance", "sre"],
+        Role::Approver,
+    ),
+    person("erin", "erin@example.com", &["sre"], Role::Approver),
+    person("viktor", "viktor@example.com", &["staff"], Role::Viewer),
+    person("nina", "nina@example.com", &["staff"], Role::Editor),
+    person("adam", "adam@example.com", &["staff"], Role::NamespaceAdmin),
+    person(
+        "mallory",
+        "mallory@example.com",
+        &["outsiders"],
+        Role::Outsider,
+    ),
+    person(
+        "flux",
+        "system:serviceaccount:flux-system:kustomize-controller",
+        &[
+            "system:serviceaccounts",
+            "system:serviceaccounts:flux-system",
+        ],
+        Role::Delegate,
+    ),
+    person("slash", "oidc:a/b~c@x", &["finance"], Role::Approver),
+    person("tilde", "a~1b", &["finance"], Role::Approver),
+    person("via", "eve via mallory", &["finance"], Role::Approver),
+];
+
+/// The person with that short name.
+///
+/// # Errors
+/// When nobody is called so; the message lists the cast.
+pub fn named(name: &str) -> Result<&'static Person> {
+    match CAST.iter().find(|person| person.name == name) {
+        Some(person) => Ok(person),
+        None => {
+            let cast: Vec<_> = CAST.iter().map(|person| person.name).collect();
+            bail!(
+                "nobody in the cast is called {name:?}; there are {}",
+                cast.join(", ")
+            )
+        }
+    }
+}
+
+/// A bearer token nobody can guess: another user of this machine could otherwise be admin of the test cluster.
+pub(crate) fn fresh_token() -> Result<String> {
+    let mut bytes = [0; 24];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .context("/dev/urandom")?;
+    Ok(hex::encode(bytes))
+}
+
+/// The API server's static token file: one line a person, `token,user,uid,"group1,group2"`.
+pub(crate) fn token_file(tokens: &[(&Person, String)]) -> String {
+    tokens
+        .iter()
+        .map(|(person, token)| {
+            format!(
+                "{token},{},uid-{},\"{}\"\n",
+                person.user,
+                person.name,
+                person.groups.join(",")
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,423 @@
+//! etcd, kube-apiserver and kube-controller-manager on free loopback ports: a real control plane without nodes.
+//! It may not know about Signoff, and no process of it survives whoever started it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, WatchEvent, WatchParams};
+use tempfile::TempDir;
+
+use super::binary::{self, Programs};
+use super::people::{self, CAST};
+use super::supervised::Supervised;
+use super::{connect, kubeconfig, ports, progress};
+
+/// How long a component may take to answer; they take about two seconds each on two idle cores.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Between two looks at a component that has no way of telling us that it is ready.
+const LOOK_AGAIN: Duration = Duration::from_millis(30);
+
+/// What a control plane should have beyond the usual.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Further arguments of kube-apiserver, such as `--audit-log-path=…`.
+    pub apiserver: Vec<String>,
+    /// Further arguments of kube-controller-manager.
+    pub controller_manager: Vec<String>,
+    /// Keep logs, certificates and kubeconfigs when it ends, whatever happened.
+    pub keep_logs: bool,
+}
+
+/// A running control plane; dropping it ends its processes and removes its files (after a panic its logs are kept).
+#[derive(Debug)]
+pub struct ControlPlane {
+    // Fields are dropped in this order: whoever talks ends before whoever is talked to.
+    controller_manager: Option<Supervised>,
+    apiserver: Option<Supervised>,
+    etcd: Option<Supervised>,
+    _data: TempDir,
+    folder: Option<TempDir>,
+    keep_logs: bool,
+    url: String,
+    programs: Programs,
+    ready_in: Duration,
+}
+
+impl ControlPlane {
+    /// Starts one and waits until it answers, has its RBAC and has made the first service account: about five seconds.
+    ///
+    /// # Errors
+    /// When a program is missing, ends early or is not ready in time, with the end of its log and the folder that keeps it.
+    pub async fn start(options: Options) -> Result<Self> {
+        super::install_tls();
+        let programs = tokio::task::spawn_blocking(binary::binary).await??;
+        let mut attempt = 1;
+        loop {
+            match Self::start_once(&programs, &options).await {
+                // Ports cannot be reserved for another program, so somebody else may have been quicker.
+                Err(error)
+                    if attempt < 3 && format!("{error:#}").contains("address already in use") =>
+                {
+                    attempt += 1
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn start_once(programs: &Programs, options: &Options) -> Result<Self> {
+        let started = Instant::now();
+        let folder = private_folder("signoff-control-plane-", &std::env::temp_dir())?;
+        let memory = Path::new("/dev/shm");
+        let data = private_folder(
+            "signoff-etcd-",
+            if memory.is_dir() {
+                memory
+            } else {
+                folder.path()
+            },
+        )?;
+        fs::create_dir(folder.path().join("logs"))?;
+        let mut plane = Self {
+            controller_manager: None,
+            apiserver: None,
+            etcd: None,
+            _data: data,
+            folder: Some(folder),
+            keep_logs: options.keep_logs,
+            url: String::new(),
+            programs: programs.clone(),
+            ready_in: Duration::ZERO,
+        };
+        if let Err(error) = plane.bring_up(options).await {
+            plane.keep_logs = true;
+            return Err(error).with_context(|| {
+                format!(
+                    "starting a control plane (its logs: {})",
+                    plane.logs().display()
+                )
+            });
+        }
+        plane.ready_in = started.elapsed();
+        Ok(plane)
+    }
+
+    async fn bring_up(&mut self, options: &Options) -> Result<()> {
+        let tokens: Vec<_> = CAST
+            .iter()
+            .map(|person| Ok((person, people::fresh_token()?)))
+            .collect::<Result<_>>()?;
+        fs::write(self.file("tokens.csv"), people::token_file(&tokens))?;
+        write_signing_key(
+            &self.file("service-accounts.key"),
+            &self.file("service-accounts.pub"),
+        )?;
+
+        let (client, peer, secure) = (ports::free()?, ports::free()?, ports::free()?);
+        let etcd_url = format!("http://127.0.0.1:{client}");
+        self.etcd = Some(self.run(
+            "etcd",
+            &self.programs.etcd,
+            self.etcd_arguments(&etcd_url, &format!("http://127.0.0.1:{peer}")),
+        )?);
+        let health = reqwest::Client::builder().no_proxy().build()?;
+        until_ready(&mut self.etcd, async || {
+            let answer = health
+                .get(format!("{etcd_url}/health"))
+                .send()
+                .await?
+                .error_for_status()?;
+            answer
+                .text()
+                .await?
+                .contains("true")
+                .then_some(())
+                .context("unhealthy")
+        })
+        .await?;
+
+        self.url = format!("https://127.0.0.1:{secure}");
+        let mut arguments = self.apiserver_arguments(&etcd_url, secure);
+        arguments.extend(options.apiserver.iter().cloned());
+        self.apiserver =
+            Some(self.run("kube-apiserver", &self.programs.kube_apiserver, arguments)?);
+        let config =
+            kubeconfig::for_cast(&self.url, &self.file("certificates/apiserver.crt"), &tokens);
+        kubeconfig::write(&self.kubeconfig(), &config)?;
+        let kubeconfig = self.kubeconfig();
+        until_ready(&mut self.apiserver, async || {
+            // A new client every time: it reads the certificate, which the API server itself writes.
+            let admin = connect(&kubeconfig, "admin", None).await?;
+            admin
+                .request_text(http::Request::get("/readyz").body(Vec::new())?)
+                .await?;
+            Ok(())
+        })
+        .await?;
+
+        let mut arguments = self.controller_manager_arguments();
+        arguments.extend(options.controller_manager.iter().cloned());
+        self.controller_manager = Some(self.run(
+            "kube-controller-manager",
+            &self.programs.kube_controller_manager,
+            arguments,
+        )?);
+        let admin = connect(&kubeconfig, "admin", None).await?;
+        // It serves nothing we could ask, but its first visible work is a service account in every namespace.
+        let made = tokio::time::timeout(PATIENCE, default_service_account(&admin, "default")).await;
+        match made {
+            Ok(made) => made,
+            Err(_) => bail!(
+                "kube-controller-manager did no work within {PATIENCE:?}; its log ends:\n{}",
+                tail(self.controller_manager.as_ref())
+            ),
+        }
+    }
+
+    fn run(&self, name: &str, program: &Path, arguments: Vec<String>) -> Result<Supervised> {
+        Supervised::start(
+            name,
+            program,
+            arguments,
+            &[],
+            &self.logs().join(format!("{name}.log")),
+        )
+    }
+
+    fn etcd_arguments(&self, client: &str, peer: &str) -> Vec<String> {
+        let data = self._data.path().display().to_string();
+        if self.programs.embedded_etcd {
+            return vec![data, client.into(), peer.into()];
+        }
+        [
+            format!("--data-dir={data}"),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=default={peer}"),
+            "--unsafe-no-fsync".into(),
+            "--log-level=error".into(),
+        ]
+        .into()
+    }
+
+    fn apiserver_arguments(&self, etcd: &str, port: u16) -> Vec<String> {
+        let file = |name| self.file(name).display().to_string();
+        [
+            format!("--etcd-servers={etcd}"),
+            "--bind-address=127.0.0.1".into(),
+            format!("--secure-port={port}"),
+            "--advertise-address=127.0.0.1".into(),
+            "--endpoint-reconciler-type=none".into(),
+            format!("--cert-dir={}", file("certificates")),
+            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            "--service-account-issuer=https://kubernetes.default.svc".into(),
+            format!(
+                "--service-account-signing-key-file={}",
+                file("service-accounts.key")
+            ),
+            format!(
+                "--service-account-key-file={}",
+                file("service-accounts.pub")
+            ),
+            format!("--token-auth-file={}", file("tokens.csv")),
+            "--authorization-mode=Node,RBAC".into(),
+            "--enable-admission-plugins=NodeRestriction".into(),
+            "--allow-privileged=true".into(),
+            "--kubelet-preferred-address-types=InternalIP".into(),
+        ]
+        .into()
+    }
+
+    fn controller_manager_arguments(&self) -> Vec<String> {
+        let file = |name| self.file(name).display().to_string();
+        [
+            format!("--kubeconfig={}", file("kubeconfig.yaml")),
+            "--leader-elect=false".into(),
+            "--use-service-account-credentials=true".into(),
+            format!(
+                "--service-account-private-key-file={}",
+                file("service-accounts.key")
+            ),
+            format!("--root-ca-file={}", file("certificates/apiserver.crt")),
+            // Nobody asks it anything, so it needs no port.
+            "--secure-port=0".into(),
+        ]
+        .into()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// The folder with its kubeconfigs, certificates and logs; it goes when the control plane goes.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.as_ref().map_or(Path::new(""), TempDir::path)
+    }
+
+    /// One log file a component.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.file("logs")
+    }
+
+    /// A kubeconfig with one context a person of the cast, by their short names; the current one is `admin`.
+    #[must_use]
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.file("kubeconfig.yaml")
+    }
+
+    /// Where the API server listens, as `https://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The programs it was started from.
+    #[must_use]
+    pub fn programs(&self) -> &Programs {
+        &self.programs
+    }
+
+    /// How long it took from nothing to ready, without any building.
+    #[must_use]
+    pub fn ready_in(&self) -> Duration {
+        self.ready_in
+    }
+
+    /// Process ids by component name, for measuring.
+    #[must_use]
+    pub fn pids(&self) -> Vec<(&str, u32)> {
+        [&self.etcd, &self.apiserver, &self.controller_manager]
+            .into_iter()
+            .flatten()
+            .map(|process| (process.name(), process.pid()))
+            .collect()
+    }
+
+    /// Leaves logs, certificates and kubeconfigs behind when it ends: for a suite that failed.
+    pub fn keep_logs(&mut self) {
+        self.keep_logs = true;
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if (self.keep_logs || std::thread::panicking())
+            && let Some(folder) = self.folder.take()
+        {
+            let kept = folder.keep();
+            progress(&format!(
+                "the control plane's logs are kept in {}",
+                kept.join("logs").display()
+            ));
+        }
+    }
+}
+
+/// A temporary folder nobody else can look into: it holds tokens and keys.
+fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
+    let mut builder = tempfile::Builder::new();
+    let folder = builder
+        .prefix(prefix)
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir_in(parent);
+    folder.with_context(|| format!("making a folder in {}", parent.display()))
+}
+
+/// Waits until the controller manager has given the namespace its `default` service account, without which no pod is admitted.
+///
+/// # Errors
+/// When the watch fails.
+pub(crate) async fn default_service_account(client: &kube::Client, namespace: &str) -> Result<()> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    loop {
+        // From version "0" the watch begins with what is there already, so nothing can fall between a list and a watch.
+        let events = accounts
+            .watch(&WatchParams::default().fields("metadata.name=default"), "0")
+            .await?;
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            if matches!(event?, WatchEvent::Added(_) | WatchEvent::Modified(_)) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Asks again and again, for a component without a way to tell, until it answers, ends or time is up.
+async fn until_ready(
+    process: &mut Option<Supervised>,
+    ask: impl AsyncFn() -> Result<()>,
+) -> Result<()> {
+    let process = process.as_mut().context("nothing was started")?;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let Err(error) = ask().await else {
+            return Ok(());
+        };
+        if let Some(status) = process.exited()? {
+            bail!(
+                "{} ended ({status}) before it was ready; its log ends:\n{}",
+                process.name(),
+                process.log_tail(20)
+            );
+        }
+        if Instant::now() > deadline {
+            bail!(
+                "{} is not ready after {PATIENCE:?} ({error:#}); its log ends:\n{}",
+                process.name(),
+                process.log_tail(20)
+            );
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn tail(process: Option<&Supervised>) -> String {
+    process
+        .map(|process| process.log_tail(20))
+        .unwrap_or_default()
+}
+
+/// A fresh key pair for service-account tokens, PEM, drawn for this control plane alone.
+fn write_signing_key(private: &Path, public: &Path) -> Result<()> {
+    let unable = |_| anyhow::anyhow!("cannot generate a signing key");
+    let document =
+        EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new())
+            .map_err(unable)?;
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref())?;
+    fs::write(private, pem("PRIVATE KEY", document.as_ref()))?;
+    fs::write(
+        public,
+        pem(
+            "PUBLIC KEY",
+            pair.public_key().as_der().map_err(unable)?.as_ref(),
+        ),
+    )?;
+    Ok(())
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines: Vec<_> = text
+        .as_bytes()
+        .chunks(64)
+        .map(String::from_utf8_lossy)
+        .collect();
+    format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.join("\n")
+    )
+}
