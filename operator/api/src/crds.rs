@@ -29,7 +29,7 @@ pub enum Error {
         /// The CRD's name.
         name: String,
         /// What the writer found.
-        source: serde_saphyr::ser::Error,
+        source: Box<serde_saphyr::ser::Error>,
     },
 }
 
@@ -43,7 +43,7 @@ pub fn files() -> Result<Vec<(String, String)>, Error> {
     for crd in all() {
         let name = crd.metadata.name.clone().unwrap_or_default();
         let value = serde_json::to_value(&crd).map_err(|source| Error::Json { name: name.clone(), source })?;
-        let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name: name.clone(), source })?;
+        let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name, source: Box::new(source) })?;
         let text = format!("{}{}\n", policies::GENERATED, yaml.trim_end());
         files.push((format!("crds/crd-{}.yaml", crd.spec.names.plural), text.clone()));
         files.push((format!("charts/signoff/files/crd-{}.yaml", crd.spec.names.plural), text));

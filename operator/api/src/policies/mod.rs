@@ -88,7 +88,7 @@ pub enum Error {
         /// The generated file's name.
         file: &'static str,
         /// What the parser found.
-        source: serde_saphyr::Error,
+        source: Box<serde_saphyr::Error>,
     },
     /// A template holds an object of a kind that is no policy.
     #[error("the admission policy template {file} holds an object of kind {kind}, which is no policy or binding")]
@@ -133,7 +133,7 @@ struct Kind {
 
 fn read(file: &'static str, document: &str) -> Result<Shipped, Error> {
     fn parse<T: serde::de::DeserializeOwned>(file: &'static str, document: &str) -> Result<T, Error> {
-        serde_saphyr::from_str(document).map_err(|source| Error::Template { file, source })
+        serde_saphyr::from_str(document).map_err(|source| Error::Template { file, source: Box::new(source) })
     }
     let Kind { kind } = parse(file, document)?;
     Ok(match kind.as_str() {
@@ -157,9 +157,9 @@ mod tests {
             .iter()
             .filter_map(|object| match object {
                 Shipped::ValidatingBinding(binding) => {
-                    let spec = binding.spec.as_ref().unwrap();
-                    assert!(spec.validation_actions.as_ref().unwrap().contains(&"Deny".to_owned()));
-                    spec.policy_name.clone()
+                    let spec = &binding.spec;
+                    assert!(spec.validation_actions.contains(&"Deny".to_owned()));
+                    Some(spec.policy_name.clone())
                 }
                 Shipped::MutatingBinding(binding) => binding.spec.as_ref().unwrap().policy_name.clone(),
                 _ => None,
