@@ -1,0 +1,351 @@
+//! Which addresses a run's calls may reach: the URL is checked before sending, the resolved
+//! address at connecting.
+//!
+//! It may not resolve names or open connections; it only judges. What is refused by default are
+//! the addresses that lead back into the machine or to a cloud's metadata service, in every
+//! notation that reaches them.
+
+mod cidr;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+use url::{Host, Url};
+
+pub use cidr::Cidr;
+use cidr::{v4, v6};
+
+/// One entry of the operator's setting `--allow-address`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// Every address of a network, on one port or on all.
+    Network {
+        /// The network.
+        network: Cidr,
+        /// The only port allowed; `None` for all.
+        port: Option<u16>,
+    },
+    /// Whatever a name resolves to, on one port: the name's DNS is then trusted.
+    Name {
+        /// The name, in lower case, without a final dot.
+        host: String,
+        /// The only port allowed.
+        port: u16,
+    },
+}
+
+/// What is allowed beyond the default. The default refuses every special address.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Exceptions, by network or by name and port.
+    pub allow: Vec<Allowed>,
+}
+
+/// Why an address, URL or setting is not accepted. Every message names the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A special address, met as a literal or behind a name.
+    #[error("{place} is {kind}: calls may not reach it unless the setting --allow-address {remedy} allows it")]
+    Special {
+        /// The address, and the name that led to it.
+        place: String,
+        /// What is special about it.
+        kind: &'static str,
+        /// The value that would allow it.
+        remedy: String,
+    },
+    /// A scheme other than http and https.
+    #[error("the URL's scheme is {0}: use http or https")]
+    Scheme(String),
+    /// A URL with a user name or password in it.
+    #[error("the URL holds a user name or password: put credentials into a header, from a Secret")]
+    Credentials,
+    /// A URL without a host.
+    #[error("the URL names no host")]
+    NoHost,
+    /// Text that is not a URL.
+    #[error("not a URL: {0}")]
+    NotAUrl(url::ParseError),
+    /// Text that is no setting.
+    #[error(
+        "{0:?} is no address to allow: write a network (127.0.0.0/8), an address (127.0.0.1), \
+         an address and port (127.0.0.1:8080, [::1]:8080) or a name and port (models.internal:443)"
+    )]
+    Setting(String),
+}
+
+/// Networks that are refused unless allowed, and what they are.
+const SPECIAL: &[(Cidr, &str)] = &[
+    (v4([0, 0, 0, 0], 8), "an unspecified address"),
+    (v4([127, 0, 0, 0], 8), "a loopback address"),
+    (v4([169, 254, 0, 0], 16), "a link-local address (cloud metadata)"),
+    (v4([100, 64, 0, 0], 10), "a shared address (inside of a carrier or cloud)"),
+    (v4([168, 63, 129, 16], 32), "a cloud metadata address"),
+    (v4([192, 0, 0, 0], 24), "a protocol-assignment address (cloud metadata)"),
+    (v4([224, 0, 0, 0], 4), "a multicast address"),
+    (v4([240, 0, 0, 0], 4), "a reserved or broadcast address"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "an unspecified address"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "a loopback address"),
+    (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "a link-local address"),
+    (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), "a cloud metadata address"),
+    (v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), "a cloud metadata address"),
+    (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "a multicast address"),
+    // Other spellings of IPv4 addresses: nobody needs them, and each would slip past the lines
+    // above.
+    (v6([0, 0, 0, 0, 0, 0, 0, 0], 96), "an IPv4-compatible address"),
+    (v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96), "an IPv4-mapped address"),
+    (v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96), "an IPv4-translated address"),
+    (v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), "a locally translated IPv4 address"),
+    (v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), "a 6to4 address"),
+    (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), "a Teredo address"),
+];
+
+/// NAT64: on a cluster with IPv6 only, every IPv4 host has such an address, so the IPv4 address
+/// inside is judged.
+const NAT64: Cidr = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
+
+impl FromStr for Allowed {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if let Ok(network) = text.parse() {
+            return Ok(Self::Network { network, port: None });
+        }
+        if let Ok(socket) = text.parse::<SocketAddr>() {
+            return Ok(Self::Network { network: Cidr::single(socket.ip()), port: Some(socket.port()) });
+        }
+        let wrong = || Error::Setting(text.to_owned());
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        match Host::parse(host) {
+            Ok(Host::Domain(host)) if !host.contains('*') => {
+                Ok(Self::Name { host: bare(&host).to_owned(), port: port.parse().map_err(|_| wrong())? })
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl Settings {
+    /// Allows this machine's own addresses, as a run on a person's own machine needs for local
+    /// models.
+    #[must_use]
+    pub fn with_loopback(mut self) -> Self {
+        for network in [v4([127, 0, 0, 0], 8), Cidr::single(Ipv6Addr::LOCALHOST.into())] {
+            self.allow.push(Allowed::Network { network, port: None });
+        }
+        self
+    }
+
+    /// Whether calls may reach `address`, of which `name` was the host in the URL where it was not
+    /// a literal.
+    ///
+    /// `port` is `None` where it is not known; entries for one port then do not apply.
+    ///
+    /// # Errors
+    /// The address, what is special about it, and the setting that would allow it.
+    pub fn check_address(&self, address: IpAddr, port: Option<u16>, name: Option<&str>) -> Result<(), Error> {
+        let Some(kind) = special(address) else { return Ok(()) };
+        if self.allow.iter().any(|entry| entry.covers(address, port, name)) {
+            return Ok(());
+        }
+        let place = match name {
+            Some(name) => format!("{address} (to which {name} resolves)"),
+            None => address.to_string(),
+        };
+        let remedy = port.map_or_else(|| address.to_string(), |port| SocketAddr::new(address, port).to_string());
+        Err(Error::Special { place, kind, remedy })
+    }
+
+    /// Parses and checks a URL before anything is resolved or sent.
+    ///
+    /// # Errors Another scheme than http and https, credentials in the URL, no host, `localhost`
+    /// and special literals that the settings do not allow.
+    pub fn check_url(&self, text: &str) -> Result<Url, Error> {
+        let url = Url::parse(text).map_err(Error::NotAUrl)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Error::Scheme(url.scheme().to_owned()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Error::Credentials);
+        }
+        let port = url.port_or_known_default();
+        match url.host().ok_or(Error::NoHost)? {
+            Host::Ipv4(address) => self.check_address(address.into(), port, None)?,
+            Host::Ipv6(address) => self.check_address(address.into(), port, None)?,
+            // Its addresses are checked once they are known; this name needs no resolving to be
+            // understood.
+            Host::Domain(name) if is_localhost(name) => {
+                let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+                if !own.iter().any(|address| self.check_address(*address, port, Some(name)).is_ok()) {
+                    self.check_address(own[0], port, Some(name))?;
+                }
+            }
+            Host::Domain(_) => {}
+        }
+        Ok(url)
+    }
+}
+
+impl Allowed {
+    fn covers(&self, address: IpAddr, port: Option<u16>, name: Option<&str>) -> bool {
+        match self {
+            Self::Network { network, port: only } => network.contains(address) && (only.is_none() || *only == port),
+            Self::Name { host, port: only } => {
+                port == Some(*only) && name.is_some_and(|name| bare(name).eq_ignore_ascii_case(host))
+            }
+        }
+    }
+}
+
+/// What is special about an address, if anything is.
+fn special(address: IpAddr) -> Option<&'static str> {
+    let judged = match address {
+        IpAddr::V6(v6) if NAT64.contains(address) => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        other => other,
+    };
+    SPECIAL.iter().find(|(network, _)| network.contains(judged)).map(|(_, kind)| *kind)
+}
+
+/// A host name without the final dot that marks it as complete.
+pub(crate) fn bare(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = bare(name);
+    name.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn allowing(entries: &[&str]) -> Settings {
+        Settings { allow: entries.iter().map(|entry| entry.parse().unwrap()).collect() }
+    }
+
+    #[test]
+    fn every_notation_of_a_special_address_is_refused() {
+        for url in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f.0.0.1/",
+            "http://0177.0.0.1/",
+            "http://127.0.0.1./",
+            "http://①②⑦.0.0.1/",
+            "http://0.0.0.0/",
+            "http://0/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://100.100.100.200/",
+            "http://168.63.129.16/",
+            "http://192.0.0.192/",
+            "http://224.0.0.1/",
+            "http://255.255.255.255/",
+            "http://[::]/",
+            "http://[::1]/",
+            "http://[fe80::1]/",
+            "http://[fd00:ec2::254]/",
+            "http://[ff02::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://[::127.0.0.1]/",
+            "http://[::ffff:0:127.0.0.1]/",
+            "http://[64:ff9b::169.254.169.254]/",
+            "http://[64:ff9b:1::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://[2001:0:1::1]/",
+            "https://localhost/",
+            "https://LOCALHOST./",
+            "http://db.localhost:5432/",
+        ] {
+            let refused = Settings::default().check_url(url).unwrap_err();
+            assert!(matches!(refused, Error::Special { .. }), "{url}: {refused}");
+        }
+    }
+
+    #[test]
+    fn ordinary_and_private_addresses_are_reached() {
+        for url in [
+            "https://models.example.com/v1",
+            "http://letters.finance.svc/send",
+            "http://10.96.0.10:8080/",
+            "http://192.168.1.1/",
+            "http://172.16.0.1/",
+            "http://[fd12::1]/",
+            "http://[2a00::1]/",
+            "http://[64:ff9b::8.8.8.8]/",
+            "http://localhost.example.com/",
+        ] {
+            assert!(Settings::default().check_url(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_of_another_scheme_or_with_credentials_is_refused() {
+        let check = |url| Settings::default().check_url(url).unwrap_err();
+        assert_eq!(check("file:///etc/passwd"), Error::Scheme("file".into()));
+        assert_eq!(check("unix:///run/x.sock"), Error::Scheme("unix".into()));
+        assert_eq!(check("http://user@example.com/"), Error::Credentials);
+        assert_eq!(check("http://:pw@example.com/"), Error::Credentials);
+        assert!(matches!(check("http://"), Error::NotAUrl(_)));
+        assert!(matches!(check("/relative"), Error::NotAUrl(_)));
+    }
+
+    #[test]
+    fn a_refusal_names_the_address_and_the_setting_that_would_allow_it() {
+        let refused = Settings::default().check_url("http://127.0.0.1:8080/x").unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "127.0.0.1 is a loopback address: calls may not reach it unless the setting --allow-address 127.0.0.1:8080 allows it"
+        );
+        let v6 = Settings::default().check_url("http://[::1]:8080/").unwrap_err().to_string();
+        assert!(v6.contains("--allow-address [::1]:8080"), "{v6}");
+        // What the message proposes is accepted and does what it says.
+        assert!(allowing(&["[::1]:8080"]).check_url("http://[::1]:8080/").is_ok());
+    }
+
+    #[test]
+    fn a_setting_opens_exactly_what_it_says() {
+        let network = allowing(&["127.0.0.0/8"]);
+        assert!(network.check_url("http://127.9.9.9:1/").is_ok());
+        assert!(network.check_url("http://localhost:1/").is_ok());
+        assert!(network.check_url("http://[::1]/").is_err());
+        assert!(network.check_url("http://[::ffff:127.0.0.1]/").is_err());
+        assert!(network.check_url("http://169.254.169.254/").is_err());
+
+        let one_port = allowing(&["127.0.0.1:8080"]);
+        assert!(one_port.check_url("http://127.0.0.1:8080/").is_ok());
+        assert!(one_port.check_url("http://127.0.0.1:8081/").is_err());
+        assert!(one_port.check_url("http://127.0.0.1/").is_err());
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert!(one_port.check_address(loopback, None, Some("x")).is_err(), "an unknown port is no allowed port");
+
+        let name = allowing(&["models.internal:443"]);
+        assert!(name.check_address(loopback, Some(443), Some("Models.Internal.")).is_ok());
+        assert!(name.check_address(loopback, Some(80), Some("models.internal")).is_err());
+        assert!(name.check_address(loopback, Some(443), Some("other.internal")).is_err());
+        assert!(name.check_address(loopback, Some(443), None).is_err());
+        assert!(allowing(&["localhost:80"]).check_url("http://localhost/").is_ok());
+        assert!(Settings::default().with_loopback().check_url("http://[::1]:11434/v1").is_ok());
+    }
+
+    #[test]
+    fn a_setting_that_is_not_understood_is_refused_with_examples() {
+        for text in ["", "127.0.0.1/33", "10.0.0.1/8", "::/129", "localhost", "host:", "host:70000", "*:80", "a b:80"] {
+            let wrong = text.parse::<Allowed>().unwrap_err().to_string();
+            assert!(wrong.contains("127.0.0.1:8080"), "{text}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn the_special_networks_have_no_bits_beyond_their_prefix() {
+        for (network, kind) in SPECIAL {
+            assert!(network.is_canonical(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Turns of language models: a trait, and the providers behind it.
+//!
+//! It may not keep a conversation, decide whether to call again, or log: prompts, answers and keys
+//! pass through and leave no trace. What a turn cost is in its reply.
+
+mod openai;
+mod scripted;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::CallError;
+use crate::http::HttpClient;
+use crate::secrets::SecretText;
+
+pub use scripted::ScriptedReply;
+
+/// Where turns are sent, chosen by the Workflow's author.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProviderConfig {
+    /// Fixed replies, for examples, tests and rehearsals. Same request, same reply, for ever.
+    Scripted {
+        /// Tried in order; the first that fits answers.
+        replies: Vec<ScriptedReply>,
+    },
+    /// Any endpoint that speaks OpenAI's chat completions.
+    OpenAi {
+        /// What stands before `/chat/completions`, such as `https://models.example.com/v1`.
+        base_url: String,
+    },
+}
+
+/// Who said a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The run's side.
+    User,
+    /// The model's side.
+    Assistant,
+}
+
+/// One message of a conversation. Its `Debug` shows the length only.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Who said it.
+    pub role: Role,
+    /// What was said.
+    pub text: String,
+}
+
+/// One turn: the whole conversation so far, to be answered by one message.
+#[derive(Clone)]
+pub struct TurnRequest {
+    /// Where to send it.
+    pub provider: ProviderConfig,
+    /// The provider's name of the model.
+    pub model: String,
+    /// The agent's system prompt, rendered.
+    pub system: Option<String>,
+    /// Oldest first; the last one is to be answered.
+    pub messages: Vec<Message>,
+    /// The most tokens of the answer; `None` for the provider's default.
+    pub max_tokens: Option<u32>,
+    /// `None` for the provider's default.
+    pub temperature: Option<f64>,
+    /// The time for the whole turn.
+    pub timeout: Duration,
+    /// The key, where the provider needs one.
+    pub key: Option<SecretText>,
+}
+
+/// What the model answered.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TurnReply {
+    /// The answer's text.
+    pub text: String,
+    /// What it cost; `None` where the provider did not say.
+    pub usage: Option<Usage>,
+    /// Whether the answer was cut at `max_tokens` or the model's own limit.
+    pub truncated: bool,
+}
+
+/// Tokens of a turn, as the provider counted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens of system prompt and messages.
+    pub input_tokens: u64,
+    /// Tokens of the answer.
+    pub output_tokens: u64,
+}
+
+/// A model that answers turns.
+#[async_trait]
+pub trait Model: Send + Sync {
+    /// Answers one turn, asking once.
+    ///
+    /// # Errors As the call's [`CallError`]; a turn has no effects, so every retryable error may
+    /// be repeated.
+    async fn turn(&self, request: TurnRequest) -> Result<TurnReply, CallError>;
+}
+
+/// Every provider there is, each turn going to the one it names.
+#[derive(Clone, Debug)]
+pub struct Providers {
+    http: HttpClient,
+}
+
+impl Providers {
+    /// Providers that call out through `http`, and so only where it may go.
+    #[must_use]
+    pub fn new(http: HttpClient) -> Self {
+        Self { http }
+    }
+}
+
+#[async_trait]
+impl Model for Providers {
+    async fn turn(&self, request: TurnRequest) -> Result<TurnReply, CallError> {
+        match &request.provider {
+            ProviderConfig::Scripted { replies } => scripted::answer(replies, &request),
+            ProviderConfig::OpenAi { base_url } => openai::turn(&self.http, base_url, &request).await,
+        }
+    }
+}
+
+impl TurnRequest {
+    /// What the model is to answer: the newest message of the run's side.
+    fn last_user_message(&self) -> &str {
+        self.messages.iter().rev().find(|message| message.role == Role::User).map_or("", |message| &message.text)
+    }
+
+    /// Every text that must not leave by way of an error.
+    fn prompts(&self) -> impl Iterator<Item = &str> {
+        self.system.as_deref().into_iter().chain(self.messages.iter().map(|message| message.text.as_str()))
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({} bytes)", self.role, self.text.len())
+    }
+}
+
+impl fmt::Debug for TurnRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The provider stays out: a script is as confidential as an answer.
+        f.debug_struct("TurnRequest")
+            .field("model", &self.model)
+            .field("messages", &self.messages)
+            .field("timeout", &self.timeout)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TurnReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TurnReply")
+            .field("bytes", &self.text.len())
+            .field("usage", &self.usage)
+            .field("truncated", &self.truncated)
+            .finish()
+    }
+}

@@ -1,0 +1,260 @@
+//! Values too large for a Workflow object, kept under the digest of their content.
+//!
+//! It may not serve bytes that do not have the digest they were asked by, nor write outside of its
+//! folder. A blob is never changed: the same name always means the same bytes, so writing one
+//! twice is harmless.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use signoff_api::Digest;
+
+/// The run a blob belongs to; blobs go when it goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The Workflow's namespace.
+    pub namespace: String,
+    /// The Workflow's name.
+    pub workflow: String,
+    /// The Workflow's uid: a recreated Workflow of the same name is another owner.
+    pub uid: String,
+}
+
+/// Why a blob was not stored or served.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// Not `sha256:` and 64 lower-case hex digits.
+    #[error("{0:?} is no digest: expected sha256: and 64 lower-case hex digits")]
+    NotADigest(String),
+    /// A namespace or uid that is no single, plain path segment.
+    #[error("{0:?} cannot be an owner's namespace or uid: expected lower-case letters, digits, '-' and '.'")]
+    NotAnOwner(String),
+    /// The bytes are not what their name says.
+    #[error(
+        "blob {digest} of workflow {workflow} holds other bytes ({found}): \
+         it was damaged or changed and is not served"
+    )]
+    Mismatch {
+        /// The digest that names it.
+        digest: String,
+        /// The digest of what is there.
+        found: String,
+        /// `namespace/name` of the owner.
+        workflow: String,
+    },
+    /// The store behind it failed.
+    #[error("blob {digest}: {cause}")]
+    Store {
+        /// The digest that names it.
+        digest: String,
+        /// What failed.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Keeps blobs.
+#[async_trait]
+pub trait BlobStore: Send + Sync {
+    /// Stores `bytes` under `digest`, durably before it returns; storing again is a success.
+    ///
+    /// # Errors
+    /// A digest that is not that of the bytes, and failures of the store.
+    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError>;
+
+    /// The bytes under `digest`, or `None` when there are none.
+    ///
+    /// # Errors
+    /// Bytes that do not have the digest, and failures of the store.
+    async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError>;
+}
+
+/// Whether `bytes` have `digest`; every store asks this before it stores and before it serves.
+///
+/// # Errors
+/// [`BlobError::Mismatch`] with the digest that was found.
+pub fn verify(owner: &Owner, digest: &str, bytes: &[u8]) -> Result<(), BlobError> {
+    let found = Digest::of_bytes(bytes);
+    if found.as_str() == digest {
+        return Ok(());
+    }
+    Err(BlobError::Mismatch {
+        digest: digest.to_owned(),
+        found: found.to_string(),
+        workflow: format!("{}/{}", owner.namespace, owner.workflow),
+    })
+}
+
+/// Blobs as files `<root>/<namespace>/<uid>/<hex>`, for local runs.
+#[derive(Clone, Debug)]
+pub struct FolderBlobs {
+    root: PathBuf,
+}
+
+impl FolderBlobs {
+    /// A store in `root`; folders are made when the first blob is.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Where a blob lies. Built from checked segments only, so it is always inside of `root`.
+    fn file(&self, owner: &Owner, digest: &str) -> Result<PathBuf, BlobError> {
+        let hex = digest
+            .strip_prefix("sha256:")
+            .filter(|hex| hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
+        let hex = hex.ok_or_else(|| BlobError::NotADigest(digest.chars().take(80).collect()))?;
+        Ok(self.root.join(segment(&owner.namespace)?).join(segment(&owner.uid)?).join(hex))
+    }
+}
+
+#[async_trait]
+impl BlobStore for FolderBlobs {
+    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError> {
+        verify(owner, digest, &bytes)?;
+        let file = self.file(owner, digest)?;
+        aside(digest, move || write_whole(&file, &bytes)).await
+    }
+
+    async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError> {
+        let file = self.file(owner, digest)?;
+        let found = aside(digest, move || match fs::read(&file) {
+            Ok(bytes) => Ok(Some(Bytes::from(bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        })
+        .await?;
+        if let Some(bytes) = &found {
+            verify(owner, digest, bytes)?;
+        }
+        Ok(found)
+    }
+}
+
+/// Runs file work off the asynchronous threads.
+async fn aside<T: Send + 'static>(
+    digest: &str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, BlobError> {
+    let done = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten();
+    done.map_err(|error| BlobError::Store { digest: digest.to_owned(), cause: Box::new(error) })
+}
+
+/// A name that stays one segment of a path: no separator, no `..`, nothing hidden, nothing empty.
+fn segment(name: &str) -> Result<&str, BlobError> {
+    let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    let fits = !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && name.bytes().all(plain);
+    if fits { Ok(name) } else { Err(BlobError::NotAnOwner(name.chars().take(80).collect())) }
+}
+
+/// Writes a file so that it is whole or absent, also after a crash: beside it, to disk, then
+/// renamed.
+fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let folder = file.parent().ok_or_else(|| io::Error::other("a blob has no folder"))?;
+    fs::create_dir_all(folder)?;
+    // Two writers of one blob each have a file of their own; the renames agree because the bytes
+    // do.
+    let unique = format!(".{}-{}.part", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+    let part = folder.join(unique);
+    let written = (|| {
+        let mut open = fs::OpenOptions::new().write(true).create_new(true).open(&part)?;
+        open.write_all(bytes)?;
+        open.sync_all()?;
+        fs::rename(&part, file)?;
+        // The rename itself is durable only once the folder is.
+        fs::File::open(folder)?.sync_all()
+    })();
+    if written.is_err() {
+        // Best effort: the first error is the one to tell.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn owner() -> Owner {
+        Owner { namespace: "finance".into(), workflow: "refund".into(), uid: "0b5e-1".into() }
+    }
+
+    fn blob(text: &str) -> (String, Bytes) {
+        (Digest::of_bytes(text.as_bytes()).to_string(), Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    #[tokio::test]
+    async fn a_blob_comes_back_as_it_went_in_and_may_be_stored_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderBlobs::new(folder.path());
+        let (digest, bytes) = blob("a long letter");
+        assert!(store.get(&owner(), &digest).await.unwrap().is_none());
+        for _ in 0..2 {
+            store.put(&owner(), &digest, bytes.clone()).await.unwrap();
+            assert_eq!(store.get(&owner(), &digest).await.unwrap().unwrap(), bytes);
+        }
+        let other = Owner { uid: "0b5e-2".into(), ..owner() };
+        assert!(store.get(&other, &digest).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn nothing_but_whole_blobs_is_left_in_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderBlobs::new(folder.path());
+        let (digest, bytes) = blob("x");
+        let writers = (0..8).map(|_| {
+            let (store, digest, bytes) = (store.clone(), digest.clone(), bytes.clone());
+            tokio::spawn(async move { store.put(&owner(), &digest, bytes).await })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap().unwrap();
+        }
+        let names: Vec<_> = fs::read_dir(folder.path().join("finance/0b5e-1"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(names, [digest.strip_prefix("sha256:").unwrap()]);
+    }
+
+    #[tokio::test]
+    async fn changed_bytes_are_never_served_and_wrong_ones_never_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderBlobs::new(folder.path());
+        let (digest, bytes) = blob("approved: 420 EUR");
+        store.put(&owner(), &digest, bytes.clone()).await.unwrap();
+        fs::write(store.file(&owner(), &digest).unwrap(), "approved: 420000 EUR").unwrap();
+        let refused = store.get(&owner(), &digest).await.unwrap_err();
+        assert!(matches!(&refused, BlobError::Mismatch { .. }), "{refused}");
+        assert!(refused.to_string().contains("finance/refund"), "{refused}");
+
+        let wrong = store.put(&owner(), &digest, Bytes::from_static(b"other")).await.unwrap_err();
+        assert!(matches!(wrong, BlobError::Mismatch { .. }), "{wrong}");
+        // Storing the true bytes again heals the damage.
+        store.put(&owner(), &digest, bytes.clone()).await.unwrap();
+        assert_eq!(store.get(&owner(), &digest).await.unwrap().unwrap(), bytes);
+    }
+
+    #[tokio::test]
+    async fn no_name_leads_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FolderBlobs::new(folder.path().join("blobs"));
+        let (digest, _) = blob("x");
+        for name in ["", ".", "..", "../x", "a/b", "/etc", "a\\b", ".hidden", "A", "a\0b", &"x".repeat(300)] {
+            for owner in [Owner { namespace: name.into(), ..owner() }, Owner { uid: name.into(), ..owner() }] {
+                let refused = store.get(&owner, &digest).await.unwrap_err();
+                assert!(matches!(refused, BlobError::NotAnOwner(_)), "{name:?}: {refused}");
+            }
+        }
+        let upper = digest.to_uppercase();
+        let hex = digest.strip_prefix("sha256:").unwrap();
+        for digest in ["", "sha256:", "sha256:../../etc/passwd", hex, upper.as_str(), "md5:00"] {
+            let refused = store.get(&owner(), digest).await.unwrap_err();
+            assert!(matches!(refused, BlobError::NotADigest(_)), "{digest:?}: {refused}");
+        }
+    }
+}

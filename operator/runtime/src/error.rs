@@ -1,0 +1,172 @@
+//! How a call to the outside world failed, and what that means for calling again.
+//!
+//! It may not hold a prompt, a key or a raw answer: messages end in a Workflow's status and in
+//! logs.
+
+use std::time::Duration;
+
+/// What kind of failure a call ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// The request itself is wrong (URL, method, header, configuration). Nothing was sent.
+    Invalid,
+    /// Policy said no: an address that is not allowed, a Secret not meant for this host, a
+    /// provider's content filter.
+    Refused,
+    /// No connection came about: name resolution, TCP or TLS failed. Nothing was sent.
+    Unreachable,
+    /// The time allowed for the whole call ran out.
+    Timeout,
+    /// The answer is longer than the limit, which the message names.
+    TooLarge,
+    /// The server refused the credentials (401 or 403).
+    Auth,
+    /// The server asks to slow down (429).
+    RateLimited,
+    /// Any other status that was not expected.
+    Status(u16),
+    /// The connection broke, or the answer is not what the protocol promises.
+    Protocol,
+}
+
+impl ErrorClass {
+    /// The class of an unexpected HTTP status.
+    #[must_use]
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            401 | 403 => Self::Auth,
+            429 => Self::RateLimited,
+            other => Self::Status(other),
+        }
+    }
+}
+
+/// A failed call.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct CallError {
+    /// The kind of failure; decides with `sent` whether calling again is safe.
+    pub class: ErrorClass,
+    /// One line for people: what was called, what happened, and the remedy where there is one.
+    pub message: String,
+    /// How long the server asked to wait, at most a day.
+    pub retry_after: Option<Duration>,
+    /// Whether any byte of the request *may* have reached the server.
+    pub sent: bool,
+}
+
+impl CallError {
+    /// The request is wrong; nothing was sent.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Invalid, false, message)
+    }
+
+    /// Policy refuses the request; nothing was sent.
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(ErrorClass::Refused, false, message)
+    }
+
+    /// A failure of `class`; `sent` is whether the server may have seen the request.
+    pub fn new(class: ErrorClass, sent: bool, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after: None, sent }
+    }
+
+    /// Whether the same call may be made again without a person's say.
+    ///
+    /// An idempotent call is repeated unless repeating cannot help: a wrong or refused request, an
+    /// answer over the limit, and every 4xx but 408 and 429. Any other call is repeated only where
+    /// the server certainly did nothing: never reached, 429 or 503.
+    #[must_use]
+    pub fn retryable(&self, idempotent: bool) -> bool {
+        match self.class {
+            ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::TooLarge | ErrorClass::Auth => false,
+            ErrorClass::RateLimited | ErrorClass::Status(503) => true,
+            ErrorClass::Status(status) => idempotent && (status == 408 || !(400..500).contains(&status)),
+            ErrorClass::Unreachable | ErrorClass::Timeout | ErrorClass::Protocol => idempotent || !self.sent,
+        }
+    }
+
+    /// Whether it is known if the call took effect.
+    ///
+    /// `false` when the call broke or timed out after it may have been sent, and when a gateway
+    /// (502, 504) lost the server behind it. A call with effects must then never be repeated in
+    /// silence.
+    #[must_use]
+    pub fn outcome_known(&self) -> bool {
+        match self.class {
+            ErrorClass::Timeout | ErrorClass::Protocol | ErrorClass::Status(502 | 504) => !self.sent,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after_sending(class: ErrorClass) -> CallError {
+        CallError::new(class, true, "x")
+    }
+
+    fn before_sending(class: ErrorClass) -> CallError {
+        CallError::new(class, false, "x")
+    }
+
+    #[test]
+    fn an_idempotent_call_is_repeated_after_everything_that_may_pass() {
+        for class in [
+            ErrorClass::Timeout,
+            ErrorClass::Protocol,
+            ErrorClass::RateLimited,
+            ErrorClass::Status(408),
+            ErrorClass::Status(500),
+            ErrorClass::Status(502),
+            ErrorClass::Status(503),
+        ] {
+            assert!(after_sending(class).retryable(true), "{class:?}");
+        }
+        assert!(before_sending(ErrorClass::Unreachable).retryable(true));
+    }
+
+    #[test]
+    fn no_call_is_repeated_where_repeating_cannot_help() {
+        for class in [
+            ErrorClass::Invalid,
+            ErrorClass::Refused,
+            ErrorClass::TooLarge,
+            ErrorClass::Auth,
+            ErrorClass::Status(400),
+            ErrorClass::Status(404),
+            ErrorClass::Status(422),
+        ] {
+            assert!(!after_sending(class).retryable(true), "{class:?}");
+            assert!(!before_sending(class).retryable(true), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_with_effects_is_repeated_only_where_the_server_certainly_did_nothing() {
+        for class in [ErrorClass::Timeout, ErrorClass::Protocol] {
+            assert!(!after_sending(class).retryable(false), "{class:?}");
+            assert!(before_sending(class).retryable(false), "{class:?}");
+        }
+        for status in [408, 500, 502, 504] {
+            assert!(!after_sending(ErrorClass::Status(status)).retryable(false), "{status}");
+        }
+        assert!(before_sending(ErrorClass::Unreachable).retryable(false));
+        assert!(after_sending(ErrorClass::RateLimited).retryable(false));
+        assert!(after_sending(ErrorClass::Status(503)).retryable(false));
+    }
+
+    #[test]
+    fn the_outcome_is_unknown_once_a_sent_call_lost_its_answer() {
+        for class in [ErrorClass::Timeout, ErrorClass::Protocol, ErrorClass::Status(502), ErrorClass::Status(504)] {
+            assert!(!after_sending(class).outcome_known(), "{class:?}");
+        }
+        for class in [ErrorClass::Auth, ErrorClass::RateLimited, ErrorClass::Status(500), ErrorClass::TooLarge] {
+            assert!(after_sending(class).outcome_known(), "{class:?}");
+        }
+        assert!(before_sending(ErrorClass::Timeout).outcome_known());
+        assert!(before_sending(ErrorClass::Unreachable).outcome_known());
+    }
+}

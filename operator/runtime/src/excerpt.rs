@@ -1,0 +1,72 @@
+//! Foreign text made fit for an error message: one short line, nothing invisible, no known secret.
+//!
+//! It may not be used for data: what a run sees of an answer is the whole answer.
+
+/// The most characters of foreign text that an error message quotes.
+const LIMIT: usize = 200;
+
+/// Shorter secrets are left alone: replacing every `a` would tell more than it hides.
+const SHORTEST_SECRET: usize = 6;
+
+/// The beginning of `text` on one line: secrets replaced, control and invisible characters
+/// dropped, at most 200 characters.
+pub(crate) fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+    let mut text = text.to_owned();
+    for secret in secrets {
+        // `Bearer <key>` hides the key alone too: a server may quote either.
+        for part in [Some(secret), secret.split_once(' ').map(|(_, rest)| rest)].into_iter().flatten() {
+            if part.len() >= SHORTEST_SECRET {
+                text = text.replace(part, "[redacted]");
+            }
+        }
+    }
+    let mut line = String::new();
+    let mut length = 0;
+    for character in text.chars() {
+        let gap = character.is_whitespace();
+        if invisible(character) || (gap && (line.is_empty() || line.ends_with(' '))) {
+            continue;
+        }
+        if length == LIMIT {
+            line.push('…');
+            break;
+        }
+        line.push(if gap { ' ' } else { character });
+        length += 1;
+    }
+    line.trim_end().to_owned()
+}
+
+/// Characters that change what a terminal shows without being seen: controls, zero-width,
+/// bidirectional, tags.
+fn invisible(character: char) -> bool {
+    (character.is_control() && !character.is_whitespace())
+        || matches!(character,
+            '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::excerpt;
+
+    #[test]
+    fn foreign_text_becomes_one_short_visible_line() {
+        assert_eq!(excerpt(" a\r\n\tb\u{1b}[31m \u{202e}c\u{200b} ", []), "a b[31m c");
+        let long = excerpt(&"x".repeat(5000), []);
+        assert_eq!(long.chars().count(), 201);
+        assert!(long.ends_with('…'));
+    }
+
+    #[test]
+    fn a_secret_that_the_server_quotes_is_not_repeated() {
+        let quoted = excerpt("bad header 'Bearer sk-12345678' and key sk-12345678", ["Bearer sk-12345678"]);
+        assert_eq!(quoted, "bad header '[redacted]' and key [redacted]");
+    }
+
+    #[test]
+    fn a_secret_at_the_cut_is_not_half_shown() {
+        let text = format!("{}sk-12345678", "x".repeat(196));
+        assert!(!excerpt(&text, ["sk-12345678"]).contains("sk-"));
+    }
+}

@@ -1,0 +1,310 @@
+//! The one HTTP client of the process: connects only where it may, reads only as much as it may.
+//!
+//! It may not follow redirects, keep cookies, read proxy settings from the environment, repeat a
+//! request, or reuse a connection: one that the server closes at that moment would leave the
+//! outcome of a POST unknown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use reqwest::dns::Resolve;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Http, HttpReply, HttpRequest, headers, method, place};
+use crate::address::{Error as AddressError, Settings as AddressSettings};
+use crate::error::{CallError, ErrorClass};
+use crate::excerpt::excerpt;
+use crate::resolve::{Checked, PORT, System, refusal};
+
+/// How much of an answer with an unexpected status is read, for the message.
+const ERROR_BODY_LIMIT: usize = 16 * 1024;
+
+/// A server cannot make a run wait longer than this by `Retry-After`.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The bounds of an [`HttpClient`].
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// Which special addresses may be reached.
+    pub addresses: AddressSettings,
+    /// The most bytes an answer may have.
+    pub max_response: usize,
+    /// The time for resolving, connecting and the TLS handshake; a call that fails in it was never
+    /// sent.
+    pub connect_timeout: Duration,
+}
+
+/// The one HTTP client of the process; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    client: reqwest::Client,
+    addresses: Arc<AddressSettings>,
+    max_response: usize,
+}
+
+/// A complete answer of any status; `body` is only a beginning where the status was not expected.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Default for HttpSettings {
+    /// No special addresses, 1 MiB, 10 seconds.
+    fn default() -> Self {
+        Self {
+            addresses: AddressSettings::default(),
+            max_response: 1024 * 1024,
+            connect_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl HttpClient {
+    /// A client that resolves names as the system does.
+    ///
+    /// # Errors
+    /// TLS cannot be set up, which is nearly always a machine or image without CA certificates.
+    pub fn new(settings: HttpSettings) -> Result<Self, CallError> {
+        Self::with_resolver(settings, Arc::new(System))
+    }
+
+    /// A client that resolves names with `resolver`; its answers are checked like the system's.
+    ///
+    /// # Errors
+    /// As [`HttpClient::new`].
+    pub fn with_resolver(settings: HttpSettings, resolver: Arc<dyn Resolve>) -> Result<Self, CallError> {
+        let addresses = Arc::new(settings.addresses);
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("signoff/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .no_proxy()
+            .referer(false)
+            .pool_max_idle_per_host(0)
+            .connect_timeout(settings.connect_timeout)
+            .dns_resolver(Checked { inner: resolver, settings: Arc::clone(&addresses) })
+            .build()
+            .map_err(|error| {
+                let cause = root(&error);
+                CallError::invalid(format!(
+                    "TLS cannot be set up ({cause}): install the system's CA certificates or name a file of them in SSL_CERT_FILE"
+                ))
+            })?;
+        Ok(Self { client, addresses, max_response: settings.max_response })
+    }
+
+    /// Sends a request and reads the answer, whatever its status.
+    pub(crate) async fn exchange(&self, request: &HttpRequest) -> Result<Answer, CallError> {
+        if request.timeout.is_zero() {
+            return Err(CallError::invalid("the call's timeout is zero: give it some time"));
+        }
+        let method = method(&request.method)?;
+        let headers = headers(request)?;
+        let url = self.addresses.check_url(&request.url).map_err(|error| CallError {
+            class: match error {
+                AddressError::Special { .. } => ErrorClass::Refused,
+                _ => ErrorClass::Invalid,
+            },
+            ..CallError::invalid(error.to_string())
+        })?;
+        let target = format!("{method} {}", place(&url));
+        let port = url.port_or_known_default();
+
+        let mut builder = self.client.request(method, url).headers(headers);
+        if let Some(body) = &request.body {
+            builder = builder.body(body.clone());
+        }
+        let deadline = Instant::now()
+            .checked_add(request.timeout)
+            .ok_or_else(|| CallError::invalid("the call's timeout is longer than any clock counts: shorten it"))?;
+        let sending = PORT.scope(port, builder.send());
+        let Ok(response) = timeout_at(deadline, sending).await else {
+            return Err(out_of_time(&target, request.timeout));
+        };
+        let mut response = response.map_err(|error| not_answered(&target, &error))?;
+        let (status, retry_after) = (response.status(), retry_after(response.headers(), Timestamp::now()));
+        tracing::debug!(target = %target, status = status.as_u16(), "call answered");
+
+        let body = if request.expects(status) {
+            match timeout_at(deadline, self.read(&mut response)).await {
+                Ok(body) => body.map_err(|broken| broken.told(&target, status))?,
+                Err(_) => return Err(out_of_time(&target, request.timeout)),
+            }
+        } else {
+            read_beginning(&mut response, deadline).await
+        };
+        Ok(Answer { status, retry_after, body })
+    }
+
+    /// The whole body, or why not.
+    async fn read(&self, response: &mut Response) -> Result<Vec<u8>, Broken> {
+        let limit = self.max_response;
+        if response.content_length().is_some_and(|length| length > limit as u64) {
+            return Err(Broken::TooLarge(limit));
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))? {
+            if body.len() + chunk.len() > limit {
+                return Err(Broken::TooLarge(limit));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+}
+
+#[async_trait]
+impl Http for HttpClient {
+    async fn call(&self, request: HttpRequest) -> Result<HttpReply, CallError> {
+        let answer = self.exchange(&request).await?;
+        if !request.expects(answer.status) {
+            let text = String::from_utf8_lossy(&answer.body);
+            let said = excerpt(&text, request.headers.iter().map(|(_, value)| value.as_str()));
+            return Err(answer.unexpected(&format!("{} {}", request.method, request.place()), &said));
+        }
+        let status = answer.status.as_u16();
+        Ok(match String::from_utf8(answer.body) {
+            Ok(body) => HttpReply { status, body, replaced: false },
+            Err(bytes) => {
+                HttpReply { status, body: String::from_utf8_lossy(bytes.as_bytes()).into_owned(), replaced: true }
+            }
+        })
+    }
+}
+
+impl Answer {
+    /// The error for a status that was not expected; `said` is what the server gave as the reason,
+    /// cleaned.
+    pub(crate) fn unexpected(&self, target: &str, said: &str) -> CallError {
+        let hint = if self.status.is_redirection() { " (redirects are not followed: name the final URL)" } else { "" };
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        CallError {
+            retry_after: self.retry_after,
+            ..CallError::new(
+                ErrorClass::of_status(self.status.as_u16()),
+                true,
+                format!("{target} answered {}{hint}{said}", self.status),
+            )
+        }
+    }
+}
+
+/// Why an answer's body was not read to its end.
+enum Broken {
+    TooLarge(usize),
+    Connection(String),
+}
+
+impl Broken {
+    fn told(self, target: &str, status: StatusCode) -> CallError {
+        match self {
+            Self::TooLarge(limit) => CallError::new(
+                ErrorClass::TooLarge,
+                true,
+                format!("{target} answered {status} with more than the limit of {limit} bytes"),
+            ),
+            Self::Connection(cause) => CallError::new(
+                ErrorClass::Protocol,
+                true,
+                format!("{target} answered {status}, but the connection broke before the answer's end ({cause})"),
+            ),
+        }
+    }
+}
+
+/// As much of an unexpected answer as helps a message. The status is known already, so nothing
+/// that happens here is an error.
+async fn read_beginning(response: &mut Response, deadline: Instant) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < ERROR_BODY_LIMIT {
+        match timeout_at(deadline, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => body.extend_from_slice(&chunk),
+            _ => break,
+        }
+    }
+    body.truncate(ERROR_BODY_LIMIT);
+    body
+}
+
+fn out_of_time(target: &str, timeout: Duration) -> CallError {
+    // It may have run out while still connecting; only a connect timeout, which is shorter, proves
+    // that.
+    CallError::new(ErrorClass::Timeout, true, format!("{target} gave no complete answer within {timeout:?}"))
+}
+
+fn not_answered(target: &str, error: &reqwest::Error) -> CallError {
+    if let Some(refused) = refusal(error) {
+        return CallError::refused(format!("{target} was not sent: {refused}"));
+    }
+    let cause = root(error);
+    if error.is_builder() {
+        CallError::invalid(format!("{target} could not be built: {cause}"))
+    } else if error.is_connect() {
+        let cause = if error.is_timeout() { "the time for connecting ran out".to_owned() } else { cause };
+        CallError::new(ErrorClass::Unreachable, false, format!("{target} was not sent, no connection: {cause}"))
+    } else {
+        CallError::new(ErrorClass::Protocol, true, format!("{target}: the connection broke before an answer ({cause})"))
+    }
+}
+
+/// The innermost cause, which is the one people can act on, on one line.
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    excerpt(&innermost.to_string(), [])
+}
+
+/// `Retry-After` in seconds or as a date, from `now`, at most a day. What cannot be read is no
+/// wish.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let until = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+            Duration::try_from(until.duration_since(now)).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_RETRY_AFTER))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    fn wished(value: &str) -> Option<Duration> {
+        let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(value).unwrap())]);
+        retry_after(&headers, "2026-11-22T00:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn retry_after_is_read_as_seconds_and_as_a_date() {
+        assert_eq!(wished("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wished(" 0 "), Some(Duration::ZERO));
+        assert_eq!(wished("Sun, 22 Nov 2026 00:01:30 GMT"), Some(Duration::from_secs(90)));
+    }
+
+    #[test]
+    fn a_date_in_the_past_means_now_and_a_far_one_a_day() {
+        assert_eq!(wished("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(wished("Thu, 31 Dec 2099 00:00:00 GMT"), Some(LONGEST_RETRY_AFTER));
+        assert_eq!(wished(&u64::MAX.to_string()), Some(LONGEST_RETRY_AFTER));
+    }
+
+    #[test]
+    fn a_wish_that_cannot_be_read_is_none() {
+        for value in ["", "soon", "-5", "1.5", "99999999999999999999999"] {
+            assert_eq!(wished(value), None, "{value}");
+        }
+    }
+}

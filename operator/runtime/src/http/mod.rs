@@ -1,0 +1,160 @@
+//! HTTP calls: what a request may say, what an answer holds.
+//!
+//! It may not let a step set what belongs to the connection, nor show a query, a header's value or
+//! a body in an error or in `Debug`: they may hold secrets.
+
+mod client;
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, StatusCode};
+use url::Url;
+
+use crate::error::CallError;
+use crate::excerpt::excerpt;
+
+pub(crate) use client::Answer;
+pub use client::{HttpClient, HttpSettings};
+
+/// Methods a step may use. CONNECT and TRACE are left out: a tunnel is no call, and TRACE echoes
+/// credentials.
+const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Headers that belong to the connection or are computed. `accept-encoding` is among them because
+/// answers are not decompressed: a small bomb must not become a large text.
+const OWN_HEADERS: &[&str] = &[
+    "host",
+    "content-length",
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "expect",
+    "accept-encoding",
+];
+
+/// One call. Its `Debug` shows neither the query, nor header values, nor the body: they may hold
+/// secrets.
+#[derive(Clone)]
+pub struct HttpRequest {
+    /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in upper case.
+    pub method: String,
+    /// An absolute http or https URL.
+    pub url: String,
+    /// Names and values; a name may stand more than once.
+    pub headers: Vec<(String, String)>,
+    /// The body; sent as `text/plain; charset=utf-8` unless a `content-type` header says otherwise.
+    pub body: Option<String>,
+    /// The statuses that are a success; empty for 200 to 299.
+    pub expect_status: Vec<u16>,
+    /// The time for the whole call, from name resolution to the answer's last byte.
+    pub timeout: Duration,
+}
+
+/// An answer with an expected status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpReply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body as text. Bytes that are not UTF-8 are replaced by U+FFFD: the call has had its
+    /// effect, and failing it afterwards would undo nothing.
+    pub body: String,
+    /// Whether bytes were replaced in `body`.
+    pub replaced: bool,
+}
+
+/// Makes HTTP calls for steps.
+#[async_trait]
+pub trait Http: Send + Sync {
+    /// Makes one call, once.
+    ///
+    /// # Errors Everything but a complete answer with an expected status; see [`CallError`] for
+    /// what may be repeated.
+    async fn call(&self, request: HttpRequest) -> Result<HttpReply, CallError>;
+}
+
+impl HttpRequest {
+    /// The URL for people: without its query, which may hold secrets.
+    pub(crate) fn place(&self) -> String {
+        self.url.parse().map_or_else(|_| "a text that is no URL".to_owned(), |url| place(&url))
+    }
+
+    fn expects(&self, status: StatusCode) -> bool {
+        if self.expect_status.is_empty() { status.is_success() } else { self.expect_status.contains(&status.as_u16()) }
+    }
+}
+
+impl fmt::Debug for HttpRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpRequest")
+            .field("method", &self.method)
+            .field("url", &self.place())
+            .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
+            .field("body_bytes", &self.body.as_ref().map(String::len))
+            .field("expect_status", &self.expect_status)
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+fn method(text: &str) -> Result<Method, CallError> {
+    let known = METHODS.contains(&text);
+    known.then(|| Method::from_bytes(text.as_bytes()).ok()).flatten().ok_or_else(|| {
+        CallError::invalid(format!("{:?} is no method: use one of {}", excerpt(text, []), METHODS.join(", ")))
+    })
+}
+
+/// The request's headers; values never appear in errors, they may be secrets.
+fn headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &request.headers {
+        let shown = excerpt(name, []);
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| CallError::invalid(format!("{shown:?} is no header name")))?;
+        if OWN_HEADERS.contains(&name.as_str()) {
+            return Err(CallError::invalid(format!("the header {name} is set by the client: remove it from the step")));
+        }
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            CallError::invalid(format!("the value of header {name} holds a line break or another control character"))
+        })?;
+        value.set_sensitive(true);
+        headers.append(name, value);
+    }
+    if request.body.is_some() && !headers.contains_key(CONTENT_TYPE) {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    }
+    Ok(headers)
+}
+
+/// A URL on one short line, without its query.
+fn place(url: &Url) -> String {
+    excerpt(&format!("{}{}", url.origin().ascii_serialization(), url.path()), [])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_query_header_value_or_body() {
+        let request = HttpRequest {
+            method: "POST".into(),
+            url: "https://example.com/hook?token=SECRET".into(),
+            headers: vec![("authorization".into(), "Bearer SECRET".into())],
+            body: Some("SECRET".into()),
+            expect_status: vec![],
+            timeout: Duration::from_secs(1),
+        };
+        let shown = format!("{request:?}");
+        assert!(!shown.contains("SECRET"), "{shown}");
+        assert!(shown.contains("https://example.com/hook") && shown.contains("authorization"), "{shown}");
+    }
+}

@@ -1,0 +1,24 @@
+//! The outside world of a run: HTTP calls, model providers, blobs, Secrets, and the permits that
+//! bound them.
+//!
+//! It may not decide what a run does next, know a Workflow's fields, or hold a Kubernetes client:
+//! the engine decides, the controller translates and stores, and this crate only does what it is
+//! told and says how it went.
+
+pub mod address;
+pub mod agent;
+pub mod blobs;
+pub mod error;
+mod excerpt;
+pub mod http;
+pub mod pool;
+mod resolve;
+pub mod secrets;
+
+pub use address::{Allowed, Cidr, Settings as AddressSettings};
+pub use agent::{Message, Model, ProviderConfig, Providers, Role, ScriptedReply, TurnReply, TurnRequest, Usage};
+pub use blobs::{BlobStore, FolderBlobs, Owner};
+pub use error::{CallError, ErrorClass};
+pub use http::{Http, HttpClient, HttpReply, HttpRequest};
+pub use pool::{Permit, Pool};
+pub use secrets::{ExposeSecret, SecretText, Secrets, host_allowed};

@@ -1,0 +1,74 @@
+//! Name resolution that leaves out the addresses calls may not reach, so that the check is made on
+//! the very addresses the connection is opened to.
+//!
+//! It may not answer a name with an address that `address` refuses, and keeps nothing between
+//! calls: a name that changes its addresses between two look-ups gains nothing.
+
+use std::error::Error as StdError;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use crate::address::{Error, Settings};
+
+tokio::task_local! {
+    /// The port of the call that is being made by this task. A resolver is told a name only, but
+    /// exceptions are for ports. Where it is unset, exceptions for one port do not apply: the
+    /// check fails closed.
+    pub(crate) static PORT: Option<u16>;
+}
+
+/// The system's resolver.
+#[derive(Debug)]
+pub(crate) struct System;
+
+impl Resolve for System {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Another resolver's answers without the refused ones.
+pub(crate) struct Checked {
+    pub(crate) inner: Arc<dyn Resolve>,
+    pub(crate) settings: Arc<Settings>,
+}
+
+impl Resolve for Checked {
+    fn resolve(&self, name: Name) -> Resolving {
+        let port = PORT.try_with(|port| *port).ok().flatten();
+        let settings = Arc::clone(&self.settings);
+        let host = name.as_str().to_owned();
+        let found = self.inner.resolve(name);
+        Box::pin(async move {
+            let mut refused = None;
+            let mut reachable: Vec<SocketAddr> = Vec::new();
+            for address in found.await? {
+                match settings.check_address(address.ip(), port, Some(&host)) {
+                    Ok(()) => reachable.push(address),
+                    Err(error) => refused = Some(error),
+                }
+            }
+            match refused {
+                Some(error) if reachable.is_empty() => Err(error.into()),
+                _ => Ok(Box::new(reachable.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+/// The refusal behind a connection error, if it was one.
+pub(crate) fn refusal(error: &reqwest::Error) -> Option<&Error> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(refused) = cause.downcast_ref::<Error>() {
+            return Some(refused);
+        }
+        source = cause.source();
+    }
+    None
+}

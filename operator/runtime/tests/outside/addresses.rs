@@ -1,0 +1,109 @@
+//! Names that lead to addresses calls may not reach: the connection itself is refused.
+//!
+//! They may not ask the system's resolver: what a name means is the test's.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use signoff_runtime::{AddressSettings, ErrorClass, Http as _, HttpClient};
+
+use crate::server::{Server, client, get, post, settings};
+
+/// Answers every name with these addresses, the n-th look-up with the n-th list, then the last for
+/// ever.
+struct Names {
+    answers: Vec<Vec<IpAddr>>,
+    asked: AtomicUsize,
+}
+
+impl Resolve for Names {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let turn = self.asked.fetch_add(1, Ordering::SeqCst).min(self.answers.len() - 1);
+        let found: Vec<_> = self.answers[turn].iter().map(|ip| SocketAddr::new(*ip, 0)).collect();
+        Box::pin(async move { Ok(Box::new(found.into_iter()) as Addrs) })
+    }
+}
+
+fn resolving(answers: &[&[&str]], allow: &[&str]) -> HttpClient {
+    let parse = |list: &&[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect();
+    let names = Names { answers: answers.iter().map(parse).collect(), asked: AtomicUsize::new(0) };
+    let addresses = AddressSettings { allow: allow.iter().map(|entry| entry.parse().unwrap()).collect() };
+    HttpClient::with_resolver(settings(addresses), Arc::new(names)).unwrap()
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_a_special_address_is_refused_and_nothing_is_sent() {
+    for address in [
+        "127.0.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "168.63.129.16",
+        "0.0.0.0",
+        "::1",
+        "fe80::1",
+        "fd00:ec2::254",
+        "::ffff:127.0.0.1",
+        "64:ff9b::127.0.0.1",
+    ] {
+        let error = resolving(&[&[address]], &[]).call(post("http://letters.example.com/send", "x")).await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Refused, "{address}: {error}");
+        assert!(!error.sent && !error.retryable(true) && error.outcome_known());
+        let shown: IpAddr = address.parse().unwrap();
+        let place = format!("{shown} (to which letters.example.com resolves) is a");
+        assert!(error.message.contains(&place), "{error}");
+        let remedy = format!("--allow-address {} allows it", SocketAddr::new(shown, 80));
+        assert!(error.message.contains(&remedy), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_judged_again_at_every_connection() {
+    let server = Server::answering("200 OK", "", "the inside").await;
+    let client = resolving(&[&["127.0.0.1"], &["169.254.169.254"]], &["127.0.0.0/8"]);
+    let url = format!("http://letters.example.com:{}/", server.address.port());
+    assert!(client.call(get(&url)).await.is_ok());
+    // The same name now means the metadata service.
+    assert_eq!(client.call(get(&url)).await.unwrap_err().class, ErrorClass::Refused);
+}
+
+#[tokio::test]
+async fn only_the_allowed_ones_of_several_addresses_are_tried() {
+    let server = Server::answering("200 OK", "", "ok").await;
+    let client = resolving(&[&["169.254.169.254", "127.0.0.1", "::1"]], &["127.0.0.1"]);
+    let url = format!("http://letters.example.com:{}/", server.address.port());
+    assert_eq!(client.call(get(url)).await.unwrap().body, "ok");
+}
+
+#[tokio::test]
+async fn an_exception_for_one_port_holds_for_that_port_behind_a_name_too() {
+    let (server, other) = (Server::answering("200 OK", "", "ok").await, Server::answering("200 OK", "", "no").await);
+    let (port, other_port) = (server.address.port(), other.address.port());
+    for allow in [format!("127.0.0.1:{port}"), format!("letters.example.com:{port}")] {
+        let client = resolving(&[&["127.0.0.1"]], &[allow.as_str()]);
+        assert_eq!(client.call(get(format!("http://letters.example.com:{port}/"))).await.unwrap().body, "ok");
+        let refused = client.call(get(format!("http://letters.example.com:{other_port}/"))).await.unwrap_err();
+        assert_eq!(refused.class, ErrorClass::Refused, "{allow}: {refused}");
+    }
+    assert!(other.received().is_empty());
+}
+
+#[tokio::test]
+async fn a_literal_special_address_is_refused_before_anything_is_opened() {
+    let server = Server::answering("200 OK", "", "the inside").await;
+    let strict = HttpClient::new(settings(AddressSettings::default())).unwrap();
+    let error = strict.call(get(server.url("/"))).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::Refused);
+    let localhost = format!("http://localhost:{}/", server.address.port());
+    assert_eq!(strict.call(get(&localhost)).await.unwrap_err().class, ErrorClass::Refused);
+    assert!(server.received().is_empty());
+    assert_eq!(client().call(get(server.url("/"))).await.unwrap().body, "the inside");
+}
+
+#[tokio::test]
+async fn a_name_that_means_nothing_is_unreachable() {
+    let error = resolving(&[&[]], &[]).call(post("http://nowhere.example.com/", "x")).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::Unreachable, "{error}");
+    assert!(!error.sent);
+}

@@ -1,0 +1,147 @@
+//! A server on loopback that does exactly what a test tells it, byte by byte, and remembers what
+//! it was sent.
+//!
+//! It may not be clever: no HTTP library stands between a test and the wire, so that broken
+//! answers can be given.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use signoff_runtime::http::HttpSettings;
+use signoff_runtime::{AddressSettings, HttpClient, HttpRequest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What the server does with each connection after it has read the request.
+#[derive(Clone, Debug)]
+pub(crate) enum Behaviour {
+    /// Writes these bytes and closes.
+    Answer(String),
+    /// The same for bytes that are not text.
+    Bytes(&'static [u8]),
+    /// Writes these bytes, then this chunk for ever.
+    Endless(String, String),
+    /// Writes these bytes and then holds the connection open in silence.
+    Hang(String),
+}
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    received: Arc<Mutex<Vec<String>>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(behaviour: Behaviour) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&received);
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve(stream, behaviour.clone(), Arc::clone(&log)));
+            }
+        });
+        Self { address, received, task }
+    }
+
+    /// A server that answers with this status line, headers and body.
+    pub(crate) async fn answering(status: &str, headers: &str, body: &str) -> Self {
+        Self::start(Behaviour::Answer(answer(status, headers, body))).await
+    }
+
+    /// The requests so far, as they stood on the wire.
+    pub(crate) fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+pub(crate) fn answer(status: &str, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}", body.len())
+}
+
+async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<Mutex<Vec<String>>>) {
+    let received = request(&mut stream).await;
+    log.lock().unwrap().push(received);
+    // A client that gives up closes the connection: writing then fails, and that is the end of it.
+    match behaviour {
+        Behaviour::Answer(bytes) => {
+            let _ = stream.write_all(bytes.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+        Behaviour::Bytes(bytes) => {
+            let _ = stream.write_all(bytes).await;
+            let _ = stream.shutdown().await;
+        }
+        Behaviour::Endless(head, chunk) => {
+            let _ = stream.write_all(head.as_bytes()).await;
+            while stream.write_all(chunk.as_bytes()).await.is_ok() {}
+        }
+        Behaviour::Hang(head) => {
+            let _ = stream.write_all(head.as_bytes()).await;
+            // Until the client closes.
+            let _ = stream.read(&mut [0; 1]).await;
+        }
+    }
+}
+
+/// What a TLS handshake begins with; nothing readable follows.
+const HANDSHAKE: u8 = 0x16;
+
+/// Reads one request, head and body.
+async fn request(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return text;
+            }
+        }
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return text,
+            Ok(count) if buffer[0] == HANDSHAKE && bytes.is_empty() => {
+                return String::from_utf8_lossy(&buffer[..count]).into_owned();
+            }
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// A client that may reach loopback, with a small limit and short connect timeout.
+pub(crate) fn client() -> HttpClient {
+    HttpClient::new(settings(AddressSettings::default().with_loopback())).unwrap()
+}
+
+pub(crate) fn settings(addresses: AddressSettings) -> HttpSettings {
+    HttpSettings { addresses, max_response: 4096, connect_timeout: Duration::from_secs(2) }
+}
+
+pub(crate) fn get(url: impl Into<String>) -> HttpRequest {
+    HttpRequest {
+        method: "GET".into(),
+        url: url.into(),
+        headers: vec![],
+        body: None,
+        expect_status: vec![],
+        timeout: Duration::from_secs(5),
+    }
+}
+
+pub(crate) fn post(url: impl Into<String>, body: &str) -> HttpRequest {
+    HttpRequest { method: "POST".into(), body: Some(body.into()), ..get(url) }
+}
