@@ -31,10 +31,7 @@ async fn everybody_in_the_cast_is_who_they_say_they_are() {
         assert_eq!(me.username.as_deref(), Some(person.user));
         let groups = me.groups.unwrap();
         assert!(
-            person
-                .groups
-                .iter()
-                .all(|group| groups.iter().any(|mine| mine == group)),
+            person.groups.iter().all(|group| groups.iter().any(|mine| mine == group)),
             "{}: {groups:?}",
             person.name
         );
@@ -59,26 +56,14 @@ async fn an_impersonated_user_has_the_given_groups_and_extras() {
 async fn kubectl_acts_as_the_named_person_by_context_and_by_file() {
     let cluster = Cluster::shared().unwrap();
     let by_file = cluster
-        .kubectl([
-            "auth",
-            "whoami",
-            "-o",
-            "jsonpath={.status.userInfo.username}",
-        ])
+        .kubectl(["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"])
         .person("alice")
         .run()
         .await
         .unwrap();
     assert_eq!(by_file.ok().unwrap(), "alice@example.com");
     let by_context = cluster
-        .kubectl([
-            "--context",
-            "slash",
-            "auth",
-            "whoami",
-            "-o",
-            "jsonpath={.status.userInfo.username}",
-        ])
+        .kubectl(["--context", "slash", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"])
         .run()
         .await
         .unwrap();
@@ -88,13 +73,7 @@ async fn kubectl_acts_as_the_named_person_by_context_and_by_file() {
 #[tokio::test]
 async fn helm_answers() {
     let cluster = Cluster::shared().unwrap();
-    cluster
-        .helm(["list", "--all-namespaces"])
-        .run()
-        .await
-        .unwrap()
-        .ok()
-        .unwrap();
+    cluster.helm(["list", "--all-namespaces"]).run().await.unwrap().ok().unwrap();
 }
 
 #[tokio::test]
@@ -102,12 +81,8 @@ async fn a_fresh_namespace_grants_the_cast_their_roles_and_the_outsider_nothing(
     let cluster = Cluster::shared().unwrap();
     let namespace = cluster.namespace("roles").await.unwrap();
     let may = async |person: &str, verb: &str, what: &str| {
-        let asked = cluster
-            .kubectl(["auth", "can-i", verb, what, "-n", &namespace.name])
-            .person(person)
-            .run()
-            .await
-            .unwrap();
+        let asked =
+            cluster.kubectl(["auth", "can-i", verb, what, "-n", &namespace.name]).person(person).run().await.unwrap();
         asked.stdout.trim() == "yes"
     };
     assert!(may("nina", "create", "configmaps").await);
@@ -130,22 +105,13 @@ async fn processes_and_files_of_a_control_plane_end_with_it() {
 }
 
 #[test]
-#[allow(
-    clippy::print_stdout,
-    reason = "how the owner tells the process id to the test"
-)]
+#[allow(clippy::print_stdout, reason = "how the owner tells the process id to the test")]
 fn a_program_ends_with_its_owner_even_when_the_owner_is_killed() {
     const OWNER: &str = "SIGNOFF_TEST_OWNER_IN";
     // The owner is this very test in another process: it starts a program and waits to be killed.
     if let Some(folder) = std::env::var_os(OWNER) {
-        let sleeper = Supervised::start(
-            "sleep",
-            Path::new("sleep"),
-            ["600"],
-            &[],
-            &Path::new(&folder).join("log"),
-        )
-        .unwrap();
+        let sleeper =
+            Supervised::start("sleep", Path::new("sleep"), ["600"], &[], &Path::new(&folder).join("log")).unwrap();
         println!("\npid {}", sleeper.pid());
         loop {
             std::thread::park();
@@ -153,21 +119,14 @@ fn a_program_ends_with_its_owner_even_when_the_owner_is_killed() {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "control_plane::a_program_ends_with_its_owner_even_when_the_owner_is_killed",
-            "--nocapture",
-        ])
+        .args(["--exact", "control_plane::a_program_ends_with_its_owner_even_when_the_owner_is_killed", "--nocapture"])
         .env(OWNER, folder.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
-    let pid: u32 = lines
-        .find_map(|line| line.unwrap().strip_prefix("pid ").map(str::to_owned))
-        .unwrap()
-        .parse()
-        .unwrap();
+    let pid: u32 =
+        lines.find_map(|line| line.unwrap().strip_prefix("pid ").map(str::to_owned)).unwrap().parse().unwrap();
     assert!(is_running(pid));
     owner.kill().unwrap();
     owner.wait().unwrap();
@@ -184,19 +143,9 @@ fn a_program_ends_with_its_owner_even_when_the_owner_is_killed() {
 #[tokio::test]
 async fn a_frozen_program_can_go_on_and_end_when_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let mut sleeper = Supervised::start(
-        "sleep",
-        Path::new("sleep"),
-        ["600"],
-        &[],
-        &folder.path().join("log"),
-    )
-    .unwrap();
+    let mut sleeper = Supervised::start("sleep", Path::new("sleep"), ["600"], &[], &folder.path().join("log")).unwrap();
     sleeper.signal(Signal::Stop).unwrap();
     sleeper.signal(Signal::Cont).unwrap();
-    let status = sleeper
-        .terminate(std::time::Duration::from_secs(10))
-        .await
-        .unwrap();
+    let status = sleeper.terminate(std::time::Duration::from_secs(10)).await.unwrap();
     assert_eq!(status.code(), Some(128 + 15));
 }

@@ -14,13 +14,7 @@ use sha2::{Digest, Sha256};
 use super::progress;
 
 const BINARY: &str = "control-plane";
-const NAMES: [&str; 5] = [
-    "etcd",
-    "kube-apiserver",
-    "kube-controller-manager",
-    "kubectl",
-    "helm",
-];
+const NAMES: [&str; 5] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "helm"];
 
 /// Where the programs are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -50,10 +44,7 @@ pub struct Clients {
 
 impl From<&Programs> for Clients {
     fn from(programs: &Programs) -> Self {
-        Self {
-            kubectl: programs.kubectl.clone(),
-            helm: programs.helm.clone(),
-        }
+        Self { kubectl: programs.kubectl.clone(), helm: programs.helm.clone() }
     }
 }
 
@@ -90,11 +81,7 @@ pub fn clients() -> Result<Clients> {
 /// # Errors
 /// When none of the three variables is set.
 pub fn cache() -> Result<PathBuf> {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("SIGNOFF_CACHE")
         .or_else(|| variable("XDG_CACHE_HOME").map(|folder| folder.join("signoff")))
         .or_else(|| variable("HOME").map(|folder| folder.join(".cache/signoff")))
@@ -114,17 +101,11 @@ fn programs(find: impl Fn(&str) -> PathBuf, embedded_etcd: bool) -> Programs {
 
 fn from_assets(folder: &Path) -> Result<Programs> {
     let find = |name: &str| Some(folder.join(name)).filter(|path| path.is_file());
-    let mut missing: Vec<_> = ["etcd", "kube-apiserver", "kubectl"]
-        .into_iter()
-        .filter(|name| find(name).is_none())
-        .collect();
+    let mut missing: Vec<_> =
+        ["etcd", "kube-apiserver", "kubectl"].into_iter().filter(|name| find(name).is_none()).collect();
     // The envtest archives do not carry these two.
     let elsewhere = |name: &str| find(name).or_else(|| on_path(name));
-    missing.extend(
-        ["kube-controller-manager", "helm"]
-            .into_iter()
-            .filter(|name| elsewhere(name).is_none()),
-    );
+    missing.extend(["kube-controller-manager", "helm"].into_iter().filter(|name| elsewhere(name).is_none()));
     ensure!(
         missing.is_empty(),
         "KUBEBUILDER_ASSETS={} lacks {} (kube-controller-manager and helm may also be on PATH). \
@@ -141,9 +122,7 @@ fn from_assets(folder: &Path) -> Result<Programs> {
 
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 fn module() -> PathBuf {
@@ -154,21 +133,14 @@ fn module() -> PathBuf {
 fn key(module: &Path) -> Result<(String, String)> {
     let mut hash = Sha256::new();
     for name in ["main.go", "go.mod", "go.sum"] {
-        hash.update(
-            fs::read(module.join(name))
-                .with_context(|| format!("{name} of the control plane's Go module"))?,
-        );
+        hash.update(fs::read(module.join(name)).with_context(|| format!("{name} of the control plane's Go module"))?);
     }
     let version = kubernetes_version(&fs::read_to_string(module.join("go.mod"))?)?;
     let go = Command::new("go").args(["env", "GOVERSION"]).current_dir(module).output().context(
         "the control plane is built by Go, and there is no `go` on PATH: install Go 1.26 or later, \
          or point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver, kube-controller-manager, kubectl and helm",
     )?;
-    ensure!(
-        go.status.success(),
-        "`go env GOVERSION`: {}",
-        String::from_utf8_lossy(&go.stderr)
-    );
+    ensure!(go.status.success(), "`go env GOVERSION`: {}", String::from_utf8_lossy(&go.stderr));
     let go = String::from_utf8_lossy(&go.stdout).trim().to_owned();
     let digest = hex::encode(hash.finalize());
     Ok((format!("{version}-{go}-{}", &digest[..12]), version))
@@ -178,11 +150,7 @@ fn kubernetes_version(go_mod: &str) -> Result<String> {
     go_mod
         .lines()
         .filter_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "))
-        .find_map(|rest| {
-            rest.split_whitespace()
-                .next()
-                .filter(|version| version.starts_with('v'))
-        })
+        .find_map(|rest| rest.split_whitespace().next().filter(|version| version.starts_with('v')))
         .map(str::to_owned)
         .context("go.mod of the control plane requires no k8s.io/kubernetes")
 }
@@ -240,10 +208,7 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
     let unfinished = program.with_extension(format!("unfinished-{}", std::process::id()));
     let started = Instant::now();
     let done = every_minute(move || {
-        progress(&format!(
-            "still building the control plane ({} min so far)",
-            started.elapsed().as_secs() / 60
-        ));
+        progress(&format!("still building the control plane ({} min so far)", started.elapsed().as_secs() / 60));
     });
     let output = Command::new("go")
         .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
@@ -262,11 +227,7 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
     );
     // The rename is what makes a half-written program impossible to see.
     fs::rename(&unfinished, program)?;
-    progress(&format!(
-        "built the control plane in {} s: {}",
-        started.elapsed().as_secs(),
-        program.display()
-    ));
+    progress(&format!("built the control plane in {} s: {}", started.elapsed().as_secs(), program.display()));
     Ok(())
 }
 
@@ -289,7 +250,8 @@ mod tests {
 
     #[test]
     fn the_kubernetes_version_is_read_from_the_requirement_and_not_from_a_replacement() {
-        let go_mod = "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.2\n)\n\nreplace k8s.io/api => k8s.io/api v0.36.2\n";
+        let go_mod =
+            "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.2\n)\n\nreplace k8s.io/api => k8s.io/api v0.36.2\n";
         assert_eq!(kubernetes_version(go_mod).unwrap(), "v1.36.2");
     }
 

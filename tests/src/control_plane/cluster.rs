@@ -66,10 +66,7 @@ impl Cluster {
             clients: Clients::from(plane.programs()),
         };
         write_people(&access)?;
-        Ok(Self {
-            access,
-            owner: Owner::Plane(Arc::new(plane)),
-        })
+        Ok(Self { access, owner: Owner::Plane(Arc::new(plane)) })
     }
 
     /// The one control plane of this test suite, with the chart installed and no operator running.
@@ -78,17 +75,15 @@ impl Cluster {
     /// When the suite was not started by `cargo xtask test cluster`.
     pub fn shared() -> Result<Self> {
         let file = std::env::var_os(SHARED).with_context(|| {
-            format!("these tests need the suite's control plane and {SHARED} is not set: run `cargo xtask test cluster`")
+            format!(
+                "these tests need the suite's control plane and {SHARED} is not set: run `cargo xtask test cluster`"
+            )
         })?;
         let file = PathBuf::from(file);
-        let text = std::fs::read_to_string(&file)
-            .with_context(|| format!("{SHARED}={}", file.display()))?;
+        let text = std::fs::read_to_string(&file).with_context(|| format!("{SHARED}={}", file.display()))?;
         let access = serde_json::from_str(&text)
             .with_context(|| format!("{SHARED}={} is of another version", file.display()))?;
-        Ok(Self {
-            access,
-            owner: Owner::Elsewhere,
-        })
+        Ok(Self { access, owner: Owner::Elsewhere })
     }
 
     /// A cluster that somebody named: that context's own login is `admin`, and the cast is impersonated through it, so it
@@ -99,20 +94,11 @@ impl Cluster {
     pub async fn existing(file: &Path, context: &str) -> Result<Self> {
         let clients = tokio::task::spawn_blocking(binary::clients).await??;
         let folder = TempDir::with_prefix("signoff-existing-")?;
-        let access = Access {
-            kubeconfig: folder.path().join("kubeconfig.yaml"),
-            folder: folder.path().to_owned(),
-            clients,
-        };
-        kubeconfig::write(
-            &access.kubeconfig,
-            &kubeconfig::for_existing(file, context)?,
-        )?;
+        let access =
+            Access { kubeconfig: folder.path().join("kubeconfig.yaml"), folder: folder.path().to_owned(), clients };
+        kubeconfig::write(&access.kubeconfig, &kubeconfig::for_existing(file, context)?)?;
         write_people(&access)?;
-        Ok(Self {
-            access,
-            owner: Owner::Folder(Arc::new(folder)),
-        })
+        Ok(Self { access, owner: Owner::Folder(Arc::new(folder)) })
     }
 
     /// Writes the file that [`Self::shared`] reads; the cluster lives as long as `self`.
@@ -188,12 +174,7 @@ impl Cluster {
     /// When the names cannot be sent as headers.
     pub async fn client(&self, user: &str, groups: &[&str]) -> Result<Client> {
         let groups = groups.iter().map(|&group| group.to_owned()).collect();
-        self.disguised(Disguise {
-            user: user.to_owned(),
-            groups,
-            extra: Vec::new(),
-        })
-        .await
+        self.disguised(Disguise { user: user.to_owned(), groups, extra: Vec::new() }).await
     }
 
     /// As [`Self::client`], with extra attributes too.
@@ -219,11 +200,7 @@ impl Cluster {
     }
 
     /// Any other program (a plugin by its path, say) with this cluster's kubeconfig, as `admin` unless told otherwise.
-    pub fn run<A: AsRef<OsStr>>(
-        &self,
-        program: &Path,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Invocation {
+    pub fn run<A: AsRef<OsStr>>(&self, program: &Path, arguments: impl IntoIterator<Item = A>) -> Invocation {
         self.invocation(program, arguments)
     }
 
@@ -233,19 +210,10 @@ impl Cluster {
         &self.access.clients
     }
 
-    fn invocation<A: AsRef<OsStr>>(
-        &self,
-        program: &Path,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Invocation {
+    fn invocation<A: AsRef<OsStr>>(&self, program: &Path, arguments: impl IntoIterator<Item = A>) -> Invocation {
         // Its discovery cache would otherwise fill the home folder with clusters that no longer exist.
-        Invocation::new(
-            program,
-            &self.access.folder,
-            &self.access.kubeconfig,
-            arguments,
-        )
-        .env("KUBECACHEDIR", self.access.folder.join("kubectl-cache"))
+        Invocation::new(program, &self.access.folder, &self.access.kubeconfig, arguments)
+            .env("KUBECACHEDIR", self.access.folder.join("kubectl-cache"))
     }
 }
 

@@ -42,10 +42,7 @@ impl Invocation {
     ) -> Self {
         Self {
             program: program.to_owned(),
-            arguments: arguments
-                .into_iter()
-                .map(|argument| argument.as_ref().to_owned())
-                .collect(),
+            arguments: arguments.into_iter().map(|argument| argument.as_ref().to_owned()).collect(),
             environment: Vec::new(),
             search: Vec::new(),
             people: folder.join("people"),
@@ -74,8 +71,7 @@ impl Invocation {
 
     /// With an environment variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.environment
-            .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
@@ -92,23 +88,14 @@ impl Invocation {
     pub async fn run(self) -> Result<Finished> {
         let command = self.to_string();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let search = std::env::join_paths(
-            self.search
-                .iter()
-                .cloned()
-                .chain(std::env::split_paths(&path)),
-        )?;
+        let search = std::env::join_paths(self.search.iter().cloned().chain(std::env::split_paths(&path)))?;
         let mut child = tokio::process::Command::new(&self.program)
             .args(&self.arguments)
             // By variable and not by flag, because kubectl takes no flags before a plugin's name.
             .env("KUBECONFIG", &self.kubeconfig)
             .env("PATH", search)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(if self.input.is_some() {
-                Stdio::piped()
-            } else {
-                Stdio::null()
-            })
+            .stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -132,14 +119,8 @@ impl Invocation {
 
 impl std::fmt::Display for Invocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{}",
-            self.program.file_name().unwrap_or_default().display()
-        )?;
-        self.arguments
-            .iter()
-            .try_for_each(|argument| write!(f, " {}", argument.display()))
+        write!(f, "{}", self.program.file_name().unwrap_or_default().display())?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {}", argument.display()))
     }
 }
 
@@ -150,13 +131,7 @@ impl Finished {
     /// When its code was not 0, with the command and what it said.
     pub fn ok(self) -> Result<String> {
         if self.code != 0 {
-            bail!(
-                "`{}` ended with code {}:\n{}{}",
-                self.command,
-                self.code,
-                self.stdout,
-                self.stderr
-            );
+            bail!("`{}` ended with code {}:\n{}{}", self.command, self.code, self.stdout, self.stderr);
         }
         Ok(self.stdout)
     }
@@ -167,11 +142,7 @@ impl Finished {
     /// When it did *not* fail: the honest twin of [`Self::ok`] for requests that must be refused.
     pub fn refused(self) -> Result<String> {
         if self.code == 0 {
-            bail!(
-                "`{}` should have been refused, and it printed:\n{}",
-                self.command,
-                self.stdout
-            );
+            bail!("`{}` should have been refused, and it printed:\n{}", self.command, self.stdout);
         }
         Ok(self.stderr)
     }

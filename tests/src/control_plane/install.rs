@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 
 use super::cluster::Cluster;
-use super::{connect, kubeconfig, people};
+use super::{connect, kubeconfig};
 
 /// The namespace that the chart is installed into.
 pub const OPERATOR_NAMESPACE: &str = "signoff-system";
@@ -29,6 +29,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Longer than any suite; a demo that stays up renews.
 const TOKEN_SECONDS: i64 = 12 * 3600;
 const DEFAULT_POD: &str = "signoff-operator-outside";
+/// Whom holders of `signoff-delegate` may speak for on a test cluster; everybody else they may not.
+const DELEGATES_SPEAK_FOR: &str = "roles.delegate.people={alice@example.com,bob@example.com}";
 
 /// The operator's service account by a token bound to a Pod: what admission policies take for the operator.
 #[derive(Clone)]
@@ -48,20 +50,10 @@ impl Cluster {
     /// helm's own words, or which rule is still not in force after a minute.
     pub async fn install(&self, values: &[(&str, &str)]) -> Result<()> {
         let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff");
-        let mut arguments: Vec<String> = ["upgrade", "--install", "signoff"]
-            .map(str::to_owned)
-            .into();
+        let mut arguments: Vec<String> = ["upgrade", "--install", "signoff"].map(str::to_owned).into();
         arguments.push(chart.display().to_string());
-        arguments.extend(
-            [
-                "--namespace",
-                OPERATOR_NAMESPACE,
-                "--create-namespace",
-                "--set",
-                "operator.enabled=false",
-            ]
-            .map(str::to_owned),
-        );
+        arguments.extend(["--namespace", OPERATOR_NAMESPACE, "--create-namespace"].map(str::to_owned));
+        arguments.extend(["--set", "operator.enabled=false", "--set", DELEGATES_SPEAK_FOR].map(str::to_owned));
         for (name, value) in values {
             arguments.extend(["--set".to_owned(), format!("{name}={value}")]);
         }
@@ -81,19 +73,12 @@ impl Cluster {
         for name in CRDS {
             let established = await_condition(crds.clone(), name, conditions::is_crd_established());
             let established = tokio::time::timeout(PATIENCE, established).await;
-            established
-                .with_context(|| format!("CRD {name} is not established after {PATIENCE:?}"))??;
+            established.with_context(|| format!("CRD {name} is not established after {PATIENCE:?}"))??;
         }
         tokio::try_join!(
-            until("objects of a run can be forged", async || {
-                forged_value_is_refused(&admin).await
-            }),
-            until("approvals can be deleted by people", async || {
-                forged_approval_is_refused(&admin).await
-            }),
-            until("requesters are not stamped on workflows", async || {
-                requester_is_stamped(&admin).await
-            }),
+            until("objects of a run can be forged", async || { forged_value_is_refused(&admin).await }),
+            until("approvals can be forged", async || { forged_approval_is_refused(&admin).await }),
+            until("requesters are not stamped on workflows", async || { requester_is_stamped(&admin).await }),
         )?;
         Ok(())
     }
@@ -105,10 +90,7 @@ impl Cluster {
     pub async fn operator_identity(&self, pod: &str) -> Result<OperatorIdentity> {
         let admin = self.admin().await?;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
-        match pods
-            .create(&PostParams::default(), &never_scheduled(pod)?)
-            .await
-        {
+        match pods.create(&PostParams::default(), &never_scheduled(pod)?).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             other => drop(other.context("making the operator's Pod: is the chart installed?")?),
         }
@@ -142,14 +124,8 @@ impl Cluster {
     /// # Errors
     /// When the chart is not installed.
     pub fn operator_kubeconfig(&self) -> Result<PathBuf> {
-        let file = self
-            .folder()
-            .join("operator")
-            .join(format!("{DEFAULT_POD}.yaml"));
-        ensure!(
-            file.is_file(),
-            "Signoff is not installed on this cluster yet: there is no operator's identity"
-        );
+        let file = self.folder().join("operator").join(format!("{DEFAULT_POD}.yaml"));
+        ensure!(file.is_file(), "Signoff is not installed on this cluster yet: there is no operator's identity");
         Ok(file)
     }
 }
@@ -175,12 +151,7 @@ impl OperatorIdentity {
     /// When the API server refuses it, or the Pod is gone.
     pub async fn renew(&self) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(self.admin.clone(), OPERATOR_NAMESPACE);
-        let uid = pods
-            .get(&self.pod)
-            .await
-            .context("the operator's Pod")?
-            .metadata
-            .uid;
+        let uid = pods.get(&self.pod).await.context("the operator's Pod")?.metadata.uid;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), OPERATOR_NAMESPACE);
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
@@ -195,15 +166,9 @@ impl OperatorIdentity {
             }),
             ..TokenRequest::default()
         };
-        let answer = accounts
-            .create_token_request(OPERATOR_ACCOUNT, &PostParams::default(), &request)
-            .await;
-        let status = answer
-            .context("a token for the operator's service account")?
-            .status;
-        let token = status
-            .and_then(|status| status.token)
-            .context("a token request was answered without a token")?;
+        let answer = accounts.create_token_request(OPERATOR_ACCOUNT, &PostParams::default(), &request).await;
+        let status = answer.context("a token for the operator's service account")?.status;
+        let token = status.and_then(|status| status.token).context("a token request was answered without a token")?;
         kubeconfig::write_private(&self.token, &token)
     }
 }
@@ -241,18 +206,14 @@ async fn until(otherwise: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()>
 }
 
 fn dry_run() -> PostParams {
-    PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    }
+    PostParams { dry_run: true, ..PostParams::default() }
 }
 
 fn refused<T>(answer: kube::Result<T>) -> Result<()> {
     match answer {
         // 422 Invalid is what a policy's denial is by default, 403 where it says so. Anything else is not a refusal.
         Err(kube::Error::Api(status))
-            if [403, 422].contains(&status.code)
-                && status.message.contains("ValidatingAdmissionPolicy") =>
+            if [403, 422].contains(&status.code) && status.message.contains("ValidatingAdmissionPolicy") =>
         {
             Ok(())
         }
@@ -271,11 +232,7 @@ async fn forged_value_is_refused(admin: &Client) -> Result<()> {
         },
         ..ConfigMap::default()
     };
-    refused(
-        Api::<ConfigMap>::namespaced(admin.clone(), "default")
-            .create(&dry_run(), &forged)
-            .await,
-    )
+    refused(Api::<ConfigMap>::namespaced(admin.clone(), "default").create(&dry_run(), &forged).await)
 }
 
 fn resource(kind: &str) -> ApiResource {
@@ -283,8 +240,29 @@ fn resource(kind: &str) -> ApiResource {
 }
 
 /// A request for a decision is the operator's to make, even where everything else about it is right.
-async fn forged_approval_is_refused(_admin: &Client) -> Result<()> {
-    Ok(())
+async fn forged_approval_is_refused(admin: &Client) -> Result<()> {
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let forged = json!({
+        "apiVersion": "signoff.dev/v1alpha1",
+        "kind": "Approval",
+        "metadata": {"name": "forged-aaaaaaaaaa"},
+        "spec": {"request": {
+            "workflow": {"name": "forged", "uid": "00000000-0000-0000-0000-000000000000"},
+            "gate": {"name": "forged", "path": "forged", "type": "step", "visit": 1},
+            "prompt": "forged",
+            "allowedVerdicts": ["Approve"],
+            "approvers": [{"kind": "User", "name": "forged"}],
+            "threshold": 1,
+            "requestedBy": "forged",
+            "timeout": {},
+            "deadline": "2100-01-01T00:00:00Z",
+            "guardEpoch": "forged",
+            "specDigest": digest,
+            "digest": digest,
+        }},
+    });
+    let approvals = Api::<DynamicObject>::namespaced_with(admin.clone(), "default", &resource("Approval"));
+    refused(approvals.create(&dry_run(), &serde_json::from_value(forged)?).await)
 }
 
 /// Whatever is typed as requester, the stored one is who asked.
@@ -295,20 +273,12 @@ async fn requester_is_stamped(admin: &Client) -> Result<()> {
         "metadata": {"generateName": "stamped-"},
         "spec": {"requestedBy": "forged", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}},
     });
-    let workflows =
-        Api::<DynamicObject>::namespaced_with(admin.clone(), "default", &resource("Workflow"));
-    let made = workflows
-        .create(&dry_run(), &serde_json::from_value(workflow)?)
-        .await?;
-    let by = made
-        .data
-        .pointer("/spec/requestedBy")
-        .and_then(|by| by.as_str())
-        .unwrap_or_default();
-    let me = people::named("admin")?.user;
+    let workflows = Api::<DynamicObject>::namespaced_with(admin.clone(), "default", &resource("Workflow"));
+    let made = workflows.create(&dry_run(), &serde_json::from_value(workflow)?).await?;
+    let by = made.data.pointer("/spec/requestedBy").and_then(|by| by.as_str()).unwrap_or_default();
     ensure!(
-        by != "forged",
-        "{} was stored as asked for by {by:?} instead of {me:?}",
+        !by.is_empty() && by != "forged",
+        "{} was stored as asked for by {by:?} and not by who asked",
         made.name_any()
     );
     Ok(())

@@ -6,9 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use kube::config::{
-    AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
-};
+use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
 
 use super::people::{CAST, Person};
 
@@ -20,10 +18,7 @@ pub(crate) fn for_cast(server: &str, authority: &Path, tokens: &[(&Person, Strin
         ..Cluster::default()
     };
     let users = tokens.iter().map(|(person, token)| {
-        let login = AuthInfo {
-            token: Some(token.clone().into()),
-            ..AuthInfo::default()
-        };
+        let login = AuthInfo { token: Some(token.clone().into()), ..AuthInfo::default() };
         (person.name, login)
     });
     assemble(cluster, users.collect())
@@ -31,58 +26,27 @@ pub(crate) fn for_cast(server: &str, authority: &Path, tokens: &[(&Person, Strin
 
 /// An existing cluster: the named context's own login as `admin`, everybody else impersonated through it.
 pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
-    let given = Kubeconfig::read_from(file)
-        .with_context(|| format!("reading kubeconfig {}", file.display()))?;
-    let Some(chosen) = given
-        .contexts
-        .iter()
-        .find(|named| named.name == context)
-        .and_then(|named| named.context.clone())
+    let given = Kubeconfig::read_from(file).with_context(|| format!("reading kubeconfig {}", file.display()))?;
+    let Some(chosen) =
+        given.contexts.iter().find(|named| named.name == context).and_then(|named| named.context.clone())
     else {
-        let there: Vec<_> = given
-            .contexts
-            .iter()
-            .map(|named| named.name.as_str())
-            .collect();
-        bail!(
-            "{} has no context {context:?}; it has {}",
-            file.display(),
-            there.join(", ")
-        );
+        let there: Vec<_> = given.contexts.iter().map(|named| named.name.as_str()).collect();
+        bail!("{} has no context {context:?}; it has {}", file.display(), there.join(", "));
     };
-    let cluster = given
-        .clusters
-        .into_iter()
-        .find(|named| named.name == chosen.cluster)
-        .and_then(|named| named.cluster);
-    let cluster = cluster.with_context(|| {
-        format!(
-            "{}: context {context:?} names no cluster of this file",
-            file.display()
-        )
-    })?;
+    let cluster = given.clusters.into_iter().find(|named| named.name == chosen.cluster).and_then(|named| named.cluster);
+    let cluster =
+        cluster.with_context(|| format!("{}: context {context:?} names no cluster of this file", file.display()))?;
     let login = given
         .auth_infos
         .into_iter()
         .find(|named| Some(&named.name) == chosen.user.as_ref())
         .and_then(|named| named.auth_info);
-    let login = login.with_context(|| {
-        format!(
-            "{}: context {context:?} names no user of this file",
-            file.display()
-        )
-    })?;
+    let login = login.with_context(|| format!("{}: context {context:?} names no user of this file", file.display()))?;
     let users = CAST.iter().map(|person| {
         let mut user = login.clone();
         if person.name != "admin" {
             user.impersonate = Some(person.user.to_owned());
-            user.impersonate_groups = Some(
-                person
-                    .groups
-                    .iter()
-                    .map(|&group| group.to_owned())
-                    .collect(),
-            );
+            user.impersonate_groups = Some(person.groups.iter().map(|&group| group.to_owned()).collect());
         }
         (person.name, user)
     });
@@ -90,20 +54,10 @@ pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
 }
 
 /// One login, read from `token` by whoever uses the file, so that the token can be renewed under a running program.
-pub(crate) fn with_token_file(
-    base: &Kubeconfig,
-    name: &'static str,
-    token: &Path,
-) -> Result<Kubeconfig> {
-    let cluster = base
-        .clusters
-        .first()
-        .and_then(|named| named.cluster.clone())
-        .context("a kubeconfig without a cluster")?;
-    let login = AuthInfo {
-        token_file: Some(token.display().to_string()),
-        ..AuthInfo::default()
-    };
+pub(crate) fn with_token_file(base: &Kubeconfig, name: &'static str, token: &Path) -> Result<Kubeconfig> {
+    let cluster =
+        base.clusters.first().and_then(|named| named.cluster.clone()).context("a kubeconfig without a cluster")?;
+    let login = AuthInfo { token_file: Some(token.display().to_string()), ..AuthInfo::default() };
     let mut config = assemble(cluster, vec![(name, login)]);
     config.current_context = Some(name.to_owned());
     Ok(config)
@@ -118,12 +72,7 @@ pub(crate) fn write(path: &Path, config: &Kubeconfig) -> Result<()> {
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let unfinished = path.with_extension("unfinished");
     let mut options = fs::OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&unfinished)?;
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
     std::io::Write::write_all(&mut file, text.as_bytes())?;
     fs::rename(&unfinished, path).with_context(|| format!("writing {}", path.display()))
 }
@@ -133,11 +82,7 @@ fn assemble(cluster: Cluster, users: Vec<(&str, AuthInfo)>) -> Kubeconfig {
     Kubeconfig {
         kind: Some("Config".to_owned()),
         api_version: Some("v1".to_owned()),
-        clusters: vec![NamedCluster {
-            name: CLUSTER.to_owned(),
-            cluster: Some(cluster),
-            ..NamedCluster::default()
-        }],
+        clusters: vec![NamedCluster { name: CLUSTER.to_owned(), cluster: Some(cluster), ..NamedCluster::default() }],
         contexts: users
             .iter()
             .map(|(name, _)| NamedContext {

@@ -8,6 +8,7 @@ mod binary;
 mod cluster;
 mod command;
 mod install;
+mod keys;
 mod kubeconfig;
 mod namespace;
 mod operator;
@@ -47,12 +48,8 @@ pub struct Disguise {
 /// A client for one context of a kubeconfig file, as that context's user or in disguise.
 async fn connect(kubeconfig: &Path, context: &str, disguise: Option<Disguise>) -> Result<Client> {
     install_tls();
-    let file = Kubeconfig::read_from(kubeconfig)
-        .with_context(|| format!("reading {}", kubeconfig.display()))?;
-    let options = KubeConfigOptions {
-        context: Some(context.to_owned()),
-        ..KubeConfigOptions::default()
-    };
+    let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
+    let options = KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
     let mut config = Config::from_custom_kubeconfig(file, &options).await?;
     if let Some(disguise) = disguise {
         config.auth_info.impersonate = Some(disguise.user);
@@ -72,10 +69,7 @@ fn install_tls() {
 }
 
 /// Says on standard error what takes time, or where something was left.
-#[expect(
-    clippy::print_stderr,
-    reason = "the one place where this library speaks; its callers are programs and tests"
-)]
+#[expect(clippy::print_stderr, reason = "the one place where this library speaks; its callers are programs and tests")]
 fn progress(message: &str) {
     eprintln!("control plane: {message}");
 }

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 use futures::future::try_join_all;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use kube::Client;
@@ -34,27 +32,12 @@ impl Cluster {
     /// When the API server refuses one of the objects.
     pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
         let admin = self.admin().await?;
-        let metadata = ObjectMeta {
-            generate_name: Some(format!("{prefix}-")),
-            ..ObjectMeta::default()
-        };
+        let metadata = ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() };
         let made = Api::<v1::Namespace>::all(admin.clone())
-            .create(
-                &PostParams::default(),
-                &v1::Namespace {
-                    metadata,
-                    ..v1::Namespace::default()
-                },
-            )
+            .create(&PostParams::default(), &v1::Namespace { metadata, ..v1::Namespace::default() })
             .await?;
-        let namespace = Namespace {
-            name: made.metadata.name.context("a namespace without a name")?,
-            admin,
-        };
-        tokio::try_join!(
-            default_service_account(&namespace.admin, &namespace.name),
-            namespace.bind_cast()
-        )?;
+        let namespace = Namespace { name: made.metadata.name.context("a namespace without a name")?, admin };
+        tokio::try_join!(default_service_account(&namespace.admin, &namespace.name), namespace.bind_cast())?;
         Ok(namespace)
     }
 }
@@ -65,8 +48,7 @@ impl Namespace {
     /// # Errors
     /// When the API server refuses the binding.
     pub async fn bind(&self, cluster_role: &str, user: &str) -> Result<()> {
-        self.create_binding(cluster_role, vec![user.to_owned()])
-            .await?;
+        self.create_binding(cluster_role, vec![user.to_owned()]).await?;
         self.bindings_count().await
     }
 
@@ -75,24 +57,16 @@ impl Namespace {
     /// # Errors
     /// When the API server refuses it.
     pub async fn delete(&self) -> Result<()> {
-        Api::<v1::Namespace>::all(self.admin.clone())
-            .delete(&self.name, &DeleteParams::default())
-            .await?;
+        Api::<v1::Namespace>::all(self.admin.clone()).delete(&self.name, &DeleteParams::default()).await?;
         Ok(())
     }
 
     async fn bind_cast(&self) -> Result<()> {
-        let mut roles: Vec<_> = CAST
-            .iter()
-            .flat_map(|person| person.role.cluster_roles())
-            .copied()
-            .collect();
+        let mut roles: Vec<_> = CAST.iter().flat_map(|person| person.role.cluster_roles()).copied().collect();
         roles.sort_unstable();
         roles.dedup();
         let bindings = roles.into_iter().map(|role| {
-            let members = CAST
-                .iter()
-                .filter(|person| person.role.cluster_roles().contains(&role));
+            let members = CAST.iter().filter(|person| person.role.cluster_roles().contains(&role));
             self.create_binding(role, members.map(|person| person.user.to_owned()).collect())
         });
         try_join_all(bindings).await?;
@@ -100,17 +74,10 @@ impl Namespace {
     }
 
     async fn create_binding(&self, cluster_role: &str, users: Vec<String>) -> Result<()> {
-        let subject = |name| Subject {
-            api_group: Some(RBAC.to_owned()),
-            kind: "User".to_owned(),
-            name,
-            namespace: None,
-        };
+        let subject =
+            |name| Subject { api_group: Some(RBAC.to_owned()), kind: "User".to_owned(), name, namespace: None };
         let binding = RoleBinding {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{cluster_role}-")),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { generate_name: Some(format!("{cluster_role}-")), ..ObjectMeta::default() },
             role_ref: RoleRef {
                 api_group: Some(RBAC.to_owned()),
                 kind: "ClusterRole".to_owned(),
@@ -118,9 +85,7 @@ impl Namespace {
             },
             subjects: Some(users.into_iter().map(subject).collect()),
         };
-        Api::<RoleBinding>::namespaced(self.admin.clone(), &self.name)
-            .create(&PostParams::default(), &binding)
-            .await?;
+        Api::<RoleBinding>::namespaced(self.admin.clone(), &self.name).create(&PostParams::default(), &binding).await?;
         Ok(())
     }
 
@@ -129,11 +94,7 @@ impl Namespace {
     async fn bindings_count(&self) -> Result<()> {
         const ASKS: u32 = 500;
         static ASKED: AtomicU32 = AtomicU32::new(0);
-        let nobody = format!(
-            "nobody:{}:{}",
-            self.name,
-            ASKED.fetch_add(1, Ordering::Relaxed)
-        );
+        let nobody = format!("nobody:{}:{}", self.name, ASKED.fetch_add(1, Ordering::Relaxed));
         self.create_binding("view", vec![nobody.clone()]).await?;
         let question = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
@@ -156,9 +117,6 @@ impl Namespace {
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        bail!(
-            "role bindings in namespace {} are not in force after {ASKS} questions",
-            self.name
-        )
+        bail!("role bindings in namespace {} are not in force after {ASKS} questions", self.name)
     }
 }

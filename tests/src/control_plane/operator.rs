@@ -55,8 +55,7 @@ impl OperatorProcess {
     /// # Errors
     /// When it cannot be built or is not ready within a minute, with the end of its log.
     pub async fn start(cluster: &Cluster, options: OperatorOptions) -> Result<Self> {
-        let program =
-            tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await??;
+        let program = tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await??;
         let identity = cluster.operator_identity(&options.identity).await?;
         let port = ports::free()?;
         let listen = format!("127.0.0.1:{port}");
@@ -71,21 +70,12 @@ impl OperatorProcess {
             options.identity.clone(),
         ];
         arguments.extend(options.arguments);
-        let environment: Vec<_> = options
-            .environment
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
+        let environment: Vec<_> =
+            options.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         // The port keeps the logs of one test's successive operators apart.
-        let log = cluster
-            .logs()
-            .join(format!("{}-{port}.log", options.identity));
-        let process =
-            Supervised::start("signoff-operator", &program, arguments, &environment, &log)?;
-        let mut operator = Self {
-            process,
-            url: format!("http://{listen}"),
-        };
+        let log = cluster.logs().join(format!("{}-{port}.log", options.identity));
+        let process = Supervised::start("signoff-operator", &program, arguments, &environment, &log)?;
+        let mut operator = Self { process, url: format!("http://{listen}") };
         if options.wait {
             operator.until_ready().await?;
         }
@@ -103,10 +93,7 @@ impl OperatorProcess {
                 return Ok(());
             };
             if let Some(status) = self.process.exited()? {
-                bail!(
-                    "signoff-operator ended ({status}); its log ends:\n{}",
-                    self.process.log_tail(40)
-                );
+                bail!("signoff-operator ended ({status}); its log ends:\n{}", self.process.log_tail(40));
             }
             if Instant::now() > deadline {
                 bail!(
@@ -125,13 +112,7 @@ impl OperatorProcess {
     pub async fn get(&self, path: &str) -> Result<String> {
         super::install_tls();
         let client = reqwest::Client::builder().no_proxy().build()?;
-        Ok(client
-            .get(format!("{}{path}", self.url))
-            .send()
-            .await?
-            .error_for_status()?
-            .text()
-            .await?)
+        Ok(client.get(format!("{}{path}", self.url)).send().await?.error_for_status()?.text().await?)
     }
 
     /// Where it listens, as `http://127.0.0.1:PORT`.
@@ -166,10 +147,7 @@ impl OperatorProcess {
     /// When it takes longer than 20 seconds, or fails on its way out.
     pub async fn stop(self) -> Result<()> {
         let status = self.process.terminate(Duration::from_secs(20)).await?;
-        ensure!(
-            status.success(),
-            "signoff-operator ended with {status} when asked to stop"
-        );
+        ensure!(status.success(), "signoff-operator ended with {status} when asked to stop");
         Ok(())
     }
 
@@ -186,35 +164,18 @@ impl OperatorProcess {
 pub fn program(package: &str, name: &str) -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os(BINARIES) {
         let path = PathBuf::from(folder).join(name);
-        ensure!(
-            path.is_file(),
-            "{BINARIES} is set, but there is no {}",
-            path.display()
-        );
+        ensure!(path.is_file(), "{BINARIES} is set, but there is no {}", path.display());
         return Ok(path);
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let output = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--message-format=json",
-            "--package",
-            package,
-            "--bin",
-            name,
-            "--manifest-path",
-        ])
+        .args(["build", "--quiet", "--message-format=json", "--package", package, "--bin", name, "--manifest-path"])
         .arg(manifest)
         .stdin(Stdio::null())
         .output()
         .context("running cargo")?;
-    ensure!(
-        output.status.success(),
-        "{package} does not build:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    ensure!(output.status.success(), "{package} does not build:\n{}", String::from_utf8_lossy(&output.stderr));
     // Cargo itself says where it put the program; guessing would miss a CARGO_TARGET_DIR.
     String::from_utf8_lossy(&output.stdout)
         .lines()

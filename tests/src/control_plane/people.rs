@@ -55,54 +55,26 @@ pub struct Person {
     pub role: Role,
 }
 
-const fn person(
-    name: &'static str,
-    user: &'static str,
-    groups: &'static [&'static str],
-    role: Role,
-) -> Person {
-    Person {
-        name,
-        user,
-        groups,
-        role,
-    }
+const fn person(name: &'static str, user: &'static str, groups: &'static [&'static str], role: Role) -> Person {
+    Person { name, user, groups, role }
 }
 
 /// Everybody. The last few have names that a careless JSON pointer, label or map key would break on.
 pub const CAST: &[Person] = &[
     person("admin", "admin", &["system:masters"], Role::ClusterAdmin),
     person("dana", "dana@example.com", &["staff"], Role::Requester),
-    person(
-        "alice",
-        "alice@example.com",
-        &["finance", "finance-leads"],
-        Role::Approver,
-    ),
+    person("alice", "alice@example.com", &["finance", "finance-leads"], Role::Approver),
     person("bob", "bob@example.com", &["finance"], Role::Approver),
-    person(
-        "carol",
-        "carol@example.com",
-        &["finance", "sre"],
-        Role::Approver,
-    ),
+    person("carol", "carol@example.com", &["finance", "sre"], Role::Approver),
     person("erin", "erin@example.com", &["sre"], Role::Approver),
     person("viktor", "viktor@example.com", &["staff"], Role::Viewer),
     person("nina", "nina@example.com", &["staff"], Role::Editor),
     person("adam", "adam@example.com", &["staff"], Role::NamespaceAdmin),
-    person(
-        "mallory",
-        "mallory@example.com",
-        &["outsiders"],
-        Role::Outsider,
-    ),
+    person("mallory", "mallory@example.com", &["outsiders"], Role::Outsider),
     person(
         "flux",
         "system:serviceaccount:flux-system:kustomize-controller",
-        &[
-            "system:serviceaccounts",
-            "system:serviceaccounts:flux-system",
-        ],
+        &["system:serviceaccounts", "system:serviceaccounts:flux-system"],
         Role::Delegate,
     ),
     person("slash", "oidc:a/b~c@x", &["finance"], Role::Approver),
@@ -119,10 +91,7 @@ pub fn named(name: &str) -> Result<&'static Person> {
         Some(person) => Ok(person),
         None => {
             let cast: Vec<_> = CAST.iter().map(|person| person.name).collect();
-            bail!(
-                "nobody in the cast is called {name:?}; there are {}",
-                cast.join(", ")
-            )
+            bail!("nobody in the cast is called {name:?}; there are {}", cast.join(", "))
         }
     }
 }
@@ -130,9 +99,7 @@ pub fn named(name: &str) -> Result<&'static Person> {
 /// A bearer token nobody can guess: another user of this machine could otherwise be admin of the test cluster.
 pub(crate) fn fresh_token() -> Result<String> {
     let mut bytes = [0; 24];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .context("/dev/urandom")?;
+    std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;
     Ok(hex::encode(bytes))
 }
 
@@ -140,13 +107,6 @@ pub(crate) fn fresh_token() -> Result<String> {
 pub(crate) fn token_file(tokens: &[(&Person, String)]) -> String {
     tokens
         .iter()
-        .map(|(person, token)| {
-            format!(
-                "{token},{},uid-{},\"{}\"\n",
-                person.user,
-                person.name,
-                person.groups.join(",")
-            )
-        })
+        .map(|(person, token)| format!("{token},{},uid-{},\"{}\"\n", person.user, person.name, person.groups.join(",")))
         .collect()
 }

@@ -7,10 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use aws_lc_rs::encoding::AsDer;
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
-use base64::Engine;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, WatchEvent, WatchParams};
@@ -19,7 +15,7 @@ use tempfile::TempDir;
 use super::binary::{self, Programs};
 use super::people::{self, CAST};
 use super::supervised::Supervised;
-use super::{connect, kubeconfig, ports, progress};
+use super::{connect, keys, kubeconfig, ports, progress};
 
 /// How long a component may take to answer; they take about two seconds each on two idle cores.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -44,7 +40,6 @@ pub struct ControlPlane {
     controller_manager: Option<Supervised>,
     apiserver: Option<Supervised>,
     etcd: Option<Supervised>,
-    _data: TempDir,
     folder: Option<TempDir>,
     keep_logs: bool,
     url: String,
@@ -64,11 +59,7 @@ impl ControlPlane {
         loop {
             match Self::start_once(&programs, &options).await {
                 // Ports cannot be reserved for another program, so somebody else may have been quicker.
-                Err(error)
-                    if attempt < 3 && format!("{error:#}").contains("address already in use") =>
-                {
-                    attempt += 1
-                }
+                Err(error) if attempt < 3 && format!("{error:#}").contains("address already in use") => attempt += 1,
                 other => return other,
             }
         }
@@ -77,21 +68,11 @@ impl ControlPlane {
     async fn start_once(programs: &Programs, options: &Options) -> Result<Self> {
         let started = Instant::now();
         let folder = private_folder("signoff-control-plane-", &std::env::temp_dir())?;
-        let memory = Path::new("/dev/shm");
-        let data = private_folder(
-            "signoff-etcd-",
-            if memory.is_dir() {
-                memory
-            } else {
-                folder.path()
-            },
-        )?;
         fs::create_dir(folder.path().join("logs"))?;
         let mut plane = Self {
             controller_manager: None,
             apiserver: None,
             etcd: None,
-            _data: data,
             folder: Some(folder),
             keep_logs: options.keep_logs,
             url: String::new(),
@@ -100,77 +81,47 @@ impl ControlPlane {
         };
         if let Err(error) = plane.bring_up(options).await {
             plane.keep_logs = true;
-            return Err(error).with_context(|| {
-                format!(
-                    "starting a control plane (its logs: {})",
-                    plane.logs().display()
-                )
-            });
+            return Err(error)
+                .with_context(|| format!("starting a control plane (its logs: {})", plane.logs().display()));
         }
         plane.ready_in = started.elapsed();
         Ok(plane)
     }
 
     async fn bring_up(&mut self, options: &Options) -> Result<()> {
-        let tokens: Vec<_> = CAST
-            .iter()
-            .map(|person| Ok((person, people::fresh_token()?)))
-            .collect::<Result<_>>()?;
+        let tokens: Vec<_> = CAST.iter().map(|person| Ok((person, people::fresh_token()?))).collect::<Result<_>>()?;
         fs::write(self.file("tokens.csv"), people::token_file(&tokens))?;
-        write_signing_key(
-            &self.file("service-accounts.key"),
-            &self.file("service-accounts.pub"),
-        )?;
+        keys::write(&self.file("service-accounts.key"), &self.file("service-accounts.pub"))?;
 
         let (client, peer, secure) = (ports::free()?, ports::free()?, ports::free()?);
         let etcd_url = format!("http://127.0.0.1:{client}");
-        self.etcd = Some(self.run(
-            "etcd",
-            &self.programs.etcd,
-            self.etcd_arguments(&etcd_url, &format!("http://127.0.0.1:{peer}")),
-        )?);
+        self.etcd = Some(self.run_etcd(&etcd_url, &format!("http://127.0.0.1:{peer}"))?);
         let health = reqwest::Client::builder().no_proxy().build()?;
         until_ready(&mut self.etcd, async || {
-            let answer = health
-                .get(format!("{etcd_url}/health"))
-                .send()
-                .await?
-                .error_for_status()?;
-            answer
-                .text()
-                .await?
-                .contains("true")
-                .then_some(())
-                .context("unhealthy")
+            let answer = health.get(format!("{etcd_url}/health")).send().await?.error_for_status()?;
+            answer.text().await?.contains("true").then_some(()).context("unhealthy")
         })
         .await?;
 
         self.url = format!("https://127.0.0.1:{secure}");
         let mut arguments = self.apiserver_arguments(&etcd_url, secure);
         arguments.extend(options.apiserver.iter().cloned());
-        self.apiserver =
-            Some(self.run("kube-apiserver", &self.programs.kube_apiserver, arguments)?);
-        let config =
-            kubeconfig::for_cast(&self.url, &self.file("certificates/apiserver.crt"), &tokens);
+        self.apiserver = Some(self.run("kube-apiserver", &self.programs.kube_apiserver, arguments)?);
+        let config = kubeconfig::for_cast(&self.url, &self.file("certificates/apiserver.crt"), &tokens);
         kubeconfig::write(&self.kubeconfig(), &config)?;
         let kubeconfig = self.kubeconfig();
         until_ready(&mut self.apiserver, async || {
             // A new client every time: it reads the certificate, which the API server itself writes.
             let admin = connect(&kubeconfig, "admin", None).await?;
-            admin
-                .request_text(http::Request::get("/readyz").body(Vec::new())?)
-                .await?;
+            admin.request_text(http::Request::get("/readyz").body(Vec::new())?).await?;
             Ok(())
         })
         .await?;
 
         let mut arguments = self.controller_manager_arguments();
         arguments.extend(options.controller_manager.iter().cloned());
-        self.controller_manager = Some(self.run(
-            "kube-controller-manager",
-            &self.programs.kube_controller_manager,
-            arguments,
-        )?);
+        self.controller_manager =
+            Some(self.run("kube-controller-manager", &self.programs.kube_controller_manager, arguments)?);
         let admin = connect(&kubeconfig, "admin", None).await?;
         // It serves nothing we could ask, but its first visible work is a service account in every namespace.
         let made = tokio::time::timeout(PATIENCE, default_service_account(&admin, "default")).await;
@@ -184,19 +135,21 @@ impl ControlPlane {
     }
 
     fn run(&self, name: &str, program: &Path, arguments: Vec<String>) -> Result<Supervised> {
-        Supervised::start(
-            name,
-            program,
-            arguments,
-            &[],
-            &self.logs().join(format!("{name}.log")),
-        )
+        Supervised::start(name, program, arguments, &[], &self.logs().join(format!("{name}.log")))
     }
 
-    fn etcd_arguments(&self, client: &str, peer: &str) -> Vec<String> {
-        let data = self._data.path().display().to_string();
+    /// Its data lies in memory where there is such a place, because nothing of it is to last.
+    fn run_etcd(&self, client: &str, peer: &str) -> Result<Supervised> {
+        let memory = Path::new("/dev/shm");
+        let data = private_folder("signoff-etcd-", if memory.is_dir() { memory } else { self.folder() })?.keep();
+        let arguments = self.etcd_arguments(&data.display().to_string(), client, peer);
+        let log = self.logs().join("etcd.log");
+        Supervised::start_with_data("etcd", &self.programs.etcd, arguments, &[], &log, Some(&data))
+    }
+
+    fn etcd_arguments(&self, data: &str, client: &str, peer: &str) -> Vec<String> {
         if self.programs.embedded_etcd {
-            return vec![data, client.into(), peer.into()];
+            return vec![data.into(), client.into(), peer.into()];
         }
         [
             format!("--data-dir={data}"),
@@ -222,14 +175,8 @@ impl ControlPlane {
             format!("--cert-dir={}", file("certificates")),
             "--service-cluster-ip-range=10.96.0.0/16".into(),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
-            format!(
-                "--service-account-signing-key-file={}",
-                file("service-accounts.key")
-            ),
-            format!(
-                "--service-account-key-file={}",
-                file("service-accounts.pub")
-            ),
+            format!("--service-account-signing-key-file={}", file("service-accounts.key")),
+            format!("--service-account-key-file={}", file("service-accounts.pub")),
             format!("--token-auth-file={}", file("tokens.csv")),
             "--authorization-mode=Node,RBAC".into(),
             "--enable-admission-plugins=NodeRestriction".into(),
@@ -245,10 +192,7 @@ impl ControlPlane {
             format!("--kubeconfig={}", file("kubeconfig.yaml")),
             "--leader-elect=false".into(),
             "--use-service-account-credentials=true".into(),
-            format!(
-                "--service-account-private-key-file={}",
-                file("service-accounts.key")
-            ),
+            format!("--service-account-private-key-file={}", file("service-accounts.key")),
             format!("--root-ca-file={}", file("certificates/apiserver.crt")),
             // Nobody asks it anything, so it needs no port.
             "--secure-port=0".into(),
@@ -318,10 +262,7 @@ impl Drop for ControlPlane {
             && let Some(folder) = self.folder.take()
         {
             let kept = folder.keep();
-            progress(&format!(
-                "the control plane's logs are kept in {}",
-                kept.join("logs").display()
-            ));
+            progress(&format!("the control plane's logs are kept in {}", kept.join("logs").display()));
         }
     }
 }
@@ -329,10 +270,7 @@ impl Drop for ControlPlane {
 /// A temporary folder nobody else can look into: it holds tokens and keys.
 fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
-    let folder = builder
-        .prefix(prefix)
-        .permissions(fs::Permissions::from_mode(0o700))
-        .tempdir_in(parent);
+    let folder = builder.prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir_in(parent);
     folder.with_context(|| format!("making a folder in {}", parent.display()))
 }
 
@@ -344,9 +282,7 @@ pub(crate) async fn default_service_account(client: &kube::Client, namespace: &s
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     loop {
         // From version "0" the watch begins with what is there already, so nothing can fall between a list and a watch.
-        let events = accounts
-            .watch(&WatchParams::default().fields("metadata.name=default"), "0")
-            .await?;
+        let events = accounts.watch(&WatchParams::default().fields("metadata.name=default"), "0").await?;
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
             if matches!(event?, WatchEvent::Added(_) | WatchEvent::Modified(_)) {
@@ -357,10 +293,7 @@ pub(crate) async fn default_service_account(client: &kube::Client, namespace: &s
 }
 
 /// Asks again and again, for a component without a way to tell, until it answers, ends or time is up.
-async fn until_ready(
-    process: &mut Option<Supervised>,
-    ask: impl AsyncFn() -> Result<()>,
-) -> Result<()> {
+async fn until_ready(process: &mut Option<Supervised>, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
     let process = process.as_mut().context("nothing was started")?;
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -368,11 +301,7 @@ async fn until_ready(
             return Ok(());
         };
         if let Some(status) = process.exited()? {
-            bail!(
-                "{} ended ({status}) before it was ready; its log ends:\n{}",
-                process.name(),
-                process.log_tail(20)
-            );
+            bail!("{} ended ({status}) before it was ready; its log ends:\n{}", process.name(), process.log_tail(20));
         }
         if Instant::now() > deadline {
             bail!(
@@ -386,38 +315,5 @@ async fn until_ready(
 }
 
 fn tail(process: Option<&Supervised>) -> String {
-    process
-        .map(|process| process.log_tail(20))
-        .unwrap_or_default()
-}
-
-/// A fresh key pair for service-account tokens, PEM, drawn for this control plane alone.
-fn write_signing_key(private: &Path, public: &Path) -> Result<()> {
-    let unable = |_| anyhow::anyhow!("cannot generate a signing key");
-    let document =
-        EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new())
-            .map_err(unable)?;
-    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref())?;
-    fs::write(private, pem("PRIVATE KEY", document.as_ref()))?;
-    fs::write(
-        public,
-        pem(
-            "PUBLIC KEY",
-            pair.public_key().as_der().map_err(unable)?.as_ref(),
-        ),
-    )?;
-    Ok(())
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines: Vec<_> = text
-        .as_bytes()
-        .chunks(64)
-        .map(String::from_utf8_lossy)
-        .collect();
-    format!(
-        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
-        lines.join("\n")
-    )
+    process.map(|process| process.log_tail(20)).unwrap_or_default()
 }

@@ -28,8 +28,5 @@ pub fn free() -> Result<u16> {
             return Ok(FIRST + offset);
         }
     }
-    bail!(
-        "no free port between {FIRST} and {} on 127.0.0.1",
-        FIRST + COUNT
-    )
+    bail!("no free port between {FIRST} and {} on 127.0.0.1", FIRST + COUNT)
 }

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// Arguments: LOG PROGRAM ARGUMENTS… Standard output gets the program's process id. Every line of standard input is
+/// Arguments: LOG DATA PROGRAM ARGUMENTS… DATA is a folder that is removed after the program, or empty. Standard output gets the program's process id. Every line of standard input is
 /// the name of a signal for the program; the end of standard input is KILL. Exits with the program's own code.
 const SUPERVISOR: &str = r#"
-log=$1; shift
+log=$1 data=$2; shift 2
 exec 3<&0 </dev/null
 "$@" >>"$log" 2>&1 3<&- &
 child=$!
@@ -33,6 +33,7 @@ exec 3<&-
 wait "$child"
 code=$?
 kill -s KILL "$reader"
+[ -z "$data" ] || rm -rf -- "$data"
 exit "$code"
 "#;
 
@@ -82,9 +83,22 @@ impl Supervised {
         environment: &[(&str, &str)],
         log: &Path,
     ) -> Result<Self> {
+        Self::start_with_data(name, program, arguments, environment, log, None)
+    }
+
+    /// As [`Self::start`]; the folder `data` goes with the program, even where nobody is left to remove it.
+    pub(crate) fn start_with_data<A: AsRef<std::ffi::OsStr>>(
+        name: &str,
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+        environment: &[(&str, &str)],
+        log: &Path,
+        data: Option<&Path>,
+    ) -> Result<Self> {
         let mut supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "supervise"])
             .arg(log)
+            .arg(data.unwrap_or(Path::new("")))
             .arg(program)
             .args(arguments)
             .env_remove("KUBECONFIG")
@@ -101,19 +115,11 @@ impl Supervised {
         if let Some(output) = supervisor.stdout.take() {
             BufReader::new(output).read_line(&mut line)?;
         }
-        let pid = line.trim().parse().map_err(|_| {
-            anyhow!(
-                "{name}: the supervising shell ended before it started {}",
-                program.display()
-            )
-        })?;
-        Ok(Self {
-            name: name.to_owned(),
-            pid,
-            log: log.to_owned(),
-            supervisor: Some(supervisor),
-            control,
-        })
+        let pid = line
+            .trim()
+            .parse()
+            .map_err(|_| anyhow!("{name}: the supervising shell ended before it started {}", program.display()))?;
+        Ok(Self { name: name.to_owned(), pid, log: log.to_owned(), supervisor: Some(supervisor), control })
     }
 
     /// The process id of the program itself (not of its supervisor), for `/proc`.
@@ -149,12 +155,8 @@ impl Supervised {
     /// # Errors
     /// When the program has ended.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
-        let control = self
-            .control
-            .as_mut()
-            .with_context(|| format!("{} was stopped before", self.name))?;
-        writeln!(control, "{}", signal.name())
-            .with_context(|| format!("{} has ended already", self.name))
+        let control = self.control.as_mut().with_context(|| format!("{} was stopped before", self.name))?;
+        writeln!(control, "{}", signal.name()).with_context(|| format!("{} has ended already", self.name))
     }
 
     /// How the program ended, if it has.
@@ -174,10 +176,7 @@ impl Supervised {
     /// When it had to be killed, with the end of its log.
     pub async fn terminate(mut self, within: Duration) -> Result<ExitStatus> {
         self.signal(Signal::Term)?;
-        let mut supervisor = self
-            .supervisor
-            .take()
-            .with_context(|| format!("{} was stopped before", self.name))?;
+        let mut supervisor = self.supervisor.take().with_context(|| format!("{} was stopped before", self.name))?;
         let mut waiting = tokio::task::spawn_blocking(move || supervisor.wait());
         match tokio::time::timeout(within, &mut waiting).await {
             Ok(status) => Ok(status??),

@@ -1,0 +1,141 @@
+//! The stage of one test: a namespace of its own, Approvals made as the operator makes them, and people who act.
+//! It may not judge: it hands back what the API server said.
+
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Workflow, names};
+use signoff_tests::control_plane::{Cluster, Namespace, named};
+
+/// What the API server said: the object, or its refusal in its own words.
+pub(super) type Answer<T> = Result<T, String>;
+
+/// One test's namespace, and the operator's own client.
+pub(super) struct Stage {
+    pub(super) cluster: Cluster,
+    pub(super) namespace: Namespace,
+    pub(super) operator: Client,
+}
+
+impl Stage {
+    pub(super) async fn open(prefix: &str) -> Self {
+        let cluster = Cluster::shared().unwrap();
+        let namespace = cluster.namespace(prefix).await.unwrap();
+        let operator = cluster.operator_client().await.unwrap();
+        Self { cluster, namespace, operator }
+    }
+
+    /// A client of one of the cast.
+    pub(super) async fn client(&self, who: &str) -> Client {
+        self.cluster.token_client(who).await.unwrap()
+    }
+
+    pub(super) async fn approvals(&self, who: &str) -> Api<Approval> {
+        Api::namespaced(self.client(who).await, &self.namespace.name)
+    }
+
+    pub(super) fn approvals_of_operator(&self) -> Api<Approval> {
+        Api::namespaced(self.operator.clone(), &self.namespace.name)
+    }
+
+    pub(super) async fn workflows(&self, who: &str) -> Api<Workflow> {
+        Api::namespaced(self.client(who).await, &self.namespace.name)
+    }
+
+    /// An Approval that asks alice and bob (threshold 1), with these fields of the request on top of it.
+    pub(super) async fn ask(&self, fields: Value) -> Approval {
+        let approval = approval(fields);
+        self.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap()
+    }
+
+    /// One of the cast records a decision under their own name, by a plain merge patch.
+    pub(super) async fn decide(&self, who: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
+        let user = named(who).unwrap().user;
+        self.patch(who, approval, json!({"spec": {"decisions": {user: decision}}})).await
+    }
+
+    /// One of the cast sends any merge patch.
+    pub(super) async fn patch(&self, who: &str, approval: &Approval, patch: Value) -> Answer<Approval> {
+        let api = self.approvals(who).await;
+        said(api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
+    }
+
+    /// The operator writes status, by a merge patch.
+    pub(super) async fn status(&self, approval: &Approval, status: Value) -> Answer<Approval> {
+        let patch = Patch::Merge(json!({"status": status}));
+        let api = self.approvals_of_operator();
+        said(api.patch_status(&approval.name_any(), &PatchParams::default(), &patch).await)
+    }
+
+    /// A one-step Workflow of one of the cast, with these fields of the spec on top of it.
+    pub(super) async fn request(&self, who: &str, name: &str, fields: Value) -> Answer<Workflow> {
+        let workflow = serde_json::from_value(workflow(name, fields)).unwrap();
+        said(self.workflows(who).await.create(&PostParams::default(), &workflow).await)
+    }
+
+    pub(super) async fn delete_approval(&self, who: &str, approval: &Approval) -> Answer<()> {
+        let api = self.approvals(who).await;
+        said(api.delete(&approval.name_any(), &DeleteParams::default()).await).map(drop)
+    }
+}
+
+/// The answer, or the refusal in the API server's own words.
+pub(super) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
+    answer.map_err(|error| match error {
+        kube::Error::Api(status) => status.message,
+        other => panic!("not an answer of the API server: {other}"),
+    })
+}
+
+/// Demands that the API server refused in these words.
+#[track_caller]
+pub(super) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
+    match answer {
+        Err(message) => assert!(message.contains(words), "refused, but not because of {words:?}: {message}"),
+        Ok(object) => panic!("accepted, and should have been refused with {words:?}: {object:?}"),
+    }
+}
+
+/// An Approval as the operator would make it.
+pub(super) fn approval(fields: Value) -> Approval {
+    let mut request = json!({
+        "workflow": {"name": "refund", "uid": "00000000-0000-4000-8000-000000000000"},
+        "gate": {"name": "review", "type": "step", "path": "review", "visit": 1},
+        "specDigest": format!("sha256:{}", "0".repeat(64)),
+        "guardEpoch": "epoch",
+        "deadline": "2100-01-01T00:00:00Z",
+        "prompt": "Send it?",
+        "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Defer", "Escalate", "Abort", "Skip", "Retry"],
+        "approvers": [user("alice"), user("bob")],
+        "threshold": 1,
+        "requestedBy": "dana@example.com",
+        "timeout": {"after": "24h", "action": "Reject"},
+        "digest": format!("sha256:{}", "0".repeat(64)),
+    });
+    for (name, value) in fields.as_object().into_iter().flatten() {
+        request[name] = value.clone();
+    }
+    let mut request: ApprovalRequest = serde_json::from_value(request).unwrap();
+    request.digest = request.digest_of_the_rest().unwrap();
+    let name = names::approval("refund", "review", &request.digest);
+    Approval::new(&name, ApprovalSpec { request, decisions: Default::default() })
+}
+
+/// A Workflow as a person would write it; `requestedBy` is left to be stamped.
+pub(super) fn workflow(name: &str, fields: Value) -> Value {
+    let mut spec = json!({"requestedBy": "to-be-stamped", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec})
+}
+
+/// One of the cast, as an approver by user name.
+pub(super) fn user(who: &str) -> Value {
+    json!({"kind": "User", "name": named(who).unwrap().user})
+}
+
+/// A group as an approver.
+pub(super) fn group(name: &str) -> Value {
+    json!({"kind": "Group", "name": name})
+}
