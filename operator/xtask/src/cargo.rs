@@ -1,0 +1,106 @@
+//! Runs programs (cargo above all) in the repository's root, and asks cargo about the workspace.
+//! It may not interpret what they print.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::say;
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    path.pop();
+    path.pop();
+    path
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// Runs a command to its end, its output going to the terminal. Returns whether it succeeded.
+pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
+    Ok(prepare(command).status().with_context(|| format!("running {command:?}"))?.success())
+}
+
+/// Runs a command to its end, its standard output going to the terminal *and* into the returned text.
+pub(crate) fn tee(command: &mut Command) -> Result<(String, bool)> {
+    let mut child = prepare(command).stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
+    let mut text = String::new();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n') {
+            // A test may print anything; what is no UTF-8 must not end the run.
+            let line = String::from_utf8_lossy(&line?).into_owned();
+            say::result(&line);
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    Ok((text, child.wait()?.success()))
+}
+
+/// Runs a command to its end and returns its standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = prepare(command).stderr(Stdio::inherit()).output().with_context(|| format!("running {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed ({})", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn prepare(command: &mut Command) -> &mut Command {
+    // No test and no tool may come upon a cluster that nobody named.
+    command.current_dir(root()).env_remove("KUBECONFIG").stdin(Stdio::null())
+}
+
+/// What `cargo metadata` says, as far as it is asked here.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    /// The members of the workspace.
+    pub(crate) packages: Vec<Package>,
+    /// Where cargo builds.
+    pub(crate) target_directory: PathBuf,
+}
+
+/// One member of the workspace.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
+    /// Everything it depends on, for building and for testing.
+    pub(crate) dependencies: Vec<Dependency>,
+    /// Libraries, programs, integration tests.
+    pub(crate) targets: Vec<Target>,
+}
+
+/// One line of a `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Dependency {
+    /// The package it names.
+    pub(crate) name: String,
+}
+
+/// One thing that cargo can build.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    /// Its name.
+    pub(crate) name: String,
+    /// `lib`, `bin`, `test`, …
+    pub(crate) kind: Vec<String>,
+}
+
+/// Asks cargo about the workspace.
+pub(crate) fn metadata() -> Result<Metadata> {
+    let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    serde_json::from_str(&text).context("reading `cargo metadata`")
+}
+
+/// A path of the repository, for messages.
+pub(crate) fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}

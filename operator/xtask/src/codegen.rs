@@ -1,0 +1,70 @@
+//! Writes the generated files, or finds those that are not what would be written.
+//! It may not make their content: that is the API crate's, so that a test can compare without this program.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::cargo::{root, shown};
+use crate::say;
+
+/// Folders that hold nothing but generated files: whatever else lies there is a left-over.
+const GENERATED_ONLY: [&str; 2] = ["crds", "charts/signoff/files"];
+
+pub(crate) fn run(check: bool) -> Result<ExitCode> {
+    if check {
+        return Ok(if is_current()? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let wanted = wanted()?;
+    for (path, text) in &wanted {
+        if fs::read_to_string(path).ok().as_ref() != Some(text) {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+            say::result(&format!("wrote {}", shown(path)));
+        }
+    }
+    for path in left_over(&wanted)? {
+        fs::remove_file(&path)?;
+        say::result(&format!("removed {}", shown(&path)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether every generated file is what would be written; says which are not.
+pub(crate) fn is_current() -> Result<bool> {
+    let wanted = wanted()?;
+    let mut stale: Vec<_> = wanted
+        .iter()
+        .filter(|(path, text)| fs::read_to_string(path).ok().as_ref() != Some(text))
+        .map(|(path, _)| format!("{} differs from what is generated", shown(path)))
+        .collect();
+    stale.extend(left_over(&wanted)?.iter().map(|path| format!("{} is generated no more", shown(path))));
+    for problem in &stale {
+        say::problem(&format!("{problem}: run `cargo xtask codegen` and commit the result"));
+    }
+    Ok(stale.is_empty())
+}
+
+fn wanted() -> Result<Vec<(PathBuf, String)>> {
+    let files = signoff_api::crds::files()?;
+    Ok(files.into_iter().map(|(path, text)| (root().join(path), text)).collect())
+}
+
+fn left_over(wanted: &[(PathBuf, String)]) -> Result<Vec<PathBuf>> {
+    let wanted: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
+    let mut found = Vec::new();
+    for folder in GENERATED_ONLY.map(|folder| root().join(folder)) {
+        // A folder that is not there yet has no left-overs.
+        for entry in fs::read_dir(&folder).into_iter().flatten() {
+            found.push(entry?.path());
+        }
+    }
+    found.retain(|path| !wanted.contains(path.as_path()));
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,91 @@
+//! The arrows between the crates of this workspace, from `cargo metadata`.
+//! It may not look at code: a crate that is not declared cannot be used.
+
+use crate::cargo::Metadata;
+
+/// Who may use whom. A crate that is not listed here is unknown, which is a problem too.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("signoff-api", &[]),
+    ("signoff-engine", &["signoff-api"]),
+    ("signoff-runtime", &["signoff-api", "signoff-engine"]),
+    ("signoff-controller", &["signoff-api", "signoff-engine", "signoff-runtime"]),
+    ("signoff-web", &["signoff-api"]),
+    ("signoff-server", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-controller", "signoff-web"]),
+    ("signoff-cli", &["signoff-api", "signoff-engine", "signoff-runtime"]),
+];
+
+/// These may use all of them: they are no part of the product.
+const OUTSIDE: [&str; 2] = ["xtask", "signoff-tests"];
+
+/// What keeps the pure crates pure: no clock, no network, no executor, no chance.
+const IMPURE: [&str; 9] = ["tokio", "reqwest", "hyper", "axum", "rand", "fastrand", "getrandom", "async-std", "smol"];
+const PURE: [&str; 2] = ["signoff-api", "signoff-engine"];
+
+/// Every arrow that must not be.
+pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
+    let mut problems = Vec::new();
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        if OUTSIDE.contains(&name) {
+            continue;
+        }
+        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
+            problems.push(format!("crate {name} has no place among the arrows: add it to {}", file!()));
+            continue;
+        };
+        for dependency in package.dependencies.iter().map(|dependency| dependency.name.as_str()) {
+            let ours = metadata.packages.iter().any(|other| other.name == dependency);
+            if ours && !allowed.contains(&dependency) {
+                problems.push(format!("{name} must not depend on {dependency}; it may use: {}", listed(allowed)));
+            }
+            if PURE.contains(&name) && IMPURE.contains(&dependency) {
+                problems.push(format!("{name} is pure and must not depend on {dependency}"));
+            }
+            if name == "signoff-engine" && dependency == "kube" {
+                problems
+                    .push(format!("{name} must not know the Kubernetes client: take what it needs from signoff-api"));
+            }
+        }
+    }
+    problems
+}
+
+fn listed(allowed: &[&str]) -> String {
+    if allowed.is_empty() { "no crate of this workspace".to_owned() } else { allowed.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::problems;
+    use crate::cargo::{Dependency, Metadata, Package};
+
+    fn workspace(packages: &[(&str, &[&str])]) -> Metadata {
+        let package = |(name, dependencies): &(&str, &[&str])| Package {
+            name: (*name).to_owned(),
+            dependencies: dependencies.iter().map(|name| Dependency { name: (*name).to_owned() }).collect(),
+            targets: Vec::new(),
+        };
+        Metadata { packages: packages.iter().map(package).collect(), target_directory: "target".into() }
+    }
+
+    #[test]
+    fn arrows_to_the_left_are_fine() {
+        assert!(problems(&workspace(&[("signoff-api", &["kube"]), ("signoff-engine", &["signoff-api"])])).is_empty());
+    }
+
+    #[test]
+    fn an_arrow_to_the_right_is_a_problem() {
+        let found = problems(&workspace(&[("signoff-api", &["signoff-engine"]), ("signoff-engine", &[])]));
+        assert_eq!(found, ["signoff-api must not depend on signoff-engine; it may use: no crate of this workspace"]);
+    }
+
+    #[test]
+    fn an_executor_in_the_engine_is_a_problem() {
+        assert_eq!(problems(&workspace(&[("signoff-engine", &["tokio"])])).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_nobody_placed_is_a_problem() {
+        assert_eq!(problems(&workspace(&[("signoff-other", &[])])).len(), 1);
+    }
+}

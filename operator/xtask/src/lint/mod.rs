@@ -1,0 +1,48 @@
+//! The checks that need no test program: each counts as one test.
+//! It may not change a file: whatever could be repaired by a command is named with that command.
+
+mod arrows;
+mod deny;
+mod tidy;
+
+use anyhow::Result;
+
+use crate::cargo::{cargo, metadata, succeeds};
+use crate::tally::Tally;
+use crate::{codegen, say};
+
+/// Runs all checks.
+pub(crate) fn run() -> Tally {
+    let mut tally = Tally::default();
+    let mut check = |name: &str, outcome: Result<bool>| {
+        let passed = outcome.unwrap_or_else(|error| {
+            say::problem(&format!("{error:#}"));
+            false
+        });
+        say::result(&format!("check {name} ... {}", if passed { "ok" } else { "FAILED" }));
+        tally.check(&format!("lint: {name}"), passed);
+    };
+    say::step("lint");
+    check("formatted (cargo fmt)", succeeds(&mut cargo(&["fmt", "--all", "--check"])));
+    check("generated files are current (cargo xtask codegen)", codegen::is_current());
+    check(
+        "crates depend only on those to their left",
+        metadata().map(|metadata| found_none(arrows::problems(&metadata))),
+    );
+    for (rule, problems) in tidy::rules() {
+        check(rule, problems.map(found_none));
+    }
+    check(
+        "no lint of clippy's",
+        succeeds(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),
+    );
+    check("dependencies have allowed licences and sources (cargo deny)", deny::run());
+    tally
+}
+
+fn found_none(problems: Vec<String>) -> bool {
+    for problem in &problems {
+        say::problem(problem);
+    }
+    problems.is_empty()
+}

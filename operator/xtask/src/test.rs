@@ -1,0 +1,132 @@
+//! `cargo xtask test`: runs the parts, hands the cluster tests their control plane, and sums everything up.
+//! It may not stop at the first failure, and a part that cannot run is a failure of that part.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use signoff_tests::control_plane::{BINARIES, Cluster, SHARED};
+
+use crate::cargo::{cargo, metadata, succeeds, tee};
+use crate::tally::Tally;
+use crate::{lint, say};
+
+/// One part of all checks and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Format, clippy, generated files, crate arrows, tidiness, licences
+    Lint,
+    /// Each crate's own tests and the examples in its documentation
+    Unit,
+    /// What is committed, shipped and documented agrees with the code
+    Contract,
+    /// The operator on a simulated API server, in paused time, with faults
+    Sim,
+    /// On a real control plane, with real users, kubectl and helm
+    Cluster,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lint => "lint",
+            Self::Unit => "unit",
+            Self::Contract => "contract",
+            Self::Sim => "sim",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    fn run(self) -> Result<Tally> {
+        match self {
+            Self::Lint => Ok(lint::run()),
+            Self::Unit => unit(),
+            Self::Contract | Self::Sim => Ok(tests(self.name(), &mut workspace_test(&["--test", self.name()]))?),
+            Self::Cluster => cluster(),
+        }
+    }
+}
+
+/// Runs one part or all, quick ones first. Ends with the line `N passed, N failed`.
+pub(crate) fn run(part: Option<Part>) -> ExitCode {
+    let all = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster];
+    let mut sum = Tally::default();
+    for part in all.into_iter().filter(|one| part.is_none_or(|only| only == *one)) {
+        match part.run() {
+            Ok(tally) => sum.add(tally),
+            Err(error) => {
+                say::problem(&format!("{error:#}"));
+                sum.check(&format!("{}: could not run: {error}", part.name()), false);
+            }
+        }
+    }
+    if !sum.failed().is_empty() {
+        say::result("\nfailed:");
+        for name in sum.failed() {
+            say::result(&format!("  {name}"));
+        }
+    }
+    say::result(&format!("\n{}", sum.summary()));
+    if sum.failed().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Always the whole workspace: selecting one package would select other features of its dependencies, and compile
+/// them all once more.
+fn workspace_test(arguments: &[&str]) -> Command {
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.args(arguments);
+    command
+}
+
+fn tests(label: &str, command: &mut Command) -> Result<Tally> {
+    say::step(label);
+    let (output, success) = tee(command)?;
+    let mut tally = Tally::default();
+    tally.read(label, &output, success);
+    Ok(tally)
+}
+
+fn unit() -> Result<Tally> {
+    // The crates' own integration tests belong here too; those of the tests crate are parts of their own.
+    let metadata = metadata()?;
+    let packages = metadata.packages.iter().filter(|package| package.name != "signoff-tests");
+    let integration =
+        packages.flat_map(|package| &package.targets).filter(|target| target.kind.iter().any(|kind| kind == "test"));
+    let mut command = workspace_test(&["--lib", "--bins"]);
+    for target in integration {
+        command.args(["--test", &target.name]);
+    }
+    let mut tally = tests("unit", &mut command)?;
+    tally.add(tests("unit (documentation)", &mut workspace_test(&["--doc"]))?);
+    Ok(tally)
+}
+
+fn cluster() -> Result<Tally> {
+    say::step("cluster: building the programs and the tests");
+    if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
+        bail!("the programs do not build");
+    }
+    if !succeeds(workspace_test(&["--test", "cluster"]).arg("--no-run"))? {
+        bail!("the cluster tests do not build");
+    }
+    let binaries = metadata()?.target_directory.join("debug");
+    let runtime = tokio::runtime::Runtime::new()?;
+    say::step("cluster: starting the control plane and installing the chart");
+    let mut cluster = runtime.block_on(Cluster::own()).context("the suite's control plane")?;
+    let outcome = runtime.block_on(cluster.install(&[])).and_then(|()| on(&cluster, &binaries));
+    let clean = outcome.as_ref().is_ok_and(|tally| tally.failed().is_empty());
+    if let (false, Some(plane)) = (clean, cluster.plane_mut()) {
+        plane.keep_logs();
+    }
+    outcome
+}
+
+fn on(cluster: &Cluster, binaries: &Path) -> Result<Tally> {
+    let file = cluster.folder().join("shared.json");
+    cluster.hand_over(&file)?;
+    // Four at once: they wait for each other's processor more than for the cluster.
+    let mut command = workspace_test(&["--test", "cluster"]);
+    command.args(["--", "--test-threads", "4"]).env(SHARED, &file).env(BINARIES, binaries);
+    tests("cluster", &mut command)
+}

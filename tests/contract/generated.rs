@@ -1,0 +1,35 @@
+//! The generated files that are committed are the ones the code generates.
+//! It may not write them: that is `cargo xtask codegen`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+#[test]
+fn the_committed_generated_files_are_those_the_code_generates() {
+    for (path, text) in signoff_api::crds::files().unwrap() {
+        let committed = std::fs::read_to_string(root().join(&path)).unwrap_or_default();
+        assert!(committed == text, "{path} differs from what is generated: run `cargo xtask codegen`");
+    }
+}
+
+#[test]
+fn nothing_lies_beside_the_generated_files() {
+    let generated: BTreeSet<_> = signoff_api::crds::files().unwrap().into_iter().map(|(path, _)| path).collect();
+    for folder in ["crds", "charts/signoff/files"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let path = format!("{folder}/{}", entry.unwrap().file_name().display());
+            assert!(generated.contains(&path), "{path} is generated no more: run `cargo xtask codegen`");
+        }
+    }
+}
+
+#[test]
+fn a_crd_fits_into_the_annotation_that_kubectl_apply_keeps() {
+    for (path, text) in signoff_api::crds::files().unwrap() {
+        assert!(text.len() < 200 * 1024, "{path} has {} bytes; kubectl's annotation ends at 256 KiB", text.len());
+    }
+}
