@@ -62,9 +62,12 @@ pub struct StepRecord {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8, "additionalProperties" = {"type": "string", "maxLength": 253}))]
     pub facts: BTreeMap<String, String>,
-    /// What people or a timeout decided at a gate.
+    /// What people or a timeout decided at a gate; without its payload where that is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Outcome>,
+    /// The whole decision, where it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_ref: Option<BlobRef>,
     /// What a gate asked, enough to ask exactly the same again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestFacts>,

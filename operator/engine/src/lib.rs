@@ -1,1 +1,37 @@
-//! stub
+//! The durable engine of Signoff: what a Workflow means.
+//!
+//! `advance(plan, journal, facts, blobs, now)` is a pure function: the same input gives the same turn on every
+//! machine. A pattern is an ordinary async function whose only await points are journaled activities; resuming
+//! after a crash is not a special case, it is the only case.
+//!
+//! Nothing in this crate may read a clock, the environment, a file, the network or the order of a hash map.
+//!
+//! # Glossary
+//! * **Plan**: a Workflow that was checked and parsed, so that running it cannot meet a mistake of its author.
+//! * **Journal**: what has happened, one record an attempt at an activity. The only state of a run.
+//! * **Activity**: something whose result is recorded: a call, a rendered value, a gate.
+//! * **Fact**: something that happened outside and is to be taken into the journal.
+//! * **Command**: something that shall be done outside once the journal is committed.
+//! * **Turn**: everything that follows from a journal and new facts at one moment.
+//! * **Tally**: what follows from an Approval's request and its decisions at one moment.
+
+pub mod journal;
+pub mod language;
+pub mod plan;
+pub mod tally;
+pub mod turn;
+
+mod activity;
+mod advance;
+mod decision;
+mod inputs;
+mod patterns;
+mod request;
+mod scope;
+mod steps;
+
+pub use activity::Control;
+pub use advance::advance;
+pub use journal::Journal;
+pub use plan::{Complaint, Plan, Settings};
+pub use turn::{Blobs, Command, End, Fact, Now, Turn};

@@ -1,0 +1,372 @@
+//! Activities: the only await points of a pattern.
+//!
+//! An activity whose result is in the journal is ready. One whose result is not begins, once, and stays pending;
+//! what it wishes for is repeated in every turn. This module keeps the books of one turn and knows no step.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    task::Poll,
+};
+
+use signoff_api::{
+    Digest, Json, Moment, Outcome,
+    journal::{BlobRef, StepError, StepKind, StepPhase, StepRecord},
+};
+
+use crate::{
+    journal::Journal,
+    language::{LanguageError, Scope, text},
+    plan::{Plan, PlannedStep},
+    turn::{Ask, Blobs, Call, Command, Now},
+};
+
+/// Values above this many bytes go to the blob store.
+const INLINE: usize = 1024;
+/// What all inline values of a run may have together.
+const INLINE_A_RUN: usize = 256 * 1024;
+
+/// What a person may switch while a run is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Start nothing new.
+    pub suspend: bool,
+    /// End the run.
+    pub cancel: bool,
+}
+
+/// One turn of a run.
+pub(crate) struct Run<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) control: Control,
+    pub(crate) blobs: &'a Blobs,
+    pub(crate) now: &'a Now,
+    pub(crate) books: RefCell<Books>,
+}
+
+/// What a turn has come to so far.
+pub(crate) struct Books {
+    pub(crate) journal: Journal,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) stored: Vec<(Digest, String)>,
+    pub(crate) missing: BTreeSet<Digest>,
+    pub(crate) wake_at: Option<Moment>,
+    /// Gates whose Approval is not there.
+    pub(crate) gone: BTreeSet<String>,
+    wished: BTreeSet<(String, i32)>,
+    inline: usize,
+}
+
+impl Books {
+    pub(crate) fn new(journal: Journal) -> Self {
+        let inline = journal.records().iter().filter_map(|r| r.response.as_ref()).map(length).sum();
+        Self {
+            journal,
+            commands: Vec::new(),
+            stored: Vec::new(),
+            missing: BTreeSet::new(),
+            wake_at: None,
+            gone: BTreeSet::new(),
+            wished: BTreeSet::new(),
+            inline,
+        }
+    }
+
+    /// Keeps a text inline where it is short, and in the blob store where it is long.
+    pub(crate) fn keep(&mut self, value: &str) -> (Option<Json>, Option<BlobRef>) {
+        if value.len() <= INLINE && self.inline + value.len() <= INLINE_A_RUN {
+            self.inline += value.len();
+            (Some(Json(value.into())), None)
+        } else {
+            (None, Some(self.store(value)))
+        }
+    }
+
+    /// Puts a text into the blob store.
+    pub(crate) fn store(&mut self, value: &str) -> BlobRef {
+        let digest = Digest::of_bytes(value.as_bytes());
+        if !self.stored.iter().any(|(known, _)| *known == digest) {
+            self.stored.push((digest.clone(), value.to_owned()));
+        }
+        BlobRef { digest, size: i64::try_from(value.len()).unwrap_or(i64::MAX) }
+    }
+
+    /// Keeps a decision inline where it is short; where it is long, its payload is in the blob store only.
+    pub(crate) fn keep_decision(&mut self, outcome: Outcome) -> (Outcome, Option<BlobRef>) {
+        let whole = serde_json::to_string(&outcome).unwrap_or_default();
+        if whole.len() <= INLINE {
+            return (outcome, None);
+        }
+        let reference = self.store(&whole);
+        let short = Outcome {
+            verdict: outcome.verdict,
+            phase: outcome.phase,
+            reason: outcome.reason.map(|reason| reason.chars().take(200).collect()),
+            decided_by: outcome.decided_by.into_iter().take(8).collect(),
+            decided_at: outcome.decided_at,
+            source: outcome.source,
+            ..Outcome::default()
+        };
+        (short, Some(reference))
+    }
+
+    fn wake(&mut self, at: Moment) {
+        self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
+    }
+}
+
+/// How an activity begins.
+pub(crate) enum Opening {
+    /// It is over at once, with this response.
+    Done(String),
+    /// It is left out.
+    Skipped,
+    /// It asks somebody outside, given this input.
+    Call(Call),
+    /// It asks people.
+    Gate(Box<Ask>),
+}
+
+/// Where an activity stands in the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) path: String,
+    pub(crate) attempt: i32,
+    pub(crate) kind: StepKind,
+}
+
+/// Why something could not be rendered.
+pub(crate) enum Trouble {
+    /// A large value has to be fetched first.
+    Missing,
+    /// The template or condition has no value here.
+    Language(LanguageError),
+    /// What was rendered cannot be used.
+    Invalid(String),
+}
+
+impl From<LanguageError> for Trouble {
+    fn from(why: LanguageError) -> Self {
+        Self::Language(why)
+    }
+}
+
+impl Run<'_> {
+    /// The record of an activity, once it has one that will not change any more.
+    ///
+    /// `open` renders what the activity is given, from the values known when it began; it is called when the
+    /// activity begins, and again in each turn while a call or a lost gate has to be repeated.
+    pub(crate) async fn activity(
+        &self,
+        place: Place,
+        open: impl Fn(i64) -> Result<Opening, Trouble>,
+    ) -> StepRecord {
+        poll_fn(|_| {
+            let known = self.books.borrow().journal.get(&place.path, place.attempt).cloned();
+            match known {
+                Some(record) if record.phase.is_end() => Poll::Ready(record),
+                Some(record) => {
+                    self.repeat(&record, &open);
+                    self.finished(&place)
+                }
+                None if self.control.suspend => Poll::Pending,
+                None => {
+                    self.begin(&place, &open);
+                    self.finished(&place)
+                }
+            }
+        })
+        .await
+    }
+
+    /// Ready once the time has come, or once what comes afterwards has begun already.
+    pub(crate) async fn pause(&self, until: Moment, next: &Place) {
+        poll_fn(|_| {
+            let begun = self.books.borrow().journal.get(&next.path, next.attempt).is_some();
+            if begun || self.now.at >= until {
+                return Poll::Ready(());
+            }
+            self.books.borrow_mut().wake(until);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn finished(&self, place: &Place) -> Poll<StepRecord> {
+        match self.books.borrow().journal.get(&place.path, place.attempt) {
+            Some(record) if record.phase.is_end() => Poll::Ready(record.clone()),
+            _ => Poll::Pending,
+        }
+    }
+
+    fn begin(&self, place: &Place, open: &impl Fn(i64) -> Result<Opening, Trouble>) {
+        let seq = self.books.borrow().journal.seq() + 1;
+        let opening = open(seq);
+        let mut books = self.books.borrow_mut();
+        if matches!(opening, Err(Trouble::Missing)) {
+            return;
+        }
+        let seq = books.journal.draw();
+        let mut record = self.blank(place, seq);
+        match opening {
+            Ok(Opening::Done(response)) => {
+                (record.response, record.response_ref) = books.keep(&response);
+                self.finish(&mut books, &mut record, StepPhase::Succeeded);
+            }
+            Ok(Opening::Skipped) => self.finish(&mut books, &mut record, StepPhase::Skipped),
+            Ok(Opening::Call(call)) => match input_digest(&call) {
+                Ok(digest) => {
+                    record.input_digest = Some(digest);
+                    books.wished.insert((record.path.clone(), record.attempt));
+                    books.commands.push(Command::Call(Box::new(call)));
+                }
+                Err(why) => self.fail(&mut books, &mut record, "Input", &why),
+            },
+            Ok(Opening::Gate(ask)) => {
+                let request = &ask.request;
+                record.phase = StepPhase::Waiting;
+                record.object = Some(ask.name.clone());
+                record.request = Some(signoff_api::journal::RequestFacts {
+                    digest: request.digest.clone(),
+                    deadline: request.deadline,
+                    closes_at: request.closes_at,
+                    guard_epoch: request.guard_epoch.clone(),
+                });
+                books.commands.push(Command::Ask(ask));
+            }
+            Err(Trouble::Language(why)) => self.fail(&mut books, &mut record, "Template", &why.to_string()),
+            Err(Trouble::Invalid(why)) => self.fail(&mut books, &mut record, "Input", &why),
+            Err(Trouble::Missing) => {}
+        }
+        books.journal.put(record);
+    }
+
+    /// Repeats the wish of an activity that has begun and is not over.
+    fn repeat(&self, record: &StepRecord, open: &impl Fn(i64) -> Result<Opening, Trouble>) {
+        let key = (record.path.clone(), record.attempt);
+        let gate = record.kind == StepKind::Hitl;
+        {
+            let books = self.books.borrow();
+            if books.wished.contains(&key) || (gate && !books.gone.contains(&record.path)) {
+                return;
+            }
+        }
+        let opening = open(record.seq);
+        let mut books = self.books.borrow_mut();
+        if matches!(opening, Err(Trouble::Missing)) {
+            return;
+        }
+        books.wished.insert(key);
+        let mut record = record.clone();
+        match opening {
+            Ok(Opening::Call(call)) if input_digest(&call).ok() == record.input_digest => {
+                books.commands.push(Command::Call(Box::new(call)));
+            }
+            Ok(Opening::Gate(ask)) if record.request.as_ref().is_some_and(|r| r.digest == ask.request.digest) => {
+                books.commands.push(Command::Ask(ask));
+            }
+            _ if gate => {
+                // Another version of the operator would ask something else: nobody may answer that unseen.
+                let why = "the question that was asked cannot be asked again as it was";
+                record.decision = Some(superseded(why, self.now.at));
+                self.finish(&mut books, &mut record, StepPhase::Skipped);
+                books.journal.put(record);
+            }
+            _ => {
+                let why = "what this step was given can no longer be rendered as it was: the journal and the spec differ";
+                self.fail(&mut books, &mut record, "Journal", why);
+                books.journal.put(record);
+            }
+        }
+    }
+
+    fn blank(&self, place: &Place, seq: i64) -> StepRecord {
+        StepRecord {
+            path: place.path.clone(),
+            attempt: place.attempt,
+            kind: place.kind,
+            phase: StepPhase::Pending,
+            seq,
+            done: None,
+            by: None,
+            object: None,
+            at: self.now.at,
+            finished_at: None,
+            input_digest: None,
+            response: None,
+            response_ref: None,
+            facts: BTreeMap::new(),
+            decision: None,
+            decision_ref: None,
+            request: None,
+            usage: None,
+            error: None,
+        }
+    }
+
+    fn finish(&self, books: &mut Books, record: &mut StepRecord, phase: StepPhase) {
+        record.phase = phase;
+        record.done = Some(books.journal.draw());
+        record.finished_at = Some(self.now.at);
+    }
+
+    fn fail(&self, books: &mut Books, record: &mut StepRecord, class: &str, why: &str) {
+        record.error = Some(error(class, why));
+        self.finish(books, record, StepPhase::Failed);
+    }
+
+    /// The text that was kept, from the journal or from the blob store.
+    pub(crate) fn text_of(&self, inline: Option<&Json>, reference: Option<&BlobRef>) -> Result<Option<String>, Trouble> {
+        match (inline, reference) {
+            (Some(value), _) => Ok(Some(plain(value))),
+            (None, None) => Ok(None),
+            (None, Some(reference)) => {
+                let mut books = self.books.borrow_mut();
+                let fresh = books.stored.iter().find(|(digest, _)| *digest == reference.digest).map(|(_, v)| v.clone());
+                if let Some(value) = fresh.or_else(|| self.blobs.get(&reference.digest).cloned()) {
+                    return Ok(Some(value));
+                }
+                books.missing.insert(reference.digest.clone());
+                Err(Trouble::Missing)
+            }
+        }
+    }
+
+    /// The names that the templates of a step see, given what was known at `seq`.
+    pub(crate) fn scope(&self, step: &PlannedStep, seq: i64) -> Result<Scope, Trouble> {
+        crate::scope::at(self, step, seq)
+    }
+}
+
+/// The end of a gate that has to be asked again.
+pub(crate) fn superseded(why: &str, at: Moment) -> Outcome {
+    Outcome {
+        phase: signoff_api::approval::ApprovalPhase::Superseded,
+        reason: Some(why.to_owned()),
+        decided_at: Some(at),
+        source: signoff_api::approval::Source::Policy,
+        ..Outcome::default()
+    }
+}
+
+/// An error that no further attempt will mend.
+pub(crate) fn error(class: &str, why: &str) -> StepError {
+    StepError { class: class.to_owned(), message: text::display(why, 1000), retryable: false, not_before: None }
+}
+
+fn input_digest(call: &Call) -> Result<Digest, String> {
+    let digest = match &call.what {
+        crate::turn::What::Agent(agent) => Digest::of(agent),
+        crate::turn::What::Http(http) => Digest::of(http),
+    };
+    digest.map_err(|why| why.to_string())
+}
+
+fn plain(value: &Json) -> String {
+    value.0.as_str().map_or_else(|| value.0.to_string(), str::to_owned)
+}
+
+fn length(value: &Json) -> usize {
+    value.0.as_str().map_or_else(|| value.0.to_string().len(), str::len)
+}

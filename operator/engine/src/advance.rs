@@ -1,0 +1,286 @@
+//! One turn: take facts into the journal, run the pattern as far as it goes, say what follows.
+//!
+//! The same input gives the same turn on every machine; whoever calls commits it and then acts.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use signoff_api::{
+    Moment,
+    journal::{StepError, StepKind, StepPhase, StepRecord},
+    workflow::WorkflowPhase,
+};
+
+use crate::{
+    activity::{Books, Control, Run, Trouble, error, superseded},
+    journal::Journal,
+    language::text,
+    patterns::chain::chain,
+    plan::Plan,
+    scope,
+    steps::Stop,
+    turn::{Blobs, End, Fact, Now, Turn},
+};
+
+/// The most that one value may have: what fits into a ConfigMap together with its metadata.
+const MAX_VALUE: usize = 900 * 1024;
+
+/// Takes one turn.
+#[must_use]
+pub fn advance(
+    plan: &Plan,
+    control: Control,
+    journal: Journal,
+    facts: Vec<Fact>,
+    blobs: &Blobs,
+    now: &Now,
+) -> Turn {
+    let before = journal.clone();
+    let run = Run { plan, control, blobs, now, books: RefCell::new(Books::new(journal)) };
+    take_in(&run, facts);
+    let mut end = if control.cancel { Some(End::Cancelled) } else { too_long(&run) };
+    if end.is_none() {
+        end = match poll(chain(&run)) {
+            None => None,
+            Some(Ok(())) => outputs(&run),
+            Some(Err(Stop::Failed(why))) => Some(End::Failed(why)),
+            Some(Err(Stop::Rejected(why))) => Some(End::Rejected(why)),
+            Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
+        };
+    }
+    if end.is_some() {
+        call_off(&run);
+    }
+    let books = run.books.into_inner();
+    if books.missing.is_empty() { turn(control, books, end) } else { wait_for_values(before, books) }
+}
+
+/// Polls a pattern without a runtime until it is quiescent.
+fn poll<T>(pattern: impl Future<Output = T>) -> Option<T> {
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let mut pattern = pin!(pattern);
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(flag.clone());
+    loop {
+        match pattern.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return Some(value),
+            Poll::Pending if flag.0.swap(false, Ordering::Relaxed) => {}
+            Poll::Pending => return None,
+        }
+    }
+}
+
+/// Takes what has happened into the journal, ordered by path. A record that is finished stays as it is.
+fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
+    facts.sort_by(|a, b| a.key().cmp(&b.key()));
+    let mut books = run.books.borrow_mut();
+    for fact in facts {
+        let (path, attempt) = fact.key();
+        let Some(mut record) = books.journal.get(path, attempt).filter(|r| !r.phase.is_end()).cloned() else { continue };
+        let mut at = run.now.at;
+        match fact {
+            Fact::Gone { path } => {
+                books.gone.insert(path);
+                continue;
+            }
+            Fact::Ended { result: Ok(reply), at: ended, .. } => {
+                at = ended;
+                let response = match reply.response {
+                    serde_json::Value::String(text) => text::clean(&text),
+                    other => other.to_string(),
+                };
+                record.facts = reply.facts;
+                record.usage = reply.usage;
+                if response.len() > MAX_VALUE {
+                    let why = format!("its response has {} bytes and may have {MAX_VALUE}", response.len());
+                    record.error = Some(error("TooLarge", &why));
+                    record.phase = StepPhase::Failed;
+                } else {
+                    (record.response, record.response_ref) = books.keep(&response);
+                    record.phase = StepPhase::Succeeded;
+                }
+            }
+            Fact::Ended { result: Err(failure), at: ended, .. } => {
+                at = ended;
+                record.facts = failure.facts;
+                record.error = Some(StepError {
+                    class: failure.class,
+                    message: text::display(&failure.message, 1000),
+                    retryable: failure.retryable && !failure.unknown,
+                    not_before: failure.not_before,
+                });
+                record.phase = if failure.unknown { StepPhase::Unknown } else { StepPhase::Failed };
+            }
+            Fact::Lost { .. } => {
+                let why = "the operator that started it was lost before its result was recorded: it may or may not have happened, and it must not be repeated";
+                record.error = Some(error("OutcomeUnknown", why));
+                record.phase = StepPhase::Unknown;
+            }
+            Fact::Decided { outcome, .. } => decided(run.plan, &mut books, &mut record, *outcome),
+        }
+        record.done = Some(books.journal.draw());
+        record.finished_at = Some(at);
+        books.journal.put(record);
+    }
+}
+
+fn decided(plan: &Plan, books: &mut Books, record: &mut StepRecord, outcome: signoff_api::Outcome) {
+    use crate::plan::Action;
+    use signoff_api::Verdict;
+
+    let name = scope::parts(&record.path).0;
+    let gate = plan.steps.iter().find(|s| s.name == name).and_then(|s| match &s.action {
+        Action::Gate(gate) => Some(gate),
+        _ => None,
+    });
+    let twin = match (outcome.verdict, gate) {
+        (Some(Verdict::Respond), _) => outcome.response.clone(),
+        (Some(Verdict::Skip), _) => Some(String::new()),
+        (Some(verdict), Some(gate)) => Some(scope::word(gate, verdict)),
+        _ => None,
+    };
+    record.phase = match outcome.verdict {
+        None | Some(Verdict::Skip | Verdict::Defer | Verdict::Retry) => StepPhase::Skipped,
+        Some(_) => StepPhase::Succeeded,
+    };
+    if let Some(twin) = twin {
+        (record.response, record.response_ref) = books.keep(&twin);
+    }
+    let (decision, reference) = books.keep_decision(outcome);
+    (record.decision, record.decision_ref) = (Some(decision), reference);
+}
+
+/// Ends the run where it has worked for longer than it may. Time that only people were waited for does not count.
+fn too_long(run: &Run<'_>) -> Option<End> {
+    let most = run.plan.active_deadline?;
+    let mut books = run.books.borrow_mut();
+    let works = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
+    let mut spans: Vec<(Moment, Moment)> =
+        books.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(run.now.at))).collect();
+    let in_flight = books.journal.records().iter().filter(works).any(|r| !r.phase.is_end());
+    spans.sort();
+    let mut worked = Duration::ZERO;
+    let mut until: Option<Moment> = None;
+    for (from, to) in spans {
+        let from = until.map_or(from, |until| from.max(until));
+        worked += to.since(from);
+        until = Some(until.map_or(to, |until| until.max(to)));
+    }
+    if !in_flight {
+        return None;
+    }
+    match most.checked_sub(worked) {
+        None | Some(Duration::ZERO) => {
+            Some(End::Failed(format!("activeDeadline: the run has worked for {}", signoff_api::Span::from(most))))
+        }
+        Some(left) => {
+            let at = run.now.at.after(left);
+            books.wake_at = Some(books.wake_at.map_or(at, |known| known.min(at)));
+            None
+        }
+    }
+}
+
+/// What a run that did all its steps has to show.
+fn outputs(run: &Run<'_>) -> Option<End> {
+    let seq = run.books.borrow().journal.seq() + 1;
+    let rendered = match &run.plan.outputs {
+        Some(template) => scope::general(run, &template.references(), seq)
+            .and_then(|scope| template.render(&scope).map_err(Trouble::from)),
+        None => last_response(run, seq),
+    };
+    match rendered {
+        Ok(outputs) => Some(End::Succeeded(outputs)),
+        Err(Trouble::Missing) => None,
+        Err(Trouble::Language(why)) => Some(End::Failed(format!("outputs: {why}"))),
+        Err(Trouble::Invalid(why)) => Some(End::Failed(format!("outputs: {why}"))),
+    }
+}
+
+fn last_response(run: &Run<'_>, seq: i64) -> Result<String, Trouble> {
+    let seen = scope::seen(run, seq);
+    let newest = seen
+        .iter()
+        .filter(|s| s.record.response.is_some() || s.record.response_ref.is_some())
+        .max_by_key(|s| s.record.done);
+    let Some(newest) = newest else { return Ok(String::new()) };
+    let (value, _) = scope::response(run, newest, &seen)?;
+    Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+/// Closes the records of everything that is still under way when a run ends.
+fn call_off(run: &Run<'_>) {
+    let mut books = run.books.borrow_mut();
+    let open: Vec<_> = books.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
+    for mut record in open {
+        let repeatable = record.phase != StepPhase::Started || {
+            let name = scope::parts(&record.path).0;
+            run.plan.steps.iter().find(|s| s.name == name).is_none_or(crate::plan::PlannedStep::is_idempotent)
+        };
+        record.phase = if repeatable { StepPhase::Skipped } else { StepPhase::Unknown };
+        if record.kind == StepKind::Hitl {
+            record.decision = Some(superseded("the run ended", run.now.at));
+            if let Some(decision) = &mut record.decision {
+                decision.phase = signoff_api::approval::ApprovalPhase::Cancelled;
+            }
+        } else {
+            record.error = Some(error("Cancelled", "the run ended while it was under way"));
+        }
+        record.done = Some(books.journal.draw());
+        record.finished_at = Some(run.now.at);
+        books.journal.put(record);
+    }
+}
+
+fn turn(control: Control, books: Books, end: Option<End>) -> Turn {
+    let open = || books.journal.records().iter().filter(|r| !r.phase.is_end());
+    let pending: Vec<_> = open().filter_map(|r| r.object.clone()).collect();
+    let phase = match &end {
+        Some(end) => end.phase(),
+        None if control.suspend => WorkflowPhase::Suspended,
+        None if !pending.is_empty() && open().all(|r| r.kind == StepKind::Hitl) => WorkflowPhase::Waiting,
+        None => WorkflowPhase::Running,
+    };
+    Turn {
+        commands: if end.is_some() { Vec::new() } else { books.commands },
+        blobs: books.stored,
+        missing: BTreeSet::new(),
+        wake_at: if end.is_some() { None } else { books.wake_at },
+        journal: books.journal,
+        end,
+        phase,
+        pending,
+    }
+}
+
+/// A turn that needs values that are not there: nothing of it counts.
+fn wait_for_values(journal: Journal, books: Books) -> Turn {
+    Turn {
+        journal,
+        commands: Vec::new(),
+        blobs: Vec::new(),
+        missing: books.missing,
+        end: None,
+        wake_at: None,
+        phase: WorkflowPhase::Running,
+        pending: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+#[path = "advance_tests.rs"]
+mod tests;

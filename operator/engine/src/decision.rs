@@ -1,0 +1,219 @@
+//! One decision and the form it answers: what it means, or why it cannot be used.
+//!
+//! Judged from the request and the decision alone, so that everybody who looks finds the same.
+
+use std::collections::BTreeMap;
+
+use jsonschema::PatternOptions;
+use serde_json::Value;
+use signoff_api::{
+    ApprovalRequest, Decision, JsonObject, Verdict,
+    approval::Answer,
+    gate::{Form, Question},
+};
+
+use crate::language::text;
+
+/// What a decision brings along, in one form whatever way it was typed. Two votes agree where verdict and
+/// payload are equal.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub(crate) struct Payload {
+    pub(crate) answers: Option<BTreeMap<String, Answer>>,
+    pub(crate) parameters: Option<JsonObject>,
+    pub(crate) guidance: Option<String>,
+    pub(crate) grant: Option<signoff_api::approval::Grant>,
+}
+
+/// Reads what a decision brings along.
+///
+/// # Errors
+/// One sentence for its author: what is wrong, and the remedy.
+pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
+    let mut payload = Payload { grant: decision.grant.clone(), ..Payload::default() };
+    match decision.verdict {
+        Verdict::Modify => payload.parameters = Some(modification(decision)?),
+        Verdict::Retry if decision.parameters.is_some() => {
+            return Err("Retry asks this gate again and takes no parameters: leave them out".to_owned());
+        }
+        Verdict::Respond => payload.answers = Some(answers(request.form.as_ref(), decision)?),
+        Verdict::Defer => payload.guidance = decision.guidance.as_deref().map(text::clean),
+        _ => {}
+    }
+    Ok(payload)
+}
+
+/// Modify replaces the response of the reviewed step, and nothing else can be replaced at this kind of gate.
+fn modification(decision: &Decision) -> Result<JsonObject, String> {
+    let remedy = "give parameters: {response: …}, the text to go on with";
+    let Some(parameters) = &decision.parameters else { return Err(format!("Modify needs parameters: {remedy}")) };
+    if let Some(stranger) = parameters.0.keys().find(|key| *key != "response") {
+        return Err(format!("parameters.{} is not known here: {remedy}", text::display(stranger, 63)));
+    }
+    if !parameters.0.contains_key("response") {
+        return Err(format!("parameters.response is missing: {remedy}"));
+    }
+    signoff_api::digest::canonical(parameters).map_err(|why| format!("parameters: {why}"))?;
+    Ok(parameters.clone())
+}
+
+/// The answer to each question, checked.
+fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, Answer>, String> {
+    let Some(form) = form else { return Err("this gate asks no question".to_owned()) };
+    let given = match (&decision.response, &decision.answers) {
+        (Some(response), None) => match form.questions.as_slice() {
+            [only] => BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(response.clone()) })]),
+            many => {
+                let ids: Vec<_> = many.iter().map(|q| q.id.as_str()).collect();
+                return Err(format!("response answers a single question and this gate asks {}: give answers for {}", many.len(), ids.join(", ")));
+            }
+        },
+        (None, Some(answers)) => answers.clone(),
+        _ => return Err("give response or answers, and not both".to_owned()),
+    };
+    if let Some(stranger) = given.keys().find(|id| !form.questions.iter().any(|q| q.id == **id)) {
+        return Err(format!("answers.{} answers no question of this gate", text::display(stranger, 63)));
+    }
+    let mut read = BTreeMap::new();
+    for question in &form.questions {
+        let answer = given.get(&question.id).filter(|a| !a.options.is_empty() || a.text.is_some());
+        match answer {
+            Some(answer) => {
+                let answer = answer_to(question, answer).map_err(|why| format!("answers.{}: {why}", question.id))?;
+                read.insert(question.id.clone(), answer);
+            }
+            None if question.may_be_left_out() => {}
+            None => return Err(format!("answers.{} is missing, and it is required", question.id)),
+        }
+    }
+    Ok(read)
+}
+
+fn answer_to(question: &Question, answer: &Answer) -> Result<Answer, String> {
+    let mut read = Answer::default();
+    for chosen in &answer.options {
+        match question.options.iter().find(|o| o.id == *chosen) {
+            Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
+            Some(_) => {}
+            None => return Err(format!("{} is none of the options {}", text::display(chosen, 63), ids(question))),
+        }
+    }
+    if let Some(given) = &answer.text {
+        match question.option_named(given.trim()) {
+            Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
+            Some(_) => {}
+            None => {
+                check_text(question, given)?;
+                read.text = Some(text::clean(given));
+            }
+        }
+    }
+    if read.options.len() > 1 && question.multiple != Some(true) {
+        return Err(format!("choose one of {}", ids(question)));
+    }
+    let place = |id: &String| question.options.iter().position(|o| o.id == *id);
+    read.options.sort_by_key(place);
+    Ok(read)
+}
+
+fn ids(question: &Question) -> String {
+    question.options.iter().map(|o| o.id.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Checks a text against its question: an option, or free text that keeps to length, pattern and schema.
+///
+/// # Errors
+/// One sentence for its author.
+pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String> {
+    if question.option_named(given.trim()).is_some() {
+        return Ok(());
+    }
+    if !question.takes_text() {
+        return Err(format!("choose one of {}", ids(question)));
+    }
+    let length = given.chars().count();
+    if let Some(most) = question.max_length.and_then(|most| usize::try_from(most).ok()).filter(|most| length > *most) {
+        return Err(format!("it has {length} characters and may have {most}"));
+    }
+    if let Some(pattern) = &question.pattern
+        && !whole(pattern)?.is_match(given)
+    {
+        return Err(question.error_message.clone().unwrap_or_else(|| format!("the whole answer must match {pattern}")));
+    }
+    if let Some(schema) = &question.schema {
+        let value: Value = serde_json::from_str(given).map_err(|why| format!("it must be JSON: {why}"))?;
+        let validator = compile(schema)?;
+        if let Some(error) = validator.iter_errors(&value).next() {
+            let place = error.instance_path().to_string();
+            let place = if place.is_empty() { "the answer".to_owned() } else { place };
+            return Err(format!("{}: {}", text::display(&place, 120), text::display(&error.to_string(), 400)));
+        }
+    }
+    Ok(())
+}
+
+/// A pattern that must match from the first character to the last.
+///
+/// # Errors
+/// One sentence for the author of the pattern.
+pub(crate) fn whole(pattern: &str) -> Result<regex::Regex, String> {
+    regex::RegexBuilder::new(&format!("^(?:{pattern})$"))
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|_| format!("{} is not a regular expression (RE2), or too large", text::display(pattern, 120)))
+}
+
+/// A JSON Schema without anything that backtracks or is fetched.
+///
+/// # Errors
+/// One sentence for the author of the schema.
+pub(crate) fn compile(schema: &JsonObject) -> Result<jsonschema::Validator, String> {
+    jsonschema::options()
+        .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
+        .build(&Value::Object(schema.0.clone()))
+        .map_err(|why| format!("not a JSON Schema: {}", text::display(&why.to_string(), 300)))
+}
+
+/// The answers that a timeout with the action Default gives: `default` to the only question, or every question's own.
+///
+/// # Errors
+/// Which question has no default that fits it.
+pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Result<BTreeMap<String, Answer>, String> {
+    let questions = form.map_or(&[][..], |form| form.questions.as_slice());
+    if default.is_some() && questions.len() > 1 {
+        return Err("it answers a single question: give each question its own default".to_owned());
+    }
+    let mut answers = BTreeMap::new();
+    for question in questions {
+        match default.or(question.default.as_deref()) {
+            Some(given) => {
+                let given = Answer { options: Vec::new(), text: Some(given.to_owned()) };
+                let answer = answer_to(question, &given).map_err(|why| format!("question {}: {why}", question.id))?;
+                answers.insert(question.id.clone(), answer);
+            }
+            None if question.may_be_left_out() => {}
+            None => return Err(format!("question {} has no default", question.id)),
+        }
+    }
+    Ok(answers)
+}
+
+/// The answers as one text: a choice is its label, several are joined by `, `, several questions stand in lines.
+pub(crate) fn as_text(form: Option<&Form>, answers: &BTreeMap<String, Answer>) -> String {
+    let questions = form.map_or(&[][..], |form| form.questions.as_slice());
+    let one = |question: &Question, answer: &Answer| {
+        let labels = answer.options.iter().map(|id| {
+            question.options.iter().find(|o| o.id == *id).map_or(id.as_str(), signoff_api::gate::Choice::label)
+        });
+        labels.chain(answer.text.as_deref()).collect::<Vec<_>>().join(", ")
+    };
+    let answered: Vec<_> =
+        questions.iter().filter_map(|q| answers.get(&q.id).map(|answer| (q, one(q, answer)))).collect();
+    match (questions.len(), answered.as_slice()) {
+        (1, [(_, text)]) => text.clone(),
+        _ => answered.iter().map(|(q, text)| format!("{}: {text}", q.id)).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+#[cfg(test)]
+#[path = "decision_tests.rs"]
+mod tests;

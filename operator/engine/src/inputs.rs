@@ -1,0 +1,54 @@
+//! The inputs of a run: their values, checked against what they were declared to be.
+//!
+//! A bad value never starts a run; nothing here converts one type into another.
+
+use serde_json::{Map, Value};
+use signoff_api::workflow::{Input, InputType};
+
+use crate::plan::Check;
+
+/// The value of every input: the given one, else the default, else null where it is not required.
+pub(crate) fn values(inputs: &[Input], check: &mut Check<'_>) -> Map<String, Value> {
+    let mut values = Map::new();
+    for (at, input) in inputs.iter().enumerate() {
+        let field = |part: &str| format!("spec.inputs[{at}].{part}");
+        if crate::scope::RESERVED.contains(&input.name.as_str()) {
+            check.complain(field("name"), format!("{} has a meaning of its own in templates: choose another name", input.name));
+        }
+        for (given, part) in [(&input.default, "default"), (&input.value, "value")] {
+            if let Some(given) = given
+                && let Err(why) = fits(input, &given.0)
+            {
+                check.complain(field(part), format!("input {}: {why}", input.name));
+            }
+        }
+        let value = input.value.as_ref().or(input.default.as_ref()).map(|v| v.0.clone());
+        if value.is_none() && input.required == Some(true) {
+            check.complain(field("value"), format!("input {} is required: give it a value", input.name));
+        }
+        if values.insert(input.name.clone(), value.unwrap_or(Value::Null)).is_some() {
+            check.complain(field("name"), format!("{} stands twice: names are unique", input.name));
+        }
+    }
+    values
+}
+
+fn fits(input: &Input, value: &Value) -> Result<(), String> {
+    let kind = input.type_.unwrap_or_default();
+    let (right, word) = match kind {
+        InputType::String => (value.is_string(), "a string"),
+        InputType::Number => (value.is_number(), "a number"),
+        InputType::Integer => (value.is_i64() || value.is_u64(), "an integer"),
+        InputType::Boolean => (value.is_boolean(), "true or false"),
+        InputType::Object => (value.is_object(), "an object"),
+        InputType::Array => (value.is_array(), "an array"),
+    };
+    if !right {
+        return Err(format!("it must be {word}, as its type says"));
+    }
+    if !input.enum_.is_empty() && !input.enum_.iter().any(|allowed| allowed.0 == *value) {
+        let allowed: Vec<_> = input.enum_.iter().map(|v| v.0.to_string()).collect();
+        return Err(format!("it must be one of {}", allowed.join(", ")));
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! The gates of a plan: who is asked what, checked so that no gate can be found undecidable at night.
+//!
+//! Identities, thresholds, verdicts and timeouts are taken as they were typed.
+
+use std::time::Duration;
+
+use signoff_api::{
+    Span, Verdict,
+    gate::{Form, Question, Subject, SubjectKind, TimeoutAction},
+    step::{HitlStep, OnReject},
+};
+
+use super::{Check, step::Place};
+use crate::{decision, language::Template};
+
+/// A gate with every default filled in.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedGate {
+    pub(crate) spec: HitlStep,
+    pub(crate) prompt: Template,
+    pub(crate) context: Option<Template>,
+    /// The position of the reviewed step in its list.
+    pub(crate) reviews: Option<usize>,
+    pub(crate) allowed: Vec<Verdict>,
+    pub(crate) form: Option<Form>,
+    pub(crate) after: Duration,
+    pub(crate) stops_on_reject: bool,
+}
+
+impl Check<'_> {
+    pub(super) fn gate(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<PlannedGate> {
+        let prompt = self.known_template(&hitl.prompt, &format!("{field}.prompt"), &place.known);
+        let context = hitl
+            .context_display
+            .as_ref()
+            .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &place.known));
+        let reviews = self.reviewed(hitl, field, place);
+        let allowed = allowed(hitl, reviews.is_some());
+        let mut form = hitl.form.clone().filter(|form| !form.questions.is_empty());
+        if form.is_none() && allowed.contains(&Verdict::Respond) {
+            form = Some(Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] });
+        }
+        self.approvers(hitl, field, place);
+        self.verdicts(hitl, field, &allowed, reviews, place, form.as_ref());
+        self.form(field, form.as_ref());
+        let after = self.timeout(hitl, field, &allowed, form.as_ref());
+        Some(PlannedGate {
+            spec: hitl.clone(),
+            prompt: prompt?,
+            context,
+            reviews,
+            allowed,
+            form,
+            after,
+            stops_on_reject: hitl.on_reject.unwrap_or_default() == OnReject::Stop,
+        })
+    }
+
+    fn reviewed(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<usize> {
+        let is_gate = |at: &usize| matches!(place.earlier.get(*at).map(|s| &s.action), Some(super::Action::Gate(_)));
+        match &hitl.reviews {
+            None => (0..place.earlier.len()).rev().find(|at| !is_gate(at)),
+            Some(name) => {
+                let found = place.earlier.iter().position(|s| s.name == *name).filter(|at| !is_gate(at));
+                if found.is_none() {
+                    let message = format!("{name} is not an earlier step of this list that could be reviewed: gates are not");
+                    self.complain(format!("{field}.reviews"), message);
+                }
+                found
+            }
+        }
+    }
+
+    fn approvers(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) {
+        let (list, threshold) = (format!("{field}.approvers"), hitl.threshold.unwrap_or(1));
+        if hitl.approvers.is_empty() {
+            self.complain(&list, "nobody could decide this gate: name at least one User, Group or ServiceAccount");
+        }
+        let spec = place.spec;
+        let escalation = hitl.timeout.iter().flat_map(|t| &t.escalation).flat_map(|level| &level.to);
+        for subject in hitl.approvers.iter().chain(&hitl.escalate_to).chain(escalation) {
+            let is_account = subject.kind == SubjectKind::ServiceAccount;
+            if subject.name.is_empty() || is_account != subject.namespace.is_some() {
+                self.complain(&list, format!("{subject}: a name is needed, and a namespace for a ServiceAccount and nobody else"));
+            } else if !is_account && subject.name.starts_with("system:") {
+                let message = format!("{subject}: everybody is in some system group; name people, or a ServiceAccount by kind");
+                self.complain(&list, message);
+            } else if is_account {
+                self.warn(&list, &format!("{subject} is as strong as the role edit in its namespace: whoever may take its tokens decides"));
+            }
+        }
+        let excluded = |subject: &Subject| {
+            subject.kind == SubjectKind::User
+                && (hitl.excluded.contains(&subject.name)
+                    || (hitl.exclude_requester == Some(true)
+                        && (subject.name == spec.requested_by || spec.requested_for.as_ref() == Some(&subject.name))))
+        };
+        let mut named: Vec<&Subject> = Vec::new();
+        for subject in hitl.approvers.iter().filter(|s| s.kind != SubjectKind::Group && !excluded(s)) {
+            if !named.contains(&subject) {
+                named.push(subject);
+            }
+        }
+        let open_ended = hitl.approvers.iter().any(|s| s.kind == SubjectKind::Group);
+        if !hitl.approvers.is_empty() && !open_ended && named.len() < usize::try_from(threshold).unwrap_or(1) {
+            let message = format!(
+                "it takes {threshold} people and only {} of the named approvers may decide: lower it or name more people or a group",
+                named.len()
+            );
+            self.complain(format!("{field}.threshold"), message);
+        }
+        for required in &hitl.required_from {
+            if !hitl.approvers.contains(&Subject::group(&required.group)) {
+                let message = format!("group {} is not among the approvers, so nobody could fill it", required.group);
+                self.complain(format!("{field}.requiredFrom"), message);
+            }
+        }
+        if hitl.exclude_requester == Some(true)
+            && spec.requested_by.starts_with("system:serviceaccount:")
+            && spec.requested_for.is_none()
+        {
+            self.complain(
+                format!("{field}.excludeRequester"),
+                "RequesterIsMachine: a service account created this Workflow, so there is no person to exclude: set spec.requestedFor to the person it acts for",
+            );
+        }
+    }
+
+    fn verdicts(
+        &mut self,
+        hitl: &HitlStep,
+        field: &str,
+        allowed: &[Verdict],
+        reviews: Option<usize>,
+        place: &Place<'_>,
+        form: Option<&Form>,
+    ) {
+        let field = format!("{field}.allowedVerdicts");
+        for verdict in [Verdict::Modify, Verdict::Defer] {
+            if allowed.contains(&verdict) && reviews.is_none() {
+                self.complain(&field, format!("{verdict} needs an earlier step to be reviewed, and there is none"));
+            }
+        }
+        if let (true, Some(from)) = (allowed.contains(&Verdict::Defer), reviews) {
+            for step in place.earlier.iter().skip(from).filter(|step| !step.is_idempotent()) {
+                let message = format!(
+                    "Defer runs step {} again, which is not idempotent: leave Defer out, or say idempotent: true where that is so",
+                    step.name
+                );
+                self.complain(&field, message);
+            }
+        }
+        let free_text = form.is_some_and(|form| form.questions.iter().any(Question::takes_text));
+        if allowed.contains(&Verdict::Respond) && hitl.threshold.unwrap_or(1) > 1 && free_text {
+            self.complain(&field, "Respond with free text and a threshold above 1 would let the last one to write decide alone: ask with options, or leave Respond out");
+        }
+        let chain = hitl.timeout.as_ref().is_some_and(|t| !t.escalation.is_empty());
+        if allowed.contains(&Verdict::Escalate) && hitl.escalate_to.is_empty() && !chain {
+            self.complain(&field, "Escalate needs somebody to ask: give escalateTo or timeout.escalation");
+        }
+        if hitl.form.is_some() && !allowed.contains(&Verdict::Respond) {
+            self.complain(&field, "a form is filled in by Respond: allow it, or leave the form out");
+        }
+    }
+
+    fn form(&mut self, field: &str, form: Option<&Form>) {
+        for (at, question) in form.iter().flat_map(|form| form.questions.iter().enumerate()) {
+            let field = format!("{field}.form.questions[{at}]");
+            if let Some(pattern) = &question.pattern
+                && let Err(why) = decision::whole(pattern)
+            {
+                self.complain(format!("{field}.pattern"), why);
+            }
+            if let Some(schema) = &question.schema
+                && let Err(why) = decision::compile(schema)
+            {
+                self.complain(format!("{field}.schema"), why);
+            }
+            if let Some(default) = &question.default
+                && let Err(why) = decision::check_text(question, default)
+            {
+                self.complain(format!("{field}.default"), why);
+            }
+        }
+    }
+
+    fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>) -> Duration {
+        let field = format!("{field}.timeout");
+        let timeout = hitl.timeout.clone().unwrap_or_default();
+        let (usual, most) = (self.settings.default_gate_timeout, self.settings.max_gate_timeout);
+        let after = timeout.after.map_or(usual, Span::duration);
+        let levels = timeout.escalation.iter().filter_map(|level| level.after).map(Span::duration);
+        for length in levels.chain([after]) {
+            if length.is_zero() || length > most {
+                let message = format!("{} is not between 1ms and {}", Span::from(length), Span::from(most));
+                self.complain(format!("{field}.after"), message);
+            }
+        }
+        if timeout.reminder_interval.is_some_and(|every| every.duration() < Duration::from_secs(1)) {
+            self.complain(format!("{field}.reminderInterval"), "remind people at most once a second");
+        }
+        match timeout.action.unwrap_or_default() {
+            TimeoutAction::Approve => self.warn(&field, "action Approve lets the run go on although nobody looked"),
+            TimeoutAction::Escalate if timeout.escalation.is_empty() => {
+                self.complain(format!("{field}.action"), "Escalate needs timeout.escalation: who else is asked?");
+            }
+            TimeoutAction::Default => {
+                if !allowed.contains(&Verdict::Respond) {
+                    self.complain(format!("{field}.action"), "Default answers the form: allow Respond");
+                } else if let Err(why) = decision::default_answers(form, timeout.default.as_deref()) {
+                    self.complain(format!("{field}.default"), why);
+                }
+            }
+            _ => {}
+        }
+        if timeout.default.is_some() && timeout.action != Some(TimeoutAction::Default) {
+            self.complain(format!("{field}.default"), "it is the answer of action Default: set that action or leave it out");
+        }
+        after
+    }
+}
+
+/// What may be decided where the gate does not say.
+fn allowed(hitl: &HitlStep, reviews: bool) -> Vec<Verdict> {
+    if !hitl.allowed_verdicts.is_empty() {
+        return hitl.allowed_verdicts.clone();
+    }
+    let questions = || hitl.form.iter().flat_map(|form| &form.questions);
+    let options = questions().next().is_some() && questions().all(|q| !q.takes_text());
+    let mut allowed = vec![Verdict::Approve, Verdict::Reject];
+    if reviews {
+        allowed.push(Verdict::Modify);
+    }
+    if hitl.threshold.unwrap_or(1) == 1 || options {
+        allowed.push(Verdict::Respond);
+    }
+    allowed.push(Verdict::Abort);
+    allowed
+}

@@ -1,0 +1,106 @@
+//! The request of an Approval: what people are shown and what binds them, made from a gate and a moment.
+//!
+//! Written once. Everything in it but the rendered texts is what the Workflow's author typed.
+
+use signoff_api::{
+    ApprovalRequest, Digest, Moment,
+    approval::{GateRef, GateType, Review, WorkflowRef},
+    gate::Timeout,
+    names,
+};
+
+use crate::{
+    activity::{Run, Trouble},
+    plan::{PlannedGate, PlannedStep},
+    scope,
+    turn::Ask,
+};
+
+/// What of a long text stands in the request itself, in bytes.
+const SHOWN: usize = 4096;
+
+/// What distinguishes one asking from another.
+pub(crate) struct Facts<'a> {
+    pub(crate) gate: GateType,
+    pub(crate) name: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) visit: i32,
+    pub(crate) seq: i64,
+    pub(crate) deadline: Moment,
+    pub(crate) guard_epoch: String,
+}
+
+/// The Approval to be created.
+pub(crate) fn ask(
+    run: &Run<'_>,
+    step: &PlannedStep,
+    gate: &PlannedGate,
+    facts: &Facts<'_>,
+) -> Result<Ask, Trouble> {
+    let (plan, spec) = (run.plan, &gate.spec);
+    let scope = run.scope(step, facts.seq)?;
+    let prompt = gate.prompt.render(&scope)?;
+    if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
+        return Err(Trouble::Invalid("the rendered prompt is empty or has more than 16384 characters".into()));
+    }
+    let context = gate.context.as_ref().map(|template| template.render(&scope)).transpose()?;
+    let context_ref = context.as_ref().filter(|text| text.len() > SHOWN).map(|text| run.books.borrow_mut().store(text));
+    let timeout = spec.timeout.clone().unwrap_or_default();
+    let action = timeout.action.unwrap_or_default();
+    let mut request = ApprovalRequest {
+        workflow: WorkflowRef { name: plan.name.clone(), uid: plan.uid.clone() },
+        gate: GateRef {
+            name: facts.name.to_owned(),
+            type_: facts.gate,
+            path: facts.path.to_owned(),
+            visit: facts.visit,
+        },
+        spec_digest: plan.spec_digest().clone(),
+        guard_epoch: facts.guard_epoch.clone(),
+        deadline: facts.deadline,
+        closes_at: action.ends().then_some(facts.deadline),
+        prompt,
+        context: context.map(|text| shown(&text).to_owned()),
+        context_ref,
+        reviews: review(run, gate, facts.seq)?,
+        form: gate.form.clone(),
+        allowed_verdicts: gate.allowed.clone(),
+        require_reason: spec.require_reason,
+        approvers: spec.approvers.clone(),
+        threshold: spec.threshold.unwrap_or(1),
+        required_from: spec.required_from.clone(),
+        reject_policy: spec.reject_policy,
+        exclude_requester: spec.exclude_requester,
+        requested_by: plan.requested_by.clone(),
+        requested_for: plan.requested_for.clone(),
+        excluded: spec.excluded.clone(),
+        also: Vec::new(),
+        persons: Vec::new(),
+        timeout: Timeout { after: Some(gate.after.into()), action: Some(action), ..timeout },
+        escalate_to: spec.escalate_to.clone(),
+        digest: Digest::of_bytes(b""),
+    };
+    request.digest = request.digest_of_the_rest().map_err(|why| Trouble::Invalid(why.to_string()))?;
+    let name = names::approval(&plan.name, facts.name, &request.digest);
+    Ok(Ask { path: facts.path.to_owned(), name, request })
+}
+
+/// The step that is decided about, as it stood at `seq`.
+fn review(run: &Run<'_>, gate: &PlannedGate, seq: i64) -> Result<Option<Review>, Trouble> {
+    let Some(step) = gate.reviews.and_then(|at| run.plan.steps.get(at)) else { return Ok(None) };
+    let seen = scope::seen(run, seq);
+    let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
+    let (response, _) = scope::response(run, one, &seen)?;
+    let response = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+    let digest = Digest::of_bytes(response.as_bytes());
+    Ok(Some(Review { path: one.record.path.clone(), response: shown(&response).to_owned(), digest }))
+}
+
+/// The first part of a text, cut between characters.
+fn shown(text: &str) -> &str {
+    let mut end = text.len().min(SHOWN);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or(text)
+}

@@ -1,0 +1,193 @@
+//! The tally: what follows from an Approval's request and its decisions at one moment.
+//!
+//! Pure, and the only place where votes are counted. All votes that are present are judged together, in no order:
+//! Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks who somebody is: the API
+//! server has vouched for every key.
+
+mod quorum;
+mod time;
+mod votes;
+
+use signoff_api::{
+    Approval, ApprovalRequest, ApprovalStatus, Moment, Outcome, Verdict,
+    approval::{ApprovalPhase, Source, TallyStatus},
+    conditions::{self, Say},
+    gate::{Subject, TimeoutAction},
+};
+
+use crate::{decision, language::text, turn::Now};
+use quorum::Quorums;
+use votes::Ballot;
+
+/// How the run stands that an Approval belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It waits.
+    Live,
+    /// It has ended, is being deleted, or shall be cancelled.
+    Over,
+    /// It does not exist any more, or another one has its name.
+    Gone,
+}
+
+/// What a tally came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ruling {
+    /// The status as it shall be.
+    pub status: ApprovalStatus,
+    /// Whether it differs from the one that is stored. `status.seq` is then one more.
+    pub changed: bool,
+    /// When to look again although nothing has happened.
+    pub wake_at: Option<Moment>,
+    /// What people shall be told.
+    pub notes: Vec<Note>,
+}
+
+/// Something that people shall be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// A CamelCase word.
+    pub reason: &'static str,
+    /// Whether somebody should worry.
+    pub warning: bool,
+    /// One sentence.
+    pub message: String,
+    /// Which transition it was: equal for the same one, so that a repetition can be recognised.
+    pub key: String,
+}
+
+/// The bound of an escalation, by people or by timeouts.
+const MAX_LEVEL: i32 = 8;
+
+/// Counts the votes of an Approval and looks at the clock.
+#[must_use]
+pub fn tally(approval: &Approval, owner: Owner, now: &Now) -> Ruling {
+    let before = approval.status.clone().unwrap_or_default();
+    if before.phase.is_end() || before.outcome.is_some() {
+        return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
+    }
+    let request = &approval.spec.request;
+    let mut count = Count { approval, request, now, status: before.clone(), notes: Vec::new() };
+    count.status.observed_generation = approval.metadata.generation;
+    if owner == Owner::Live {
+        count.judge();
+    } else {
+        let why = if owner == Owner::Gone { "its Workflow is gone" } else { "its Workflow has ended" };
+        count.end(ApprovalPhase::Cancelled, Source::Policy, Outcome { reason: Some(why.into()), ..Outcome::default() });
+    }
+    let wake_at = if count.status.outcome.is_some() { None } else { count.next_look() };
+    let Count { mut status, notes, .. } = count;
+    // A look that found nothing new writes nothing: the generation alone is no news.
+    let news = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
+    if !news {
+        return Ruling { status: before, changed: false, wake_at, notes: Vec::new() };
+    }
+    status.seq = before.seq + 1;
+    Ruling { status, changed: true, wake_at, notes }
+}
+
+/// A tally in progress.
+struct Count<'a> {
+    approval: &'a Approval,
+    request: &'a ApprovalRequest,
+    now: &'a Now,
+    status: ApprovalStatus,
+    notes: Vec<Note>,
+}
+
+impl Count<'_> {
+    fn judge(&mut self) {
+        let ballots = self.read();
+        let quorums = Quorums::of(self.request, &self.status);
+        let persons = quorums.persons(&ballots);
+        let first = |verdict: Verdict| persons.iter().find(|b| b.verdict == verdict).copied();
+
+        let (needed, have) = quorums.progress(&persons);
+        let tally = TallyStatus { needed, have };
+        self.status.tally = (have > 0 || self.status.tally.is_some()).then_some(tally);
+
+        if let Some(ballot) = first(Verdict::Abort) {
+            return self.decide(&[ballot]);
+        }
+        if let Some(deciders) = quorums.rejected(&persons) {
+            return self.decide(&deciders);
+        }
+        let escalates: Vec<_> = persons.iter().filter(|b| b.verdict == Verdict::Escalate && b.is_new).copied().collect();
+        if !escalates.is_empty() {
+            return self.escalate_by_people(&escalates);
+        }
+        if let Some(ballot) = first(Verdict::Defer) {
+            return self.decide(&[ballot]);
+        }
+        if let Some(deciders) = quorums.agreed(&persons) {
+            return self.decide(&deciders);
+        }
+        if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
+            return self.time_is_up();
+        }
+        if let Some(why) = quorums.out_of_reach(&persons, self.request, self.status.phase) {
+            return self.undecidable(&why);
+        }
+        self.remind();
+    }
+
+    /// Takes over new decisions: good ones as votes, unusable ones as invalid.
+    fn read(&mut self) -> Vec<Ballot> {
+        let (ballots, invalid) = votes::read(self.approval, &self.status, self.now);
+        for (key, found) in invalid {
+            let message = format!("{}: {}", text::display(&key, 120), found.why);
+            self.note("InvalidDecision", true, message, format!("invalid-{key}-{}", found.attempt));
+            self.status.invalid.insert(key, found);
+        }
+        for ballot in ballots.iter().filter(|b| b.is_new) {
+            self.status.invalid.remove(&ballot.key);
+            self.status.votes.push(ballot.vote(self.now));
+        }
+        ballots
+    }
+
+    fn decide(&mut self, deciders: &[&Ballot]) {
+        let Some(first) = deciders.first() else { return };
+        let payload = first.payload.clone();
+        let outcome = Outcome {
+            verdict: Some(first.verdict),
+            response: payload.answers.as_ref().map(|a| decision::as_text(self.request.form.as_ref(), a)),
+            answers: payload.answers,
+            parameters: payload.parameters,
+            guidance: payload.guidance,
+            reason: deciders.iter().find_map(|b| b.reason.clone()),
+            decided_by: deciders.iter().map(|b| b.user.clone()).collect(),
+            ..Outcome::default()
+        };
+        self.end(ApprovalPhase::of(first.verdict), Source::Human, outcome);
+    }
+
+    fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
+        let message = told(phase, &outcome);
+        self.status.phase = phase;
+        let said = Say { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
+        conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
+        self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });
+        let warning = matches!(phase, ApprovalPhase::Expired | ApprovalPhase::Aborted);
+        self.note(phase.name(), warning, message, "decided".to_owned());
+    }
+
+    fn note(&mut self, reason: &'static str, warning: bool, message: String, key: String) {
+        self.notes.push(Note { reason, warning, message, key });
+    }
+}
+
+/// One sentence on how an Approval ended.
+fn told(phase: ApprovalPhase, outcome: &Outcome) -> String {
+    let who: Vec<_> = outcome.decided_by.iter().map(|user| text::display(user, 80)).collect();
+    let why = outcome.reason.as_ref().map(|r| format!(": {}", text::display(r, 400))).unwrap_or_default();
+    match (phase, outcome.verdict) {
+        (ApprovalPhase::Expired, Some(verdict)) => format!("nobody decided in time: this amounts to {verdict}{why}"),
+        (_, Some(verdict)) => format!("{verdict} by {}{why}", who.join(", ")),
+        (phase, None) => format!("{}{why}", phase.name()),
+    }
+}
+
+#[cfg(test)]
+#[path = "tally/tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! The clock of an Approval: deadlines, escalation, reminders.
+//!
+//! The only place where a deadline is compared with the time; a run never does.
+
+use std::time::Duration;
+
+use super::{
+    ApprovalPhase, Count, MAX_LEVEL, Moment, Outcome, Say, Source, Subject, TimeoutAction, Verdict, conditions,
+    decision, text, votes::Ballot,
+};
+use signoff_api::Span;
+
+impl Count<'_> {
+    /// The deadline in force.
+    pub(super) fn deadline(&self) -> Moment {
+        self.status.deadline.unwrap_or(self.request.deadline)
+    }
+
+    fn action(&self) -> TimeoutAction {
+        self.request.timeout.action.unwrap_or_default()
+    }
+
+    fn level(&self) -> i32 {
+        self.status.level.unwrap_or(0)
+    }
+
+    /// How long people have at a level.
+    fn time_at(&self, level: i32) -> Duration {
+        let timeout = &self.request.timeout;
+        let of_level = usize::try_from(level - 1).ok().and_then(|at| timeout.escalation.get(at)).and_then(|l| l.after);
+        of_level.or(timeout.after).map_or(Duration::from_secs(24 * 3600), Span::duration)
+    }
+
+    pub(super) fn time_is_up(&mut self) {
+        self.act_on(self.action(), "its time is up");
+    }
+
+    /// Does what the timeout says, because the time is up or because nobody can decide any more.
+    fn act_on(&mut self, action: TimeoutAction, why: &str) {
+        match action {
+            TimeoutAction::Escalate => {
+                let next = usize::try_from(self.level()).ok().and_then(|at| self.request.timeout.escalation.get(at));
+                match next.map(|level| level.to.clone()) {
+                    Some(to) if self.level() < MAX_LEVEL => self.escalate(&to, why),
+                    _ => self.expire(Verdict::Reject, &format!("{why}, and there is nobody else to ask")),
+                }
+            }
+            TimeoutAction::Expire => {
+                self.status.phase = ApprovalPhase::Overdue;
+                self.note("Overdue", true, format!("{why}: only Retry, Reject and Abort are accepted now"), "overdue".into());
+            }
+            ends => self.expire(ends.verdict(), why),
+        }
+    }
+
+    fn expire(&mut self, verdict: Verdict, why: &str) {
+        let mut outcome = Outcome { verdict: Some(verdict), reason: Some(why.to_owned()), ..Outcome::default() };
+        if verdict == Verdict::Respond {
+            match decision::default_answers(self.request.form.as_ref(), self.request.timeout.default.as_deref()) {
+                Ok(answers) => {
+                    outcome.response = Some(decision::as_text(self.request.form.as_ref(), &answers));
+                    outcome.answers = Some(answers);
+                }
+                Err(problem) => {
+                    outcome.verdict = Some(Verdict::Reject);
+                    outcome.reason = Some(format!("{why}, and the default answer does not fit: {problem}"));
+                }
+            }
+        }
+        self.end(ApprovalPhase::Expired, Source::Timeout, outcome);
+    }
+
+    /// People asked for more people: those they name, else the next level's.
+    pub(super) fn escalate_by_people(&mut self, ballots: &[&Ballot]) {
+        let who: Vec<_> = ballots.iter().map(|b| text::display(&b.user, 80)).collect();
+        let mut to: Vec<Subject> = Vec::new();
+        for ballot in ballots {
+            let named = if ballot.escalate_to.is_empty() { self.next_level() } else { ballot.escalate_to.clone() };
+            to.extend(named);
+        }
+        to.retain(|subject| self.request.escalate_to.contains(subject) || self.next_level().contains(subject));
+        if self.level() < MAX_LEVEL && !to.is_empty() {
+            self.escalate(&to, &format!("Escalate by {}", who.join(", ")));
+        } else {
+            let key = format!("escalate-nobody-{}", self.status.votes.len());
+            self.note("EscalationExhausted", true, format!("Escalate by {}: there is nobody else to ask", who.join(", ")), key);
+        }
+    }
+
+    fn next_level(&self) -> Vec<Subject> {
+        let at = usize::try_from(self.level()).unwrap_or(usize::MAX);
+        match self.request.timeout.escalation.get(at) {
+            Some(level) => level.to.clone(),
+            None => self.request.escalate_to.clone(),
+        }
+    }
+
+    /// The same question to more people, with a new deadline. Quorum, exclusions and earlier votes stand.
+    fn escalate(&mut self, to: &[Subject], why: &str) {
+        let mut approvers =
+            if self.status.approvers.is_empty() { self.request.approvers.clone() } else { self.status.approvers.clone() };
+        for subject in to {
+            if !approvers.contains(subject) && approvers.len() < 64 {
+                approvers.push(subject.clone());
+            }
+        }
+        let level = self.level() + 1;
+        let deadline = self.now.at.after(self.time_at(level)).ceil_to_second();
+        let chain_goes_on = usize::try_from(level).is_ok_and(|at| at < self.request.timeout.escalation.len());
+        let closes = match self.action() {
+            TimeoutAction::Escalate => !chain_goes_on || level >= MAX_LEVEL,
+            other => other.ends(),
+        };
+        self.status.approvers = approvers;
+        self.status.level = Some(level);
+        self.status.deadline = Some(deadline);
+        self.status.closes_at = closes.then_some(deadline);
+        self.status.reminders = None;
+        let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
+        self.note("Escalated", false, format!("{why}: {} may decide too, until {deadline}", names.join(", ")), format!("escalated-{level}"));
+    }
+
+    pub(super) fn undecidable(&mut self, why: &str) {
+        let said = Say { kind: conditions::UNDECIDABLE, holds: true, reason: "QuorumOutOfReach", message: why };
+        conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
+        let action = match self.action() {
+            kept @ (TimeoutAction::Escalate | TimeoutAction::Reject | TimeoutAction::Abort | TimeoutAction::Expire) => kept,
+            _ => TimeoutAction::Reject,
+        };
+        self.act_on(action, &format!("no verdict can reach its quorum any more: {why}"));
+    }
+
+    /// How many reminders are due, and when the next one is.
+    fn reminders(&self) -> (i32, Option<Moment>) {
+        let timeout = &self.request.timeout;
+        let Some(every) = timeout.reminder_interval.map(Span::duration).filter(|every| !every.is_zero()) else {
+            return (0, None);
+        };
+        let (given, most) = (self.time_at(self.level()), timeout.max_reminders.unwrap_or(3));
+        let left = self.deadline().since(self.now.at);
+        let passed = given.saturating_sub(left);
+        let due = i32::try_from(passed.as_millis() / every.as_millis().max(1)).unwrap_or(i32::MAX).min(most);
+        let next = every.saturating_mul(u32::try_from(due + 1).unwrap_or(u32::MAX)).saturating_sub(passed);
+        (due, (due < most && next < left).then(|| self.now.at.after(next)))
+    }
+
+    pub(super) fn remind(&mut self) {
+        let (due, _) = self.reminders();
+        if due > self.status.reminders.unwrap_or(0) && self.status.phase == ApprovalPhase::Pending {
+            self.status.reminders = Some(due);
+            let message = format!("still waiting for a decision until {}", self.deadline());
+            self.note("Reminder", false, message, format!("reminder-{}-{due}", self.level()));
+        }
+    }
+
+    /// When something happens by itself.
+    pub(super) fn next_look(&self) -> Option<Moment> {
+        if self.status.phase == ApprovalPhase::Overdue {
+            return None;
+        }
+        let (_, reminder) = self.reminders();
+        Some(reminder.map_or(self.deadline(), |reminder| reminder.min(self.deadline())))
+    }
+}
+

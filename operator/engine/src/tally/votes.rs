@@ -1,0 +1,91 @@
+//! From decisions to ballots: who is counted, with what, and what cannot be used.
+//!
+//! It never compares ballots with each other.
+
+use signoff_api::{
+    Approval, ApprovalStatus, Verdict,
+    approval::{Invalid, Vote},
+};
+
+use crate::{
+    decision::{self, Payload},
+    turn::Now,
+};
+
+/// One usable decision.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Ballot {
+    pub(super) key: String,
+    /// The user name that is counted: the key, or whom it speaks for.
+    pub(super) user: String,
+    pub(super) verdict: Verdict,
+    pub(super) attempt: i32,
+    pub(super) payload: Payload,
+    pub(super) reason: Option<String>,
+    pub(super) groups: Vec<String>,
+    pub(super) escalate_to: Vec<signoff_api::gate::Subject>,
+    pub(super) channel: Option<String>,
+    /// Not in `status.votes` yet.
+    pub(super) is_new: bool,
+}
+
+impl Ballot {
+    /// The record of it.
+    pub(super) fn vote(&self, now: &Now) -> Vote {
+        Vote {
+            key: self.key.clone(),
+            user: self.user.clone(),
+            verdict: self.verdict,
+            attempt: self.attempt,
+            at: now.at,
+            groups: self.groups.clone(),
+            channel: self.channel.clone(),
+            epoch: now.guard_epoch.clone(),
+        }
+    }
+}
+
+/// Every decision that can be used, recorded ones first and in their order, and those newly found that cannot.
+/// A vote that was recorded never becomes invalid.
+pub(super) fn read(
+    approval: &Approval,
+    status: &ApprovalStatus,
+    _now: &Now,
+) -> (Vec<Ballot>, Vec<(String, Invalid)>) {
+    let request = &approval.spec.request;
+    let recorded = |key: &str| status.votes.iter().position(|v| v.key == key);
+    let (mut ballots, mut invalid) = (Vec::new(), Vec::new());
+    for (key, decision) in &approval.spec.decisions {
+        let attempt = decision.attempt();
+        if status.invalid.get(key).is_some_and(|found| found.attempt >= attempt) {
+            continue;
+        }
+        let stale = decision.request_digest.as_ref().is_some_and(|d| d != request.digest.as_str());
+        if stale || (decision.on_behalf_of.is_some() != key.contains(" via ")) {
+            continue;
+        }
+        let payload = match decision::payload(request, decision) {
+            Ok(payload) => payload,
+            Err(_) if recorded(key).is_some() => continue,
+            Err(why) => {
+                let why = crate::language::text::display(&why, 1000);
+                invalid.push((key.clone(), Invalid { attempt, why }));
+                continue;
+            }
+        };
+        ballots.push(Ballot {
+            key: key.clone(),
+            user: decision.on_behalf_of.clone().unwrap_or_else(|| key.clone()),
+            verdict: decision.verdict,
+            attempt,
+            payload,
+            reason: decision.reason.clone(),
+            groups: if decision.on_behalf_of.is_some() { Vec::new() } else { decision.groups.clone() },
+            escalate_to: decision.escalate_to.clone(),
+            channel: decision.channel.clone(),
+            is_new: recorded(key).is_none(),
+        });
+    }
+    ballots.sort_by_key(|b| recorded(&b.key).unwrap_or(usize::MAX));
+    (ballots, invalid)
+}

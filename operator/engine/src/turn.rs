@@ -1,0 +1,257 @@
+//! What goes into a turn of the engine and what comes out of it: facts in, records and commands out.
+//!
+//! Facts are what has happened, commands are wishes. Nothing here does anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use signoff_api::{
+    ApprovalRequest, Digest, Moment, Outcome,
+    journal::Usage,
+    workflow::{Provider, WorkflowPhase},
+};
+
+use crate::journal::Journal;
+
+/// Large values by their digest, as far as whoever calls the engine has fetched them.
+pub type Blobs = BTreeMap<Digest, String>;
+
+/// The moment of a turn: the only clock the engine knows.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// The time.
+    pub at: Moment,
+    /// The guard's epoch, written into new requests.
+    pub guard_epoch: String,
+}
+
+/// Something that has happened outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// A call ended.
+    Ended {
+        /// The path of its record.
+        path: String,
+        /// The attempt of its record.
+        attempt: i32,
+        /// How.
+        result: Result<Reply, Failure>,
+        /// When its end was seen.
+        at: Moment,
+    },
+    /// An Approval ended.
+    Decided {
+        /// The path of the gate's record.
+        path: String,
+        /// What came of it.
+        outcome: Box<Outcome>,
+    },
+    /// The Approval of a gate that waits does not exist, though its record does.
+    Gone {
+        /// The path of the gate's record.
+        path: String,
+    },
+    /// A call that must not be repeated was started by an operator that is no more.
+    Lost {
+        /// The path of its record.
+        path: String,
+        /// The attempt of its record.
+        attempt: i32,
+    },
+}
+
+impl Fact {
+    /// The path and attempt of the record it speaks of.
+    #[must_use]
+    pub fn key(&self) -> (&str, i32) {
+        match self {
+            Self::Ended { path, attempt, .. } | Self::Lost { path, attempt } => (path, *attempt),
+            Self::Decided { path, .. } | Self::Gone { path } => (path, 1),
+        }
+    }
+}
+
+/// What a call returned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reply {
+    /// The text, or JSON.
+    pub response: Value,
+    /// Facts beside it: `statusCode` of an http call.
+    pub facts: BTreeMap<String, String>,
+    /// Tokens, where a model was asked.
+    pub usage: Option<Usage>,
+}
+
+/// How a call failed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// A CamelCase word: `Timeout`, `Unreachable`, `Status`, …
+    pub class: String,
+    /// One sentence for people.
+    pub message: String,
+    /// Whether a further attempt makes sense.
+    pub retryable: bool,
+    /// It may have happened all the same, and must not be repeated.
+    pub unknown: bool,
+    /// The other side asked for no further attempt before this instant.
+    pub not_before: Option<Moment>,
+    /// Facts beside it: `statusCode` of an http call.
+    pub facts: BTreeMap<String, String>,
+}
+
+/// What a turn came to.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// The journal with everything that this turn added.
+    pub journal: Journal,
+    /// What is to be done once the journal is committed. Wishes: each turn repeats those that are not fulfilled.
+    pub commands: Vec<Command>,
+    /// Large values that the journal names by digest: to be stored before it is committed.
+    pub blobs: Vec<(Digest, String)>,
+    /// Large values that the turn needs and does not have. Where there are any, nothing else of the turn counts:
+    /// fetch them and take the turn again.
+    pub missing: BTreeSet<Digest>,
+    /// How the run ended, once it has.
+    pub end: Option<End>,
+    /// When to take a turn again although nothing has happened.
+    pub wake_at: Option<Moment>,
+    /// Where the run stands.
+    pub phase: WorkflowPhase,
+    /// The names of the open Approvals, in the journal's order.
+    pub pending: Vec<String>,
+}
+
+/// Something that shall be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Ask people: create this Approval unless it is there.
+    Ask(Box<Ask>),
+    /// Call a model or an address.
+    Call(Box<Call>),
+}
+
+/// An Approval to be created. Given only in the turn that opened the gate and after [`Fact::Gone`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The path of the gate's record.
+    pub path: String,
+    /// The Approval's name.
+    pub name: String,
+    /// The whole request, its digest included.
+    pub request: ApprovalRequest,
+}
+
+/// A call to be made. Given in every turn until its record is finished: whoever dispatches knows whether it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The path of its record.
+    pub path: String,
+    /// The attempt of its record.
+    pub attempt: i32,
+    /// Whether it may be repeated with identical input when its result was lost.
+    pub idempotent: bool,
+    /// How long it may take.
+    pub timeout: std::time::Duration,
+    /// What to call.
+    pub what: What,
+}
+
+/// What a call is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// One turn of an agent.
+    Agent(AgentCall),
+    /// One HTTP request.
+    Http(HttpCall),
+}
+
+/// One turn of an agent, rendered.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct AgentCall {
+    /// The agent's name.
+    pub agent: String,
+    /// Where its model is.
+    pub provider: Provider,
+    /// The model's name there.
+    pub model: Option<String>,
+    /// The system prompt.
+    pub system: Option<String>,
+    /// The conversation, oldest first; the last one is the user's.
+    pub messages: Vec<Message>,
+    /// How freely it chooses its words.
+    pub temperature: Option<f64>,
+    /// How long its answer may get, in tokens.
+    pub max_tokens: Option<i32>,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Message {
+    /// Who said it.
+    pub role: Role,
+    /// What.
+    pub text: String,
+}
+
+/// Who says something in a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum Role {
+    /// The run.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// One HTTP request, rendered.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct HttpCall {
+    /// `GET`, `POST`, …
+    pub method: String,
+    /// The whole address.
+    pub url: String,
+    /// Header names and values.
+    pub headers: BTreeMap<String, String>,
+    /// The body, if any.
+    pub body: Option<String>,
+    /// Status codes that are a success; 200 to 299 where empty.
+    pub expect_status: Vec<u16>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Well; what the run has to show.
+    Succeeded(String),
+    /// By an error: one sentence that names the step.
+    Failed(String),
+    /// By a person's no, or by a timeout that amounts to it.
+    Rejected(String),
+    /// By a person who stopped it all.
+    Aborted(String),
+    /// By `spec.cancel`.
+    Cancelled,
+}
+
+impl End {
+    /// The phase a run ends in.
+    #[must_use]
+    pub fn phase(&self) -> WorkflowPhase {
+        match self {
+            Self::Succeeded(_) => WorkflowPhase::Succeeded,
+            Self::Failed(_) => WorkflowPhase::Failed,
+            Self::Rejected(_) => WorkflowPhase::Rejected,
+            Self::Aborted(_) => WorkflowPhase::Aborted,
+            Self::Cancelled => WorkflowPhase::Cancelled,
+        }
+    }
+
+    /// One sentence for people.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Succeeded(_) => "every step is done",
+            Self::Failed(why) | Self::Rejected(why) | Self::Aborted(why) => why,
+            Self::Cancelled => "cancelled by spec.cancel",
+        }
+    }
+}
