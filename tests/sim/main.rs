@@ -1,1 +1,5 @@
-//! Controllers in simulation: paused time, faults, crashes at every write.
+//! Controllers in simulation: paused time, a simulated API server, and everything that can go wrong between them.
+//! Nothing here opens a socket or waits in real time; what needs a real API server is in `cluster/`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod crash_at_every_step;

@@ -1,0 +1,86 @@
+//! Keeping operators running: each life until it ends, then the next, until the work is done.
+//! It does not decide who dies when; the faults do.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::{ApiServer, Incarnation};
+
+/// The work was not done within the limit.
+#[derive(Debug, thiserror::Error)]
+#[error("not done after {limit:?} of virtual time; every request so far:\n{story}")]
+pub struct Stuck {
+    /// Virtual time that was given.
+    pub limit: Duration,
+    /// The log, a line a request.
+    pub story: String,
+}
+
+impl ApiServer {
+    /// Runs one operator for each actor, and starts the next incarnation when one dies or returns, until `done` holds.
+    ///
+    /// `start` makes the future that is an operator's whole life; it is dropped at its death, and before the next one starts.
+    /// `done` is asked at every change of the server. Returns how many lives there were. An operator that panics ends the test.
+    ///
+    /// # Errors
+    /// [`Stuck`] when `limit` of virtual time has passed.
+    pub async fn keep_alive<F, L>(
+        &self,
+        actors: &[&str],
+        limit: Duration,
+        start: F,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<u64, Stuck>
+    where
+        F: Fn(Incarnation) -> L,
+        L: Future<Output = ()> + Send + 'static,
+    {
+        let deaths = std::cell::Cell::new(0);
+        let actors = actors.iter().map(|actor| async {
+            loop {
+                self.live_once(actor, &start).await;
+                deaths.set(deaths.get() + 1);
+                // A process takes a moment to come back; without it one that returns at once would hold time still.
+                self.clock().settle().await;
+            }
+        });
+        let actors: Vec<_> = actors.collect();
+        let living = actors.len() as u64;
+        tokio::select! {
+            biased;
+            () = self.until_all(done) => Ok(deaths.get() + living),
+            _ = futures::future::join_all(actors) => Ok(deaths.get()),
+            () = tokio::time::sleep(limit) => Err(Stuck { limit, story: self.story() }),
+        }
+    }
+
+    async fn live_once<L>(&self, actor: &str, start: impl Fn(Incarnation) -> L)
+    where
+        L: Future<Output = ()> + Send + 'static,
+    {
+        let life = Mortal(self.incarnation(actor));
+        let mut process = JoinSet::new();
+        process.spawn(start(life.0.clone()));
+        tokio::select! {
+            biased;
+            () = life.0.died() => {}
+            Some(Err(error)) = process.join_next() => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            else => {}
+        }
+        process.shutdown().await;
+    }
+}
+
+/// Whoever is dropped is dead, also to the tasks it left behind.
+struct Mortal(Incarnation);
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}

@@ -1,0 +1,233 @@
+//! A Kubernetes API server in memory, a world of effects beside it, and all that can go wrong between them, under paused time.
+//! It simulates no admission, no schema and no authentication: what those say is tested on a real control plane.
+//!
+//! ```text
+//! let server = ApiServer::new();
+//! let world = World::new(server.clock());
+//! server.crash_after_write(3, "operator");
+//! let operator = |life: Incarnation| run(server.client_of(&life), world.seat(&life), server.clock().closure());
+//! server.keep_alive(&["operator"], Duration::from_secs(3600), operator, |server| all_done(server)).await?;
+//! ```
+//!
+//! Everything happens in the order in which the tasks of one thread are polled, so a test that fails fails again.
+//! Two things outside of here are in no order: `tokio::select!` without `biased`, and the objects that one `kube::runtime::Controller`
+//! works on at the same time, which it keeps in a hash map.
+
+mod api;
+mod clock;
+mod faults;
+mod garbage;
+mod life;
+mod lives;
+mod log;
+mod objects;
+mod patch;
+mod people;
+mod projection;
+mod route;
+mod select;
+mod serve;
+mod status;
+mod steering;
+mod store;
+mod watch;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub use clock::{Clock, EPOCH, NowFn};
+pub use faults::{Crash, EVERYONE, Fault, Hook, On};
+pub use garbage::Garbage;
+pub use life::Incarnation;
+pub use lives::Stuck;
+pub use log::{Entry, Outcome, Request, Verb};
+pub use people::Person;
+pub use serve::Connection;
+pub use status::Refusal;
+pub use store::{Key, Resource};
+pub use watch::Ending;
+pub use world::{Answer, Effect, EffectCrash, EffectKey, Failure, Seat, World};
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch as news;
+
+/// The server; clones are the same server.
+#[derive(Clone)]
+pub struct ApiServer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    state: Mutex<State>,
+    news: news::Sender<u64>,
+    clock: Clock,
+}
+
+pub(crate) struct State {
+    api: api::Api,
+    faults: faults::Faults,
+    streams: watch::Streams,
+    log: log::Log,
+    lives: BTreeMap<String, Vec<Incarnation>>,
+}
+
+impl Default for ApiServer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ApiServer {
+    /// An empty server whose clock starts now; call it inside of a runtime with paused time.
+    pub fn new() -> Self {
+        // The jitter of kube's backoffs comes from this thread's generator.
+        fastrand::seed(0);
+        let clock = Clock::start();
+        let api = api::Api {
+            store: store::Store::default(),
+            clock,
+            defaults: Arc::new(objects::defaults),
+            garbage: Garbage::default(),
+            pages: BTreeMap::new(),
+        };
+        let state = State {
+            api,
+            faults: faults::Faults::default(),
+            streams: watch::Streams::default(),
+            log: log::Log::default(),
+            lives: BTreeMap::new(),
+        };
+        Self { inner: Arc::new(Inner { state: Mutex::new(state), news: news::Sender::new(0), clock }) }
+    }
+
+    /// The simulation's clock.
+    pub fn clock(&self) -> Clock {
+        self.inner.clock
+    }
+
+    /// Begins an actor's next life. Whoever lived as this actor before lives on until killed: two operators may run at once.
+    pub fn incarnation(&self, actor: &str) -> Incarnation {
+        self.with(|state| {
+            let lives = state.lives.entry(actor.to_owned()).or_default();
+            let life = Incarnation::new(actor, lives.len() as u64 + 1);
+            lives.push(life.clone());
+            life
+        })
+    }
+
+    /// A client of a new incarnation of `actor`, in the namespace `default`.
+    pub fn client(&self, actor: &str) -> kube::Client {
+        self.client_of(&self.incarnation(actor))
+    }
+
+    /// A client of this very life; all clients of one life die together.
+    pub fn client_of(&self, life: &Incarnation) -> kube::Client {
+        kube::Client::new(self.connection(life), "default")
+    }
+
+    /// The service under a client, for those who put layers of their own in between.
+    pub fn connection(&self, life: &Incarnation) -> Connection {
+        Connection::new(self.clone(), life.clone())
+    }
+
+    /// Every request so far, in order.
+    pub fn log(&self) -> Vec<Entry> {
+        self.with(|state| state.log.entries().to_vec())
+    }
+
+    /// Every request so far that could change something, whatever became of it.
+    pub fn writes(&self) -> Vec<Entry> {
+        self.with(|state| state.log.entries().iter().filter(|entry| entry.verb.writes()).cloned().collect())
+    }
+
+    /// How many requests so far are of this kind.
+    pub fn count(&self, wanted: impl Fn(&Entry) -> bool) -> usize {
+        self.with(|state| state.log.entries().iter().filter(|entry| wanted(entry)).count())
+    }
+
+    /// The log as a person reads it, a line a request.
+    pub fn story(&self) -> String {
+        self.with(|state| state.log.entries().iter().map(|entry| entry.line() + "\n").collect())
+    }
+
+    /// How many watches are open now.
+    pub fn open_watches(&self) -> usize {
+        self.with(|state| state.streams.open)
+    }
+
+    /// An object as it is stored, past all faults and outside of the log.
+    pub fn value(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Value> {
+        let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
+        self.with(|state| state.api.store.get(&key).map(|version| version.object.clone()))
+    }
+
+    /// All objects of a kind, of one namespace or of all (`None`), ordered by namespace and name.
+    pub fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Value> {
+        self.with(|state| {
+            state.api.store.list(resource, namespace).map(|(_, version)| version.object.clone()).collect()
+        })
+    }
+
+    /// An object as its type; `None` if it is not there.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read as `K`.
+    pub fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, serde_json::Error>
+    where
+        K: kube::Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.value(&Resource::of::<K>(), namespace, name).map(serde_json::from_value).transpose()
+    }
+
+    /// Waits until an object is there and `done` holds for it, and returns it. Woken by changes, never by time.
+    pub async fn until(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        done: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let mut news = self.news();
+        loop {
+            news.borrow_and_update();
+            if let Some(object) = self.value(resource, namespace, name).filter(|object| done(object)) {
+                return object;
+            }
+            // The sender lives in `self`: this cannot fail.
+            let _ = news.changed().await;
+        }
+    }
+
+    /// Waits until `done` holds for the server as a whole. Woken by changes and new faults, never by time.
+    pub async fn until_all(&self, done: impl Fn(&Self) -> bool) {
+        let mut news = self.news();
+        loop {
+            news.borrow_and_update();
+            if done(self) {
+                return;
+            }
+            let _ = news.changed().await;
+        }
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        // A test that panicked under the lock has failed already; the others may still look.
+        act(&mut self.inner.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Acts, and wakes whoever waits for something to happen.
+    pub(crate) fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let value = self.with(act);
+        self.inner.news.send_modify(|number| *number += 1);
+        value
+    }
+
+    pub(crate) fn news(&self) -> news::Receiver<u64> {
+        self.inner.news.subscribe()
+    }
+}

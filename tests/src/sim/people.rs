@@ -1,0 +1,68 @@
+//! People: those who apply, decide and edit, beside the operators. What their clients ask is in the log under their own names.
+//! Nothing checks who they are or what they may: that is admission, which is not simulated.
+
+use serde_json::{Value, json};
+
+use super::store::Resource;
+use super::{ApiServer, Incarnation, Refusal};
+
+/// A person with a user name.
+#[derive(Clone)]
+pub struct Person {
+    server: ApiServer,
+    life: Incarnation,
+}
+
+impl ApiServer {
+    /// Acts as a person; faults for actors of that name apply to the [`Person::client`] only.
+    pub fn as_person(&self, user: &str) -> Person {
+        Person { server: self.clone(), life: self.incarnation(user) }
+    }
+}
+
+impl Person {
+    /// This person's own client.
+    pub fn client(&self) -> kube::Client {
+        self.server.client_of(&self.life)
+    }
+
+    /// Writes this person's entry of an Approval's `spec.decisions`, at once and past all faults.
+    ///
+    /// # Errors
+    /// 404 when there is no such Approval.
+    pub fn decides(&self, namespace: &str, approval: &str, decision: Value) -> Result<Value, Refusal> {
+        let user = self.life.actor().to_owned();
+        self.edits("approvals", namespace, approval, |object| object["spec"]["decisions"][user] = decision)
+    }
+
+    /// Sets a label, as a bystander might at any moment.
+    ///
+    /// # Errors
+    /// 404 when there is no such object.
+    pub fn labels(
+        &self,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        label: &str,
+        value: &str,
+    ) -> Result<Value, Refusal> {
+        self.edits(plural, namespace, name, |object| object["metadata"]["labels"][label] = json!(value))
+    }
+
+    /// Edits one of Signoff's objects in any way, at once and past all faults.
+    ///
+    /// # Errors
+    /// 404 when there is no such object.
+    pub fn edits(
+        &self,
+        plural: &str,
+        namespace: &str,
+        name: &str,
+        edit: impl FnOnce(&mut Value),
+    ) -> Result<Value, Refusal> {
+        let resource = Resource::new("signoff.dev", plural);
+        let key = super::Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
+        self.server.edit(&resource, namespace, name, edit).ok_or_else(|| Refusal::not_found(&key))
+    }
+}

@@ -1,0 +1,110 @@
+//! Reads a request: what it wants of which objects, off its method, path, query and headers.
+//! It never looks at an object that is stored, and it refuses only what is not of the API at all.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+
+use super::clock::Clock;
+use super::life::Incarnation;
+use super::log::{Request, Verb};
+use super::status::Refusal;
+use super::store::Resource;
+
+/// Reads what a request wants off its path, query and headers.
+///
+/// # Errors
+/// 404 for a path that is not of the API.
+pub(crate) fn read(
+    parts: &http::request::Parts,
+    body: Bytes,
+    life: &Incarnation,
+    clock: Clock,
+) -> Result<Request, Refusal> {
+    let header = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let query: BTreeMap<String, String> =
+        url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+    let path = parts.uri.path().to_owned();
+    let place = Place::read(&path)
+        .ok_or_else(|| Refusal::new(404, "NotFound", "the server could not find the requested resource"))?;
+    let named = place.name.is_some();
+    let watch = matches!(query.get("watch").map(String::as_str), Some("1" | "true"));
+    let verb = match parts.method.as_str() {
+        "GET" if watch => Verb::Watch,
+        "GET" if named || place.resource.plural.is_empty() => Verb::Get,
+        "GET" => Verb::List,
+        "POST" => Verb::Create,
+        "PUT" => Verb::Update,
+        "PATCH" => Verb::Patch,
+        "DELETE" if named => Verb::Delete,
+        "DELETE" => Verb::DeleteCollection,
+        _ => {
+            return Err(Refusal::new(
+                405,
+                "MethodNotAllowed",
+                "the server does not allow this method on the requested resource",
+            ));
+        }
+    };
+    let mut request = Request {
+        actor: life.actor().into(),
+        incarnation: life.number(),
+        at: clock.now(),
+        verb,
+        method: parts.method.clone(),
+        path,
+        query,
+        resource: place.resource,
+        api_version: place.api_version,
+        namespace: place.namespace,
+        name: place.name,
+        subresource: place.subresource,
+        content_type: header(CONTENT_TYPE),
+        accept: header(ACCEPT),
+        user_agent: header(USER_AGENT),
+        body,
+    };
+    if verb == Verb::Create && request.name.is_none() {
+        request.name = request.json()["metadata"]["name"].as_str().map(str::to_owned);
+    }
+    Ok(request)
+}
+
+#[derive(Default)]
+struct Place {
+    resource: Resource,
+    api_version: String,
+    namespace: Option<String>,
+    name: Option<String>,
+    subresource: Option<String>,
+}
+
+impl Place {
+    fn read(path: &str) -> Option<Self> {
+        let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+        let (group, api_version, rest) = match segments.as_slice() {
+            ["api", version, rest @ ..] => ("", (*version).to_owned(), rest),
+            ["apis", group, version, rest @ ..] => (*group, format!("{group}/{version}"), rest),
+            ["version"] => return Some(Self::default()),
+            _ => return None,
+        };
+        let (namespace, plural, tail) = match rest {
+            // A namespace is an object too, and has subresources of its own.
+            ["namespaces", _, "status" | "finalize"] | ["namespaces", _] | ["namespaces"] => {
+                (None, "namespaces", rest.get(1..)?)
+            }
+            ["namespaces", namespace, plural, tail @ ..] => (Some((*namespace).to_owned()), *plural, tail),
+            [plural, tail @ ..] => (None, *plural, tail),
+            [] => return None,
+        };
+        let text = |at: usize| tail.get(at).map(|segment| (*segment).to_owned());
+        (tail.len() <= 2).then(|| Self {
+            resource: Resource::new(group, plural),
+            api_version,
+            namespace,
+            name: text(0),
+            subresource: text(1),
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! Label and field selectors, and which objects a list or watch is about.
+//! It reads objects only; set-based field selectors do not exist in the API, so not here either.
+
+use serde_json::Value;
+
+use super::status::Refusal;
+use super::store::{Key, Resource, Version};
+
+/// What a list, a watch or a collection deletion is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) resource: Resource,
+    /// `None`: all namespaces.
+    pub(crate) namespace: Option<String>,
+    labels: Vec<Requirement>,
+    fields: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug)]
+struct Requirement {
+    subject: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Exists,
+    Absent,
+}
+
+impl Filter {
+    /// Reads the two selectors of a query.
+    ///
+    /// # Errors
+    /// 400 when a selector cannot be read.
+    pub(crate) fn new(
+        resource: Resource,
+        namespace: Option<String>,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Self, Refusal> {
+        Ok(Self { resource, namespace, labels: requirements(labels)?, fields: requirements(fields)? })
+    }
+
+    pub(crate) fn is_about(&self, key: &Key) -> bool {
+        key.resource == self.resource && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
+    }
+
+    pub(crate) fn selects(&self, version: &Version) -> bool {
+        let labels = &version.object["metadata"]["labels"];
+        self.labels.iter().all(|label| label.holds(labels.get(&label.subject).and_then(Value::as_str)))
+            && self.fields.iter().all(|field| {
+                // A field that is not there equals the empty text, as in the API.
+                let value = field.subject.split('.').try_fold(&version.object, |object, name| object.get(name));
+                field.holds(Some(value.and_then(Value::as_str).unwrap_or_default()))
+            })
+    }
+}
+
+impl Requirement {
+    fn holds(&self, value: Option<&str>) -> bool {
+        match &self.test {
+            Test::In(allowed) => value.is_some_and(|value| allowed.iter().any(|one| one == value)),
+            Test::NotIn(refused) => value.is_none_or(|value| refused.iter().all(|one| one != value)),
+            Test::Exists => value.is_some(),
+            Test::Absent => value.is_none(),
+        }
+    }
+}
+
+fn requirements(selector: &str) -> Result<Vec<Requirement>, Refusal> {
+    split_outside_parentheses(selector).into_iter().filter(|part| !part.is_empty()).map(requirement).collect()
+}
+
+fn requirement(text: &str) -> Result<Requirement, Refusal> {
+    let made = |subject: &str, test| Ok(Requirement { subject: subject.trim().to_owned(), test });
+    let one = |value: &str| vec![value.trim().to_owned()];
+    if let Some((subject, values)) = text.split_once(" notin ") {
+        return made(subject, Test::NotIn(set(values)?));
+    }
+    if let Some((subject, values)) = text.split_once(" in ") {
+        return made(subject, Test::In(set(values)?));
+    }
+    if let Some((subject, value)) = text.split_once("!=") {
+        return made(subject, Test::NotIn(one(value)));
+    }
+    if let Some((subject, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        return made(subject, Test::In(one(value)));
+    }
+    match text.strip_prefix('!') {
+        Some(subject) => made(subject, Test::Absent),
+        None if text.contains(char::is_whitespace) => Err(unreadable(text)),
+        None => made(text, Test::Exists),
+    }
+}
+
+fn set(text: &str) -> Result<Vec<String>, Refusal> {
+    let inner =
+        text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(|| unreadable(text))?;
+    Ok(inner.split(',').map(|value| value.trim().to_owned()).collect())
+}
+
+fn split_outside_parentheses(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_i32, 0);
+    for (at, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(text[from..at].trim());
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[from..].trim());
+    parts
+}
+
+fn unreadable(text: &str) -> Refusal {
+    Refusal::bad_request(format!("unable to parse requirement: {text}"))
+}

@@ -1,0 +1,302 @@
+//! Watches: history as a stream of lines, from any version that is still known, through the faults that streams have.
+//! A watch never changes objects, and it holds no lock while it waits.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use super::ApiServer;
+use super::faults::EVERYONE;
+use super::life::{Incarnation, never};
+use super::log::Request;
+use super::projection::Projection;
+use super::select::Filter;
+use super::status::Refusal;
+use super::store::{Change, Store};
+
+/// How a watch ends before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The stream ends as after a timeout.
+    Closed,
+    /// The connection breaks.
+    Reset,
+    /// The stream says 410 Expired and ends.
+    Gone,
+}
+
+/// The faults of streams, and the endings ordered so far.
+#[derive(Default)]
+pub(crate) struct Streams {
+    rules: Vec<(String, StreamRule)>,
+    endings: Vec<(String, Ending)>,
+    pub(crate) open: usize,
+    pub(crate) opened: usize,
+}
+
+/// What happens to the events of an actor's watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamRule {
+    pub(crate) delay: Duration,
+    pub(crate) duplicate: bool,
+    pub(crate) held: bool,
+    pub(crate) close_after: Option<u64>,
+    pub(crate) lose: u64,
+}
+
+impl Streams {
+    /// The rule of an actor, made if there is none; a rule of its own stands before everyone's.
+    pub(crate) fn rule(&mut self, actor: &str) -> &mut StreamRule {
+        let at = self.rules.iter().position(|(name, _)| name == actor).unwrap_or_else(|| {
+            self.rules.push((actor.to_owned(), StreamRule::default()));
+            self.rules.len() - 1
+        });
+        &mut self.rules[at].1
+    }
+
+    pub(crate) fn end(&mut self, actor: &str, ending: Ending) {
+        self.endings.push((actor.to_owned(), ending));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    fn rule_for(&mut self, actor: &str) -> Option<&mut StreamRule> {
+        let named = |wanted: &str| self.rules.iter().position(|(name, _)| name == wanted);
+        let at = named(actor).or_else(|| named(EVERYONE))?;
+        self.rules.get_mut(at).map(|(_, rule)| rule)
+    }
+
+    fn ending_since(&self, from: usize, actor: &str) -> Option<Ending> {
+        self.endings.iter().skip(from).find(|(name, _)| name == actor || name == EVERYONE).map(|(_, ending)| *ending)
+    }
+}
+
+/// A watch that was asked for, as the store saw it at that moment.
+pub(crate) struct Opening {
+    filter: Filter,
+    projection: Projection,
+    /// Lines that come before anything live.
+    first: VecDeque<Bytes>,
+    /// Index of the next change to look at.
+    position: usize,
+    timeout: Option<Duration>,
+    /// Kind and apiVersion for bookmarks, if the client takes them.
+    bookmarks: Option<(String, String)>,
+    /// It was refused, which a watch says in its stream.
+    refused: bool,
+}
+
+impl Opening {
+    pub(crate) fn read(store: &Store, request: &Request, filter: Filter) -> Result<Self, Refusal> {
+        let projection = Projection::of(request);
+        let asked = request.parameter("resourceVersion");
+        let from = match asked {
+            "" | "0" => None,
+            asked => Some(
+                asked
+                    .parse::<u64>()
+                    .map_err(|_| Refusal::bad_request(format!("invalid resource version: {asked:?}")))?,
+            ),
+        };
+        let streaming_list = request.flag("sendInitialEvents");
+        let bookmarks = request.flag("allowWatchBookmarks");
+        if streaming_list && (!bookmarks || request.parameter("resourceVersionMatch") != "NotOlderThan") {
+            let message = "sendInitialEvents needs allowWatchBookmarks and resourceVersionMatch=NotOlderThan";
+            return Err(Refusal::new(422, "Invalid", message));
+        }
+        let kind = (projection.kind(store, request), projection.api_version(request).to_owned());
+        let mut opening = Self {
+            filter,
+            projection,
+            first: VecDeque::new(),
+            position: store.position_after(from.unwrap_or(store.number())),
+            timeout: request.parameter("timeoutSeconds").parse().ok().map(Duration::from_secs),
+            bookmarks: bookmarks.then_some(kind),
+            refused: false,
+        };
+        match from {
+            Some(from) if !streaming_list && from < store.oldest() => {
+                let refusal = Refusal::expired(asked, store.oldest());
+                opening.first.push_back(line("ERROR", refusal.body().to_string().as_bytes()));
+                opening.refused = true;
+            }
+            Some(_) if !streaming_list => {}
+            _ => {
+                opening.position = store.position_after(store.number());
+                let selected = store.list(&opening.filter.resource, opening.filter.namespace.as_deref());
+                let selected = selected.filter(|(_, version)| opening.filter.selects(version));
+                opening.first = selected.map(|(_, version)| line("ADDED", &projection.bytes(version))).collect();
+                if streaming_list {
+                    let done = json!({"k8s.io/initial-events-end": "true"});
+                    opening.first.extend(opening.bookmark(store.number(), Some(done)));
+                }
+            }
+        }
+        Ok(opening)
+    }
+
+    fn bookmark(&self, number: u64, annotations: Option<Value>) -> Option<Bytes> {
+        let (kind, api_version) = self.bookmarks.as_ref()?;
+        let mut metadata = json!({"resourceVersion": number.to_string(), "creationTimestamp": null});
+        if let Some(annotations) = annotations {
+            metadata["annotations"] = annotations;
+        }
+        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        Some(line("BOOKMARK", object.to_string().as_bytes()))
+    }
+
+    /// The line of a change, if it is one for this watch: what leaves the selection is deleted, what enters it is added.
+    fn line_of(&self, change: &Change) -> Option<Bytes> {
+        if !self.filter.is_about(&change.key) {
+            return None;
+        }
+        let before = change.before.as_ref().is_some_and(|version| self.filter.selects(version));
+        let after = !change.deleted && self.filter.selects(&change.after);
+        let kind = match (before, after) {
+            (false, false) => return None,
+            (false, true) => "ADDED",
+            (true, true) => "MODIFIED",
+            (true, false) => "DELETED",
+        };
+        Some(line(kind, &self.projection.bytes(&change.after)))
+    }
+}
+
+/// A watch that is open.
+pub(crate) struct Watching {
+    opening: Opening,
+    server: ApiServer,
+    life: Incarnation,
+    news: Receiver<u64>,
+    endings: usize,
+    delivered: u64,
+    until: Option<Instant>,
+    over: bool,
+}
+
+enum Look {
+    Line(Bytes),
+    End(Ending),
+    Timeout,
+    Wait(Option<Instant>),
+    Dead,
+}
+
+impl Watching {
+    pub(crate) fn start(opening: Opening, server: &ApiServer, life: &Incarnation) -> Self {
+        let until = opening.timeout.map(|timeout| Instant::now() + timeout);
+        let endings = server.with(|state| {
+            state.streams.open += 1;
+            state.streams.opened += 1;
+            state.streams.endings.len()
+        });
+        let news = server.news();
+        Self { opening, server: server.clone(), life: life.clone(), news, endings, delivered: 0, until, over: false }
+    }
+
+    /// The next piece of the stream; `None` at its end.
+    pub(crate) async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
+        loop {
+            self.news.borrow_and_update();
+            if self.over {
+                return None;
+            }
+            let wait = match self.look() {
+                Look::Line(line) => return Some(Ok(line)),
+                Look::Timeout => {
+                    self.over = true;
+                    let number = self.server.with(|state| {
+                        let next = state.api.store.change(self.opening.position);
+                        // A bookmark covers what came, not what is on its way.
+                        next.map_or(state.api.store.number(), |change| change.number - 1)
+                    });
+                    return self.opening.bookmark(number, None).map(Ok);
+                }
+                Look::End(ending) => {
+                    self.over = true;
+                    return match ending {
+                        Ending::Closed => None,
+                        Ending::Reset => Some(Err(std::io::ErrorKind::ConnectionReset.into())),
+                        Ending::Gone => Some(Ok(line("ERROR", Refusal::expired("0", 1).body().to_string().as_bytes()))),
+                    };
+                }
+                Look::Wait(wait) => wait,
+                Look::Dead => never().await,
+            };
+            let timer = async {
+                match wait {
+                    Some(instant) => tokio::time::sleep_until(instant).await,
+                    None => never().await,
+                }
+            };
+            // Biased, so that a run is the same every time.
+            tokio::select! {
+                biased;
+                _ = self.news.changed() => {}
+                () = timer => {}
+            }
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        let Self { opening, server, life, endings, delivered, until, .. } = self;
+        if !life.is_alive() {
+            return Look::Dead;
+        }
+        server.with(|state| {
+            let actor = life.actor();
+            let mut nothing = StreamRule::default();
+            if let Some(ending) = state.streams.ending_since(*endings, actor) {
+                return Look::End(ending);
+            }
+            if let Some(line) = opening.first.pop_front() {
+                return Look::Line(line);
+            }
+            let rule = state.streams.rule_for(actor).unwrap_or(&mut nothing);
+            if opening.refused || rule.close_after.is_some_and(|most| *delivered >= most) {
+                return Look::End(Ending::Closed);
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return Look::Timeout;
+            }
+            if rule.held {
+                return Look::Wait(*until);
+            }
+            while let Some(change) = state.api.store.change(opening.position) {
+                let Some(text) = opening.line_of(change) else {
+                    opening.position += 1;
+                    continue;
+                };
+                let due = change.at + rule.delay;
+                if due > now {
+                    return Look::Wait(Some(until.map_or(due, |until| until.min(due))));
+                }
+                opening.position += 1;
+                if rule.lose > 0 {
+                    rule.lose -= 1;
+                    continue;
+                }
+                *delivered += 1;
+                return Look::Line(if rule.duplicate { [text.as_ref(), text.as_ref()].concat().into() } else { text });
+            }
+            Look::Wait(*until)
+        })
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.server.with(|state| state.streams.open -= 1);
+    }
+}
+
+fn line(kind: &str, object: &[u8]) -> Bytes {
+    [b"{\"type\":\"", kind.as_bytes(), b"\",\"object\":", object, b"}\n"].concat().into()
+}
