@@ -1,0 +1,484 @@
+//! From the words of a condition to its syntax tree, within fixed limits.
+//!
+//! Every limit is checked before the thing it limits is built, so that no source, however hostile,
+//! costs more than its own length in time or a few dozen frames of stack. It may not evaluate.
+
+use super::Fault;
+use super::token::{Token, Word, words};
+use super::tree::{Comprehension, Function, Kind, Macro, Node, Operator};
+use crate::language::reference::is_near;
+
+/// Characters of source.
+const MAX_SOURCE: usize = 1024;
+/// Nodes in the tree.
+const MAX_NODES: usize = 200;
+/// Brackets and signs within each other, and nodes below each other.
+const MAX_NESTING: usize = 24;
+const MAX_DEPTH: usize = 64;
+/// Characters of a regular expression, and bytes it may compile to.
+const MAX_PATTERN: usize = 256;
+const MAX_COMPILED_PATTERN: usize = 1 << 18;
+
+/// Words that CEL keeps for itself and that cannot be variables.
+const RESERVED: [&str; 18] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Binary operators by how strongly they bind, weakest first.
+const LEVELS: [&[(&str, Operator)]; 3] = [
+    &[
+        ("==", Operator::Equal),
+        ("!=", Operator::NotEqual),
+        ("<", Operator::Less),
+        ("<=", Operator::LessOrEqual),
+        (">", Operator::Greater),
+        (">=", Operator::GreaterOrEqual),
+        ("in", Operator::In),
+    ],
+    &[("+", Operator::Add), ("-", Operator::Subtract)],
+    &[("*", Operator::Multiply), ("/", Operator::Divide), ("%", Operator::Remainder)],
+];
+
+type Parsed = Result<Node, Fault>;
+
+/// The syntax tree of `source`.
+pub(super) fn parse(source: &str) -> Parsed {
+    let length = source.chars().count();
+    if length > MAX_SOURCE {
+        return Err(Fault::limit(
+            1,
+            format!("the condition has {length} characters; at most {MAX_SOURCE} are allowed, move work into a step"),
+        ));
+    }
+    let mut parser = Parser { words: words(source)?, next: 0, nodes: 0, nesting: 0, in_comprehension: false };
+    let tree = parser.expression()?;
+    match &parser.word().token {
+        Token::End => Ok(tree),
+        found => Err(parser.unexpected(found, "an operator or the end")),
+    }
+}
+
+struct Parser {
+    words: Vec<Word>,
+    next: usize,
+    nodes: usize,
+    nesting: usize,
+    in_comprehension: bool,
+}
+
+impl Parser {
+    /// The word at hand. The last word is the end and is never passed.
+    fn word(&self) -> &Word {
+        &self.words[self.next.min(self.words.len() - 1)]
+    }
+
+    fn at(&self) -> usize {
+        self.word().at
+    }
+
+    fn advance(&mut self) -> Token {
+        let token = self.word().token.clone();
+        self.next += 1;
+        token
+    }
+
+    fn sees(&self, symbol: &str) -> bool {
+        matches!(&self.word().token, Token::Symbol(s) if *s == symbol)
+    }
+
+    fn accept(&mut self, symbol: &str) -> bool {
+        let seen = self.sees(symbol);
+        if seen {
+            self.next += 1;
+        }
+        seen
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Fault> {
+        if self.accept(symbol) {
+            return Ok(());
+        }
+        Err(self.unexpected(&self.word().token, &format!("`{symbol}`")))
+    }
+
+    fn unexpected(&self, found: &Token, wanted: &str) -> Fault {
+        let hint = match found {
+            Token::Name(name) => match name.as_str() {
+                "and" => "; write `&&`",
+                "or" => "; write `||`",
+                "not" => "; write `!`",
+                "is" => "; write `== null` or `has(…)`",
+                _ => "",
+            },
+            _ => "",
+        };
+        Fault::new(self.at(), format!("found {} where {wanted} was expected{hint}", found.describe()))
+    }
+
+    /// Counts a new node and how deep it is.
+    fn node(&mut self, at: usize, below: usize, kind: Kind) -> Parsed {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(Fault::limit(
+                at,
+                format!("the condition has more than {MAX_NODES} parts; move work into a step"),
+            ));
+        }
+        let depth = below + 1;
+        if depth > MAX_DEPTH {
+            return Err(Fault::limit(
+                at,
+                format!(
+                    "more than {MAX_DEPTH} operations build on each other here; put parentheses around parts of it"
+                ),
+            ));
+        }
+        Ok(Node { at, depth, kind })
+    }
+
+    /// Runs `inner` one bracket or sign deeper.
+    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
+        if self.nesting == MAX_NESTING {
+            return Err(Fault::limit(
+                self.at(),
+                format!("brackets and signs are nested deeper than {MAX_NESTING} here"),
+            ));
+        }
+        self.nesting += 1;
+        let result = inner(self);
+        self.nesting -= 1;
+        result
+    }
+
+    fn expression(&mut self) -> Parsed {
+        let at = self.at();
+        let test = self.or()?;
+        if !self.accept("?") {
+            return Ok(test);
+        }
+        let yes = self.or()?;
+        self.expect(":")?;
+        let no = self.nested(Self::expression)?;
+        let below = test.depth.max(yes.depth).max(no.depth);
+        self.node(at, below, Kind::Conditional { test: Box::new(test), yes: Box::new(yes), no: Box::new(no) })
+    }
+
+    fn or(&mut self) -> Parsed {
+        self.run("||", Self::and, Kind::Or)
+    }
+
+    fn and(&mut self) -> Parsed {
+        self.run("&&", |parser| parser.binary(0), Kind::And)
+    }
+
+    /// Terms joined by one logical operator, as one node.
+    fn run(&mut self, symbol: &str, term: fn(&mut Self) -> Parsed, kind: fn(Vec<Node>) -> Kind) -> Parsed {
+        let at = self.at();
+        let first = term(self)?;
+        if !self.sees(symbol) {
+            return Ok(first);
+        }
+        let mut terms = vec![first];
+        while self.accept(symbol) {
+            terms.push(term(self)?);
+        }
+        self.node(at, deepest(&terms), kind(terms))
+    }
+
+    fn operator(&self, level: usize) -> Option<Operator> {
+        let word = match &self.word().token {
+            Token::Symbol(symbol) => symbol,
+            Token::Name(name) => name.as_str(),
+            _ => return None,
+        };
+        LEVELS[level].iter().find(|(symbol, _)| *symbol == word).map(|(_, operator)| *operator)
+    }
+
+    /// Operators of one level, which bind to the left.
+    fn binary(&mut self, level: usize) -> Parsed {
+        if level == LEVELS.len() {
+            return self.unary();
+        }
+        let mut left = self.binary(level + 1)?;
+        while let Some(operator) = self.operator(level) {
+            let at = self.at();
+            self.next += 1;
+            let right = self.binary(level + 1)?;
+            let below = left.depth.max(right.depth);
+            left = self.node(at, below, Kind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
+        }
+        Ok(left)
+    }
+
+    fn unary(&mut self) -> Parsed {
+        let at = self.at();
+        if self.accept("!") {
+            let of = self.nested(Self::unary)?;
+            let below = of.depth;
+            return self.node(at, below, Kind::Not(Box::new(of)));
+        }
+        if self.accept("-") {
+            // The smallest integer has no positive twin, so the sign belongs to the number.
+            if let Token::Int(magnitude) = self.word().token {
+                self.next += 1;
+                let value = 0_i64
+                    .checked_sub_unsigned(magnitude)
+                    .ok_or_else(|| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
+                let number = self.node(at, 0, Kind::Int(value))?;
+                return self.members(number);
+            }
+            let of = self.nested(Self::unary)?;
+            let below = of.depth;
+            return self.node(at, below, Kind::Negate(Box::new(of)));
+        }
+        let of = self.primary()?;
+        self.members(of)
+    }
+
+    /// `.field`, `.method(…)` and `[key]` after a value.
+    fn members(&mut self, mut of: Node) -> Parsed {
+        loop {
+            let at = self.at();
+            if self.accept(".") {
+                let Token::Name(name) = self.advance() else {
+                    self.next -= 1;
+                    return Err(self.unexpected(&self.word().token, "a field's name"));
+                };
+                of = if self.accept("(") {
+                    self.nested(|parser| parser.method(of, name, at))?
+                } else {
+                    let below = of.depth;
+                    self.node(at, below, Kind::Select { of: Box::new(of), field: name })?
+                };
+            } else if self.accept("[") {
+                let key = self.nested(Self::expression)?;
+                self.expect("]")?;
+                let below = of.depth.max(key.depth);
+                of = self.node(at, below, Kind::Index { of: Box::new(of), key: Box::new(key) })?;
+            } else if self.sees("{") {
+                return Err(Fault::new(at, "messages are not available in conditions; write a map, as in `{'a': 1}`"));
+            } else {
+                return Ok(of);
+            }
+        }
+    }
+
+    fn primary(&mut self) -> Parsed {
+        let at = self.at();
+        match self.advance() {
+            Token::Int(magnitude) => {
+                let value = i64::try_from(magnitude)
+                    .map_err(|_| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
+                self.node(at, 0, Kind::Int(value))
+            }
+            Token::Double(value) => self.node(at, 0, Kind::Double(value)),
+            Token::Text(text) => self.node(at, 0, Kind::Text(text)),
+            Token::Name(name) => self.name(name, at),
+            Token::Symbol("(") => {
+                let inner = self.nested(Self::expression)?;
+                self.expect(")")?;
+                Ok(inner)
+            }
+            Token::Symbol("[") => {
+                let elements = self.nested(|parser| parser.separated("]", Self::expression))?;
+                self.node(at, deepest(&elements), Kind::List(elements))
+            }
+            Token::Symbol("{") => {
+                let entries = self.nested(|parser| {
+                    parser.separated("}", |parser| {
+                        let key = parser.expression()?;
+                        parser.expect(":")?;
+                        Ok((key, parser.expression()?))
+                    })
+                })?;
+                let below = entries.iter().map(|(key, value)| key.depth.max(value.depth)).max().unwrap_or(0);
+                self.node(at, below, Kind::Map(entries))
+            }
+            found => {
+                self.next -= 1;
+                Err(self.unexpected(&found, "a value"))
+            }
+        }
+    }
+
+    /// Items between commas up to `close`; one comma may trail.
+    fn separated<T>(&mut self, close: &str, item: impl Fn(&mut Self) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
+        let mut items = Vec::new();
+        while !self.accept(close) {
+            items.push(item(self)?);
+            if !self.accept(",") {
+                self.expect(close)?;
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// What begins with a name: a constant, a variable or a function.
+    fn name(&mut self, name: String, at: usize) -> Parsed {
+        let kind = match name.as_str() {
+            "true" => Kind::Bool(true),
+            "false" => Kind::Bool(false),
+            "null" => Kind::Null,
+            word if RESERVED.contains(&word) => {
+                return Err(Fault::new(at, format!("`{word}` is a reserved word and cannot be a variable")));
+            }
+            _ if self.accept("(") => return self.nested(|parser| parser.function(name, at)),
+            _ => Kind::Name(name),
+        };
+        self.node(at, 0, kind)
+    }
+
+    fn function(&mut self, name: String, at: usize) -> Parsed {
+        let mut arguments = self.separated(")", Self::expression)?;
+        if name == "has" {
+            return match arguments.pop() {
+                Some(Node { depth, kind: Kind::Select { of, field }, .. }) if arguments.is_empty() => {
+                    self.node(at, depth, Kind::Has { of, field })
+                }
+                _ => Err(Fault::new(at, "`has` takes one field, as in `has(inputs.note)`")),
+            };
+        }
+        self.call(name, arguments, false, at)
+    }
+
+    fn method(&mut self, of: Node, name: String, at: usize) -> Parsed {
+        let macro_ = match name.as_str() {
+            "all" => Macro::All,
+            "exists" => Macro::Exists,
+            "exists_one" | "existsOne" => Macro::ExistsOne,
+            "map" => Macro::Map,
+            "filter" => Macro::Filter,
+            _ => {
+                let mut arguments = vec![of];
+                arguments.extend(self.separated(")", Self::expression)?);
+                if name == "matches" {
+                    return self.matches(arguments, at);
+                }
+                return self.call(name, arguments, true, at);
+            }
+        };
+        if self.in_comprehension {
+            return Err(Fault::limit(
+                at,
+                format!(
+                    "`{name}` stands inside another one; each would multiply the other's work, put one in an earlier step"
+                ),
+            ));
+        }
+        self.in_comprehension = true;
+        let parts = self.separated(")", Self::expression);
+        self.in_comprehension = false;
+        let mut parts = parts?.into_iter();
+        let (variable, second, third, rest) = (parts.next(), parts.next(), parts.next(), parts.next());
+        let usage =
+            || Fault::new(at, format!("`{name}` takes a variable and an expression, as in `steps.{name}(s, …)`"));
+        let Some(Node { kind: Kind::Name(variable), .. }) = variable else {
+            return Err(usage());
+        };
+        let (filter, body) = match (second, third, rest) {
+            (Some(body), None, None) => (None, body),
+            (Some(filter), Some(body), None) if macro_ == Macro::Map => (Some(filter), body),
+            _ => return Err(usage()),
+        };
+        let below = of.depth.max(body.depth).max(filter.as_ref().map_or(0, |f| f.depth));
+        self.node(at, below, Kind::Comprehension(Box::new(Comprehension { macro_, range: of, variable, filter, body })))
+    }
+
+    /// `text.matches('pattern')`. The pattern must be written out, so that it is checked before a
+    /// run and nobody else's text is ever compiled.
+    fn matches(&mut self, mut arguments: Vec<Node>, at: usize) -> Parsed {
+        let (pattern, text) = match (arguments.pop(), arguments.pop(), arguments.len()) {
+            (Some(pattern), Some(text), 0) => (pattern, text),
+            _ => return Err(Fault::new(at, "`matches` takes one pattern")),
+        };
+        let Kind::Text(source) = &pattern.kind else {
+            return Err(Fault::new(
+                at,
+                "the pattern of `matches` must be written out as a text, it cannot be computed",
+            ));
+        };
+        let pattern = compile(source).map_err(|problem| Fault::new(pattern.at, problem))?;
+        let below = text.depth;
+        self.node(at, below, Kind::Matches { text: Box::new(text), pattern })
+    }
+
+    fn call(&mut self, name: String, arguments: Vec<Node>, method: bool, at: usize) -> Parsed {
+        let Some((function, least, most)) = Function::find(&name, method) else {
+            return Err(Fault::new(at, unknown_function(&name, method)));
+        };
+        if !(least..=most).contains(&arguments.len()) {
+            let own = usize::from(method);
+            return Err(Fault::new(
+                at,
+                format!(
+                    "`{name}` takes {} argument(s), not {}",
+                    if least == most {
+                        format!("{}", least - own)
+                    } else {
+                        format!("{} to {}", least - own, most - own)
+                    },
+                    arguments.len() - own
+                ),
+            ));
+        }
+        self.node(at, deepest(&arguments), Kind::Call { function, arguments })
+    }
+}
+
+fn deepest(nodes: &[Node]) -> usize {
+    nodes.iter().map(|node| node.depth).max().unwrap_or(0)
+}
+
+/// A bounded regular expression: its matching time is linear in the text, always.
+fn compile(source: &str) -> Result<regex::Regex, String> {
+    if source.chars().count() > MAX_PATTERN {
+        return Err(format!("the pattern is longer than {MAX_PATTERN} characters"));
+    }
+    regex::RegexBuilder::new(source)
+        .size_limit(MAX_COMPILED_PATTERN)
+        .dfa_size_limit(MAX_COMPILED_PATTERN)
+        .nest_limit(16)
+        .build()
+        .map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => {
+                "the pattern is too large once compiled; use smaller repetitions".to_owned()
+            }
+            _ => "the pattern is not a regular expression (RE2 syntax)".to_owned(),
+        })
+}
+
+fn unknown_function(name: &str, method: bool) -> String {
+    let near = match name {
+        "lower" => Some("lowerAscii"),
+        "upper" => Some("upperAscii"),
+        "strip" => Some("trim"),
+        "len" | "length" => Some("size"),
+        _ => Function::names(method).find(|candidate| is_near(name, candidate)),
+    };
+    let sort = if method { "method" } else { "function" };
+    match near {
+        Some(near) => format!("there is no {sort} `{name}`; did you mean `{near}`?"),
+        None => {
+            let all: Vec<&str> = Function::names(method).collect();
+            format!("there is no {sort} `{name}`; there are {}", all.join(", "))
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Fuzz entry points: any bytes as a template, as a condition, as an answer that may hold JSON.
+//!
+//! They may not panic, overflow the stack or run long, whatever the bytes. What they compute is
+//! thrown away, except that what must hold for every input is asserted.
+
+use serde_json::json;
+
+use super::{Condition, Scope, Template, json as json_text, text};
+
+/// Parses the bytes as a template and renders it; then renders them as a value.
+pub fn template(data: &[u8]) {
+    let source = String::from_utf8_lossy(data);
+    if let Ok(template) = Template::parse(&source, "fuzz") {
+        let _ = template.references();
+        if let Ok(rendered) = template.render_within(&scope(&source), 1 << 16) {
+            assert_eq!(text::clean(&rendered), rendered, "rendered text is clean");
+        }
+    }
+    if let Ok(quote) = Template::parse("{{ text }}", "fuzz")
+        && let Ok(rendered) = quote.render(&scope(&source))
+    {
+        assert_eq!(rendered, text::clean(&source), "a value is data");
+    }
+}
+
+/// Parses the bytes as a condition and evaluates it; then compares them as a value.
+pub fn condition(data: &[u8]) {
+    let source = String::from_utf8_lossy(data);
+    if let Ok(condition) = Condition::parse(&source, "fuzz") {
+        let _ = condition.references();
+        let scope = scope(&source);
+        assert_eq!(condition.evaluate_value(&scope), condition.evaluate_value(&scope), "evaluation is deterministic");
+        let _ = condition.evaluate(&scope);
+    }
+    if let Ok(condition) = Condition::parse("text == text && !(text != text)", "fuzz") {
+        assert_eq!(condition.evaluate(&scope(&source)), Ok(true), "a value is data");
+    }
+}
+
+/// Cleans, shows and searches the bytes as an answer.
+pub fn answer(data: &[u8]) {
+    let source = String::from_utf8_lossy(data);
+    let shown = text::display(&source, 100);
+    assert!(shown.chars().count() <= 100, "what is shown is bounded");
+    assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\r']), "what is shown hides nothing");
+    let _ = json_text::extract(&source);
+}
+
+fn scope(text: &str) -> Scope {
+    let mut scope = Scope::new();
+    scope
+        .set("text", json!(text))
+        .set("n", json!(7))
+        .set("m", json!({"k": "v", "l": [1, 2.5, null, true]}))
+        .set_records("steps", vec![("draft".into(), json!({"response": "ok"}))]);
+    scope
+}
+
+#[cfg(test)]
+mod tests {
+    //! A bounded, repeatable stand-in for a coverage-guided fuzzer: it mutates a corpus that holds
+    //! what has gone wrong elsewhere.
+
+    use super::*;
+
+    fn templates() -> Vec<String> {
+        vec![
+            "{{ steps[0].response }} {{ m.l[-1] }} {{ text[:30] | upper }}".into(),
+            "{% for k, v in m.items() %}{{ loop.index }}{{ k }}{% else %}x{% endfor %}".into(),
+            "{% if n > 5 and 'a' in text %}{{ text.lower().split(',') | join('-') }}{% elif n %}y{% endif %}".into(),
+            "{{ m | tojson }}{{ text | regex_search('(?:a{1000}){1000}') }}{{ text | truncate(5) }}".into(),
+            "{{ text | replace(text, text) | replace('', text) }}{{ text ~ text + 'x' if n else m }}".into(),
+            "{{ 'x' * 1000000000 }}{{ 2 ** 127 * 3 }}{{ 1 // 0 }}{{ 9223372036854775807 + n }}".into(),
+            "{# c #}{% raw %}{{ }}{% endraw %}{{ steps.draft is defined }}{{ x | default(n) }}".into(),
+            "(".repeat(200),
+            format!("{{{{ {} }}}}", "[".repeat(250)),
+            format!("{{{{ {} }}}}", vec!["1"; 4000].join("+")),
+            "{{ range(-9223372036854775808, 9223372036854775807, -1) }}{{ text[::0] }}{{ text[9:1:-1] }}".into(),
+            "{{ n | round(999999999) }}{{ -n | abs }}{{ '99' | int(base=99) }}{{ text.count('') }}".into(),
+        ]
+    }
+
+    fn conditions() -> Vec<String> {
+        vec![
+            "steps[0].response == 'ok' && m.l.exists(x, x == 2.5)".into(),
+            vec!["1"; 4000].join(" + "),
+            "[1].map(a, [1].map(b, [1].map(c, c)))".into(),
+            "text.matches('(?:a{1000}){1000}') || text.contains(\"x\") ? has(m.k) : !(n < 5)".into(),
+            "m.map(k, k).filter(k, k in m).join(',') + string(n) + text.substring(0, n)".into(),
+            "-9223372036854775808 / -1 + 0x7fffffffffffffff % 0 * int('12') - int(1e300)".into(),
+            "{'a': [1, {2: true}], \"b\": null}['a'][1][2]".into(),
+            "'\\x41\\u00e9\\U0001F980\\101' + r'\\n' + '''a\nb'''".into(),
+            "(".repeat(200),
+            "[".repeat(200),
+            "!".repeat(200) + "true",
+            "-".repeat(200) + "1",
+        ]
+    }
+
+    fn answers() -> Vec<String> {
+        vec![
+            "I think ```json\n{\"route\": \"a\"}\n``` is {\"b\": [1, 2]}".into(),
+            "{\"a\": \"} \\\" {\", \"b\": [[[{}]]]}".into(),
+            "[".repeat(500),
+            "\u{1b}[31m\u{202e}approve\u{200b}\r\n\u{feff}e\u{301}".into(),
+        ]
+    }
+
+    /// Runs `target` on mutations of the corpus, on a stack as small as a worker thread's.
+    fn run(corpus: Vec<String>, iterations: usize, target: fn(&[u8])) {
+        let work = move || {
+            let mut random = Xorshift(0x9E37_79B9_7F4A_7C15);
+            for item in &corpus {
+                target(item.as_bytes());
+            }
+            for _ in 0..iterations {
+                let mut data = corpus[random.below(corpus.len())].clone().into_bytes();
+                for _ in 0..=random.below(6) {
+                    mutate(&mut data, &corpus, &mut random);
+                }
+                target(&data);
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(work);
+        assert!(thread.is_ok_and(|thread| thread.join().is_ok()));
+    }
+
+    fn mutate(data: &mut Vec<u8>, corpus: &[String], random: &mut Xorshift) {
+        const WORDS: [&str; 16] = [
+            "{{",
+            "}}",
+            "{%",
+            "%}",
+            "'",
+            "\"",
+            "\\",
+            "(",
+            ")",
+            "[",
+            "]",
+            "|",
+            "\u{202e}",
+            "9223372036854775807",
+            "not ",
+            "-",
+        ];
+        let at = random.below(data.len() + 1);
+        let to = (at + random.below(12)).min(data.len());
+        match random.below(6) {
+            0 => drop(data.drain(at..to)),
+            1 => data.insert(at, u8::try_from(random.below(256)).unwrap_or(0)),
+            2 => drop(data.splice(at..at, WORDS[random.below(WORDS.len())].bytes())),
+            3 => {
+                let piece = data[at..to].repeat(1 + random.below(40));
+                drop(data.splice(at..at, piece));
+            }
+            4 => {
+                let other = corpus[random.below(corpus.len())].as_bytes();
+                let from = random.below(other.len() + 1);
+                let until = (from + random.below(30)).min(other.len());
+                drop(data.splice(at..at, other[from..until].iter().copied()));
+            }
+            _ => {
+                if let Some(byte) = data.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+        }
+        data.truncate(20_000);
+    }
+
+    struct Xorshift(u64);
+
+    impl Xorshift {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % (bound.max(1) as u64)).unwrap_or(0)
+        }
+    }
+
+    #[test]
+    fn no_template_panics_or_overflows() {
+        run(templates(), 3000, template);
+    }
+
+    #[test]
+    fn no_condition_panics_or_overflows() {
+        run(conditions(), 8000, condition);
+    }
+
+    #[test]
+    fn no_answer_panics_or_overflows() {
+        run(answers(), 1500, answer);
+    }
+}

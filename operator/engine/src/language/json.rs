@@ -1,0 +1,128 @@
+//! Finding the JSON a model meant, in an answer that may hold more than JSON.
+//!
+//! It never evaluates or repairs: text either holds well-formed JSON or it does not. It may not
+//! look further than its bounds, whatever the text.
+
+use serde_json::Value;
+
+/// How much of a text is looked at, in bytes.
+const SEARCHED: usize = 1 << 20;
+/// How many places in a text are tried as the start of an object or array.
+const ATTEMPTS: usize = 64;
+
+/// The JSON in `text`: the whole text if it is JSON, else the first object or array in a fenced
+/// ```` ```json ```` block, else the first object or array anywhere in the text.
+///
+/// Returns nothing if there is none in the first MiB or among the first 64 places that look like
+/// one. Nesting is bounded at 128.
+pub fn extract(text: &str) -> Option<Value> {
+    extract_where(text, |_| true)
+}
+
+/// Like [`extract`], but only JSON that `accept` takes: a router's answer is the first object with
+/// a `route`, not the `[1]` of a footnote before it.
+pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Value> {
+    let text = &text[..floor_char_boundary(text, SEARCHED)];
+    if let Ok(whole) = serde_json::from_str::<Value>(text.trim())
+        && accept(&whole)
+    {
+        return Some(whole);
+    }
+    let mut attempts = ATTEMPTS;
+    fenced(text)
+        .find_map(|block| first_container(block, &mut attempts, &accept))
+        .or_else(|| first_container(text, &mut attempts, &accept))
+}
+
+/// The largest index up to `limit` that does not cut a character.
+fn floor_char_boundary(text: &str, limit: usize) -> usize {
+    (0..=limit.min(text.len())).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
+}
+
+/// The contents of the fenced blocks that say they are JSON, or say nothing.
+fn fenced(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        loop {
+            let (_, after) = rest.split_once("```")?;
+            let (tag, body) = after.split_once('\n')?;
+            let (block, next) = body.split_once("```").unwrap_or((body, ""));
+            let tag = tag.trim();
+            if tag.is_empty() || tag.eq_ignore_ascii_case("json") {
+                rest = next;
+                return Some(block);
+            }
+            rest = next;
+        }
+    })
+}
+
+/// The first object or array in `text` that parses and is accepted.
+fn first_container(text: &str, attempts: &mut usize, accept: &impl Fn(&Value) -> bool) -> Option<Value> {
+    let mut from = 0;
+    while let Some(offset) = text.get(from..)?.find(['{', '[']) {
+        *attempts = attempts.checked_sub(1)?;
+        let start = from + offset;
+        // The deserializer reads one value and ignores what follows it, and knows about strings.
+        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+        from = match values.next() {
+            Some(Ok(value)) if accept(&value) => return Some(value),
+            // Parsed but not wanted: look behind it, not inside.
+            Some(Ok(_)) => start + values.byte_offset().max(1),
+            _ => start + 1,
+        };
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_whole_text_as_json_wins() {
+        assert_eq!(extract(" {\"route\": \"a\"}\n"), Some(json!({"route": "a"})));
+        assert_eq!(extract("[1, 2]"), Some(json!([1, 2])));
+    }
+
+    #[test]
+    fn a_fenced_block_wins_over_an_earlier_object() {
+        let text = "Not {\"route\": \"wrong\"} but\n```JSON\n{\"route\": \"right\"}\n```\ndone";
+        assert_eq!(extract(text), Some(json!({"route": "right"})));
+    }
+
+    #[test]
+    fn a_fence_of_another_language_is_not_json() {
+        let text = "```yaml\n{\"a\": 1}\n```\n```json\n{\"b\": 2}\n```";
+        assert_eq!(extract(text), Some(json!({"b": 2})));
+    }
+
+    #[test]
+    fn the_first_balanced_object_is_found_despite_braces_in_strings() {
+        let text = r#"I choose {this}: {"why": "a } in \" a string", "n": {"m": []}} and {"x": 1}"#;
+        assert_eq!(extract(text), Some(json!({"why": "a } in \" a string", "n": {"m": []}})));
+    }
+
+    #[test]
+    fn a_footnote_is_passed_over_when_an_object_is_wanted() {
+        let text = r#"See [1]. Answer: {"route": "billing"}"#;
+        assert_eq!(extract(text), Some(json!([1])));
+        assert_eq!(extract_where(text, |v| v.get("route").is_some()), Some(json!({"route": "billing"})));
+    }
+
+    #[test]
+    fn there_may_be_none() {
+        for text in ["", "approved", "{", "[[[", "{\"a\": }", "```json\n```", "```"] {
+            assert_eq!(extract(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_text_is_searched_within_bounds() {
+        assert_eq!(extract(&"[".repeat(1 << 20)), None);
+        assert_eq!(extract(&"{\"a\":".repeat(200_000)), None);
+        assert_eq!(extract(&"```json\n".repeat(100_000)), None);
+        assert_eq!(extract(&("é".repeat(1 << 20) + "{\"a\": 1}")), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! The two languages inside a spec: Jinja templates that produce text, and CEL conditions that decide.
+//!
+//! It may not read a clock, a file, the environment or the network, and what a person, a model or
+//! a tool wrote is only ever a value here: it is never parsed as a template or as a condition.
+//!
+//! | module | answers |
+//! |---|---|
+//! | [`scope`] | what names mean: the values an expression may see |
+//! | [`template`] | what text a template makes of a scope |
+//! | [`cel`] | whether a condition holds in a scope |
+//! | [`reference`] | which names an expression uses, and whether they will exist |
+//! | [`text`] | how untrusted text is stored and shown |
+//! | [`json`] | which JSON a model meant, in text that holds more than JSON |
+//! | [`fuzz`] | that none of these can be made to panic |
+
+pub mod cel;
+#[doc(hidden)]
+pub mod fuzz;
+pub mod json;
+pub mod reference;
+pub mod scope;
+pub mod template;
+pub mod text;
+
+pub use cel::Condition;
+pub use reference::{Known, Members, Reference, check};
+pub use scope::Scope;
+pub use template::Template;
+
+/// Why a template or a condition was refused or failed.
+///
+/// `what` is always the path of the field that holds the expression, for example
+/// `spec.chain.steps[2].when`. Messages name columns, names and types, never the values a run
+/// saw: those may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LanguageError {
+    /// The expression is not a sentence of its language.
+    #[error("{what}: {problem}")]
+    Syntax {
+        /// The field that holds the expression.
+        what: String,
+        /// What is wrong, where, and what to write instead.
+        problem: String,
+    },
+    /// The expression is larger, deeper or dearer than allowed.
+    #[error("{what}: {problem}")]
+    Limit {
+        /// The field that holds the expression.
+        what: String,
+        /// The limit, what it protects, and what to write instead.
+        problem: String,
+    },
+    /// The expression uses a name that will not exist when it is evaluated.
+    #[error("{what}: unknown reference `{reference}`; {remedy}")]
+    Unknown {
+        /// The field that holds the expression.
+        what: String,
+        /// The name as written, for example `steps.drfat.response`.
+        reference: String,
+        /// The nearest names that exist.
+        remedy: String,
+    },
+    /// The expression is well-formed, but has no value in this scope.
+    #[error("{what}: {problem}")]
+    Evaluation {
+        /// The field that holds the expression.
+        what: String,
+        /// What could not be computed, and what to write instead.
+        problem: String,
+    },
+}
+
+impl LanguageError {
+    /// The path of the field that holds the expression.
+    pub fn what(&self) -> &str {
+        match self {
+            Self::Syntax { what, .. }
+            | Self::Limit { what, .. }
+            | Self::Unknown { what, .. }
+            | Self::Evaluation { what, .. } => what,
+        }
+    }
+
+    /// The message without the field's path.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Syntax { problem, .. } | Self::Limit { problem, .. } | Self::Evaluation { problem, .. } => {
+                problem.clone()
+            }
+            Self::Unknown { reference, remedy, .. } => format!("unknown reference `{reference}`; {remedy}"),
+        }
+    }
+}

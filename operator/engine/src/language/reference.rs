@@ -1,0 +1,298 @@
+//! Which names an expression uses, and whether they will exist when it is evaluated.
+//!
+//! It looks at names only and may not evaluate anything: a plan is refused for a misspelt name
+//! before its first step runs, not when the step is reached at night.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::LanguageError;
+
+/// A name as an expression uses it, as far as it can be read without evaluating:
+/// `steps.draft.response`, `steps[0]`, `inputs['full name']`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// The variable.
+    pub root: String,
+    /// The members asked of it, in order, up to the first one that is computed.
+    pub members: Vec<Member>,
+    /// Whether the expression itself provides for the last member's absence
+    /// (`has(x.y)`, `x.y is defined`, `x.y | default('none')`).
+    pub optional: bool,
+}
+
+/// One step of a [`Reference`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Member {
+    /// A field: `.draft` or `['draft']`.
+    Name(String),
+    /// A position, from the end if negative: `[0]`.
+    Position(i64),
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.root)?;
+        self.members.iter().try_for_each(|member| match member {
+            Member::Name(name) if is_identifier(name) => write!(f, ".{name}"),
+            Member::Name(name) => write!(f, "['{}']", super::text::display(name, 64)),
+            Member::Position(position) => write!(f, "[{position}]"),
+        })
+    }
+}
+
+/// Whether `.name` can be written, rather than `['name']`.
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// The names that will exist where an expression is evaluated.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    roots: BTreeMap<String, Members>,
+}
+
+/// What may be asked of a name.
+#[derive(Debug, Clone)]
+pub enum Members {
+    /// Anything: its shape is known only when the run is there.
+    Open,
+    /// These fields and no others.
+    Fields(BTreeMap<String, Members>),
+    /// These records, by name and by position.
+    Records(Vec<(String, Members)>),
+}
+
+impl Members {
+    /// Exactly these fields, each of unknown shape.
+    pub fn fields<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self::Fields(names.into_iter().map(|name| (name.into(), Self::Open)).collect())
+    }
+}
+
+impl Known {
+    /// No name at all.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `name`, of which `members` may be asked, replacing what was known of it.
+    pub fn with(mut self, name: impl Into<String>, members: Members) -> Self {
+        self.roots.insert(name.into(), members);
+        self
+    }
+}
+
+/// The references that will not exist, each as an error that names `what` (the field), the
+/// reference and the nearest names that do exist; empty if the expression is fine.
+pub fn check(references: &BTreeSet<Reference>, known: &Known, what: &str) -> Vec<LanguageError> {
+    references
+        .iter()
+        .filter_map(|reference| {
+            let remedy = resolve(reference, known).err()?;
+            Some(LanguageError::Unknown { what: what.to_owned(), reference: reference.to_string(), remedy })
+        })
+        .collect()
+}
+
+/// Follows a reference as far as shapes are known, or says what to write instead.
+fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
+    let guarded = |depth: usize| reference.optional && depth == reference.members.len();
+    let Some(mut shape) = known.roots.get(&reference.root) else {
+        if guarded(0) {
+            return Ok(());
+        }
+        return Err(remedy(&reference.root, known.roots.keys(), ""));
+    };
+    let mut path = reference.root.clone();
+    for (index, member) in reference.members.iter().enumerate() {
+        let next = match (shape, member) {
+            (Members::Open, _) => return Ok(()),
+            (Members::Fields(fields), Member::Name(name)) => match fields.get(name) {
+                Some(next) => next,
+                None if guarded(index + 1) => return Ok(()),
+                None => return Err(remedy(name, fields.keys(), &path)),
+            },
+            (Members::Fields(_), Member::Position(_)) => {
+                return Err(format!("`{path}` has fields, not positions"));
+            }
+            (Members::Records(records), Member::Name(name)) => match records.iter().rev().find(|(n, _)| n == name) {
+                Some((_, next)) => next,
+                None if guarded(index + 1) => return Ok(()),
+                None => return Err(remedy(name, records.iter().map(|(n, _)| n), &path)),
+            },
+            (Members::Records(records), Member::Position(position)) => match at(records, *position) {
+                Some((_, next)) => next,
+                None if guarded(index + 1) => return Ok(()),
+                None => return Err(format!("`{path}` has {} entries here", records.len())),
+            },
+        };
+        path = Reference { root: path, members: vec![member.clone()], optional: false }.to_string();
+        shape = next;
+    }
+    Ok(())
+}
+
+fn at<T>(list: &[T], position: i64) -> Option<&T> {
+    match usize::try_from(position) {
+        Ok(index) => list.get(index),
+        Err(_) => {
+            let back = usize::try_from(position.unsigned_abs()).ok()?;
+            list.get(list.len().checked_sub(back)?)
+        }
+    }
+}
+
+/// What exists instead of `name` under `path`: near names if there are any, else all (up to ten).
+fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
+    let existing: Vec<&str> = existing.map(String::as_str).collect();
+    let write = |candidate: &&str| {
+        if path.is_empty() {
+            format!("`{candidate}`")
+        } else if is_identifier(candidate) {
+            format!("`{path}.{candidate}`")
+        } else {
+            format!("`{path}['{candidate}']`")
+        }
+    };
+    let near: Vec<String> = existing.iter().filter(|candidate| is_near(name, candidate)).take(3).map(write).collect();
+    if !near.is_empty() {
+        return format!("did you mean {}?", near.join(" or "));
+    }
+    if existing.is_empty() {
+        return if path.is_empty() {
+            "there are no names here".to_owned()
+        } else {
+            format!("`{path}` has no members here")
+        };
+    }
+    let listed: Vec<String> = existing.iter().take(10).map(write).collect();
+    let more = if existing.len() > 10 { ", …" } else { "" };
+    format!("there are {}{more}", listed.join(", "))
+}
+
+/// Whether someone who typed `typed` may have meant `name`.
+///
+/// `my` is near `my-step`, because `steps.my-step` reads as a subtraction and refers to `my`.
+pub(super) fn is_near(typed: &str, name: &str) -> bool {
+    let (typed, name) = (typed.to_lowercase(), name.to_lowercase());
+    let typed: Vec<char> = typed.chars().take(64).map(dashed).collect();
+    let name: Vec<char> = name.chars().take(64).map(dashed).collect();
+    let allowed = if name.len() < 4 { 1 } else { 2 };
+    let prefix = !typed.is_empty() && name.starts_with(&typed) && name.get(typed.len()) == Some(&'-');
+    prefix || distance(&typed, &name) <= allowed
+}
+
+fn dashed(c: char) -> char {
+    if c == '_' { '-' } else { c }
+}
+
+/// Edits that turn one word into the other; two neighbours swapped count as one.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut next = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let mut best = (row[j] + usize::from(x != y)).min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            next.push(best);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> Known {
+        let record = || Members::fields(["name", "type", "response", "decision"]);
+        Known::new()
+            .with("inputs", Members::fields(["customer", "amount"]))
+            .with("run", Members::Open)
+            .with("steps", Members::Records(vec![("draft".into(), record()), ("my-review".into(), record())]))
+    }
+
+    fn reference(root: &str, members: &[&str]) -> Reference {
+        Reference {
+            root: root.into(),
+            members: members
+                .iter()
+                .map(|m| match m.parse() {
+                    Ok(position) => Member::Position(position),
+                    Err(_) => Member::Name((*m).into()),
+                })
+                .collect(),
+            optional: false,
+        }
+    }
+
+    fn refusal(reference: Reference) -> Option<String> {
+        check(&BTreeSet::from([reference]), &known(), "spec.x").pop().map(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_exists_is_accepted() {
+        for good in [
+            reference("inputs", &["customer"]),
+            reference("run", &["anything", "at", "all"]),
+            reference("steps", &["draft", "response", "inner"]),
+            reference("steps", &["1", "decision"]),
+            reference("steps", &["-2", "decision"]),
+            reference("steps", &[]),
+        ] {
+            assert_eq!(refusal(good), None);
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_the_reference_and_the_nearest_name() {
+        assert_eq!(
+            refusal(reference("steps", &["drfat", "response"])).as_deref(),
+            Some("spec.x: unknown reference `steps.drfat.response`; did you mean `steps.draft`?")
+        );
+        assert_eq!(
+            refusal(reference("steps", &["draft", "reponse"])).as_deref(),
+            Some("spec.x: unknown reference `steps.draft.reponse`; did you mean `steps.draft.response`?")
+        );
+        assert_eq!(
+            refusal(reference("input", &["amount"])).as_deref(),
+            Some("spec.x: unknown reference `input.amount`; did you mean `inputs`?")
+        );
+    }
+
+    #[test]
+    fn a_name_with_a_dash_is_suggested_in_brackets() {
+        assert_eq!(
+            refusal(reference("steps", &["my"])).as_deref(),
+            Some("spec.x: unknown reference `steps.my`; did you mean `steps['my-review']`?")
+        );
+    }
+
+    #[test]
+    fn without_a_near_name_all_are_listed() {
+        assert_eq!(
+            refusal(reference("inputs", &["zzzzz"])).as_deref(),
+            Some("spec.x: unknown reference `inputs.zzzzz`; there are `inputs.amount`, `inputs.customer`")
+        );
+        assert_eq!(
+            refusal(reference("steps", &["7"])).as_deref(),
+            Some("spec.x: unknown reference `steps[7]`; `steps` has 2 entries here")
+        );
+    }
+
+    #[test]
+    fn only_the_guarded_member_may_be_absent() {
+        let optional = |root, members: &[&str]| Reference { optional: true, ..reference(root, members) };
+        assert_eq!(refusal(optional("inputs", &["note"])), None);
+        assert_eq!(refusal(optional("nothing", &[])), None);
+        assert!(refusal(optional("steps", &["drfat", "response"])).is_some());
+        assert!(refusal(optional("nothing", &["note"])).is_some());
+    }
+}

@@ -1,0 +1,132 @@
+//! Templates: Jinja that turns a scope into text, once and within bounds.
+//!
+//! Rendering is one pass. It may not load, include or define anything, may not render a value
+//! again, and may not touch a clock, a file or a network; an undefined name is an error, never
+//! an empty text.
+
+mod policy;
+mod vocabulary;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use minijinja::ErrorKind;
+
+use super::{LanguageError, Reference, Scope, text};
+
+/// Bytes of a rendered text, unless the caller says otherwise.
+const MAX_OUTPUT: usize = 256 << 10;
+
+/// A template that parsed, uses only what templates may use, and is within its limits.
+///
+/// Limits: 16 KiB of source, 256 words in a tag, nesting of 24, and while rendering a fixed number
+/// of steps, 1 MiB for a text a filter makes, and 256 KiB of output.
+#[derive(Debug, Clone)]
+pub struct Template {
+    what: String,
+    source: String,
+    references: BTreeSet<Reference>,
+}
+
+impl Template {
+    /// Parses `source`; `what` is the path of the field that holds it, for messages.
+    ///
+    /// # Errors
+    /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the line.
+    pub fn parse(source: &str, what: &str) -> Result<Self, LanguageError> {
+        let references = policy::check(source).map_err(|refusal| refusal.into_error(what))?;
+        // Compiling finds what the syntax tree does not show, so that it is found before the run.
+        vocabulary::environment().template_from_str(source).map_err(|error| describe(&error, what))?;
+        Ok(Self { what: what.to_owned(), source: source.to_owned(), references })
+    }
+
+    /// The text this template was parsed from.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The names this template uses, as far as they can be read without rendering.
+    pub fn references(&self) -> &BTreeSet<Reference> {
+        &self.references
+    }
+
+    /// The text this template makes of `scope`, cleaned as [`text::clean`] does, of at most
+    /// 256 KiB.
+    ///
+    /// # Errors
+    /// [`LanguageError::Evaluation`] for an undefined name or an operation on the wrong kind of
+    /// value, [`LanguageError::Limit`] if a bound is reached.
+    pub fn render(&self, scope: &Scope) -> Result<String, LanguageError> {
+        self.render_within(scope, MAX_OUTPUT)
+    }
+
+    /// Like [`Self::render`], with at most `max_bytes` of text before cleaning.
+    ///
+    /// # Errors
+    /// As [`Self::render`].
+    pub fn render_within(&self, scope: &Scope, max_bytes: usize) -> Result<String, LanguageError> {
+        // Only what is used is converted: a scope may hold the results of a hundred steps.
+        let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
+        let values: BTreeMap<String, minijinja::Value> =
+            names.into_iter().filter_map(|name| Some((name.to_owned(), scope.root(name)?.to_jinja()))).collect();
+        let mut output = Capped { bytes: Vec::new(), limit: max_bytes };
+        vocabulary::environment()
+            .template_from_str(&self.source)
+            .and_then(|template| {
+                template.render_captured_to(minijinja::Value::from(values), &mut output)
+            })
+            .map_err(|error| match error.kind() {
+                ErrorKind::WriteFailure => LanguageError::Limit {
+                    what: self.what.clone(),
+                    problem: format!("the rendered text is larger than {max_bytes} bytes; shorten it, for example with `truncate(1000)`"),
+                },
+                _ => describe(&error, &self.what),
+            })?;
+        // What was written came in whole strings, so it is UTF-8 already.
+        Ok(text::clean(&String::from_utf8_lossy(&output.bytes)))
+    }
+}
+
+/// A writer that refuses to grow beyond its limit, so that output stops where it is made.
+struct Capped {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl io::Write for Capped {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + piece.len() > self.limit {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        self.bytes.extend_from_slice(piece);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The template engine's error in our words: the line, what is wrong, and no dump of values.
+fn describe(error: &minijinja::Error, what: &str) -> LanguageError {
+    let what = what.to_owned();
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), |detail| text::display(detail, 300));
+    let place = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::SyntaxError => LanguageError::Syntax { what, problem: format!("{place}{detail}") },
+        ErrorKind::OutOfFuel => {
+            LanguageError::Limit { what, problem: format!("{place}the template takes too many steps; loop over less") }
+        }
+        _ if detail.starts_with(vocabulary::TOO_MUCH) => {
+            LanguageError::Limit { what, problem: format!("{place}{detail}") }
+        }
+        ErrorKind::UndefinedError => LanguageError::Evaluation {
+            what,
+            problem: format!("{place}{detail}; test it with `is defined` or give it a `default(…)`"),
+        },
+        _ => LanguageError::Evaluation { what, problem: format!("{place}{detail}") },
+    }
+}
