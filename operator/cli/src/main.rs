@@ -1,1 +1,84 @@
-fn main() {}
+//! `kubectl approve`: lists, shows and decides Approvals from a terminal.
+//!
+//! It may not be trusted by anybody: the API server checks every decision again, and the plugin has no rights but
+//! its user's.
+
+mod args;
+mod client;
+mod clock;
+mod decide;
+mod fence;
+mod list;
+mod mine;
+mod payload;
+mod refusal;
+#[cfg(test)]
+mod sample;
+mod show;
+mod table;
+mod terminal;
+mod whoami;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, Parser, error::ErrorKind};
+use signoff_api::Verdict;
+
+use crate::{
+    args::{Arguments, Command, Manner, Payload, Wish},
+    client::Session,
+    refusal::Failure,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    // The first thing of all, or the first connection would not know which of two providers to take. Only a second call
+    // could fail.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::note(&format!("{error:#}"));
+            ExitCode::from(error.downcast_ref::<Failure>().map_or(1, Failure::code))
+        }
+    }
+}
+
+async fn run(typed: Arguments) -> anyhow::Result<()> {
+    refuse_mixtures(&typed);
+    let session = Session::open(&typed.connection).await?;
+    let text = match typed.command {
+        Some(Command::List(options)) => list::list(&session, &options).await?,
+        Some(Command::Show(options)) => show::show(&session, &options.name).await?,
+        Some(Command::Whoami) => whoami::whoami(&session).await?,
+        Some(command) => match command.wish() {
+            Some(wish) => decide::decide(&session, &wish).await? + "\n",
+            None => String::new(),
+        },
+        None => {
+            let name = typed.name.context("name an Approval")?;
+            let wish = Wish { name, verdict: Verdict::Approve, payload: Payload::Nothing, manner: typed.manner };
+            decide::show_and_approve(&session, &wish).await? + "\n"
+        }
+    };
+    terminal::print(&text)?;
+    Ok(())
+}
+
+/// A name or a flag of the bare form before a subcommand would be dropped in silence; ends the process with code 2.
+fn refuse_mixtures(typed: &Arguments) {
+    let problem = match (&typed.command, &typed.name) {
+        (Some(_), Some(name)) => format!("write the name after the subcommand: {name}"),
+        (Some(_), None) if typed.manner != Manner::default() => "write --reason, --yes and the like after the subcommand".to_owned(),
+        (None, None) => "name an Approval, or use a subcommand such as list".to_owned(),
+        _ => return,
+    };
+    Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();
+}
+
+/// `kubectl approve list | head -1` is no failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

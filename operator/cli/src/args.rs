@@ -1,0 +1,372 @@
+//! The command line: what may be typed, and nothing of what it does.
+//!
+//! It may not read files, the environment or the cluster.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use signoff_api::Verdict;
+
+/// List, read and decide Approvals: the questions that agent workflows ask people.
+///
+/// With only a NAME it shows that Approval, asks, and approves it.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-approve", bin_name = "kubectl approve", version, arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// Which cluster, and as whom.
+    #[command(flatten)]
+    pub connection: Connection,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The Approval to show, ask about and approve.
+    #[arg(value_parser = name)]
+    pub name: Option<String>,
+    /// How.
+    #[command(flatten)]
+    pub manner: Manner,
+}
+
+/// As kubectl has them.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
+pub struct Connection {
+    /// The kubeconfig file to use instead of KUBECONFIG or ~/.kube/config.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<std::path::PathBuf>,
+    /// The context to use instead of the current one.
+    #[arg(long, global = true)]
+    pub context: Option<String>,
+    /// The namespace to use instead of the context's.
+    #[arg(short, long, global = true)]
+    pub namespace: Option<String>,
+    /// The user to act as; needs the verb impersonate.
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub impersonate: Option<String>,
+    /// A group to act in; may be given more than once.
+    #[arg(long = "as-group", global = true, value_name = "GROUP", requires = "impersonate")]
+    pub impersonate_group: Vec<String>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Approvals that wait for you
+    List(List),
+    /// One Approval with everything one has to know to decide it
+    Show(Show),
+    /// Who you are here, and what you may decide
+    Whoami,
+    /// Go on with exactly what was shown
+    Approve(Plain),
+    /// Do not
+    Reject(Plain),
+    /// Go on with other parameters than those shown
+    Modify(Parameters),
+    /// Answer
+    Respond(Respond),
+    /// Do it again with guidance, then ask again
+    Defer(Defer),
+    /// Ask more people
+    Escalate(Escalate),
+    /// End the whole run
+    Abort(Plain),
+    /// Go on without
+    Skip(Plain),
+    /// Ask again
+    Retry(Parameters),
+}
+
+/// `list`.
+#[derive(Args, Debug)]
+pub struct List {
+    /// Of every namespace
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+    /// Every one, also those of others and those already decided
+    #[arg(long)]
+    pub all: bool,
+    /// Another form than the table
+    #[arg(short, long, value_name = "FORM")]
+    pub output: Option<Form>,
+}
+
+/// The forms of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// More columns.
+    Wide,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
+    /// One `approval.signoff.dev/NAME` a line.
+    Name,
+}
+
+/// `show`.
+#[derive(Args, Debug)]
+pub struct Show {
+    /// The Approval
+    #[arg(value_parser = name)]
+    pub name: String,
+}
+
+/// What every decision may have.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// Why; kept with the decision
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// Decide for this person; needs the verb delegate for them
+    #[arg(long, value_name = "USER")]
+    pub on_behalf_of: Option<String>,
+    /// Have it checked by the API server and not stored
+    #[arg(long, value_name = "server|none", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
+    pub dry_run: Option<DryRun>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// As kubectl's `--dry-run`, without `client`: only the API server knows what is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DryRun {
+    /// Checked, not stored.
+    Server,
+    /// Stored.
+    None,
+}
+
+/// A decision without anything of its own.
+#[derive(Args, Debug)]
+pub struct Plain {
+    /// The Approval
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// How.
+    #[command(flatten)]
+    pub manner: Manner,
+}
+
+/// `modify` and `retry`.
+#[derive(Args, Debug)]
+pub struct Parameters {
+    /// The Approval
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// A parameter; its value is JSON where it reads as JSON, else text
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub set: Vec<(String, String)>,
+    /// A parameter whose value is text, whatever it looks like
+    #[arg(long, value_name = "KEY=TEXT", value_parser = pair)]
+    pub set_string: Vec<(String, String)>,
+    /// A JSON or YAML file with all parameters, or - for standard input; --set adds to it
+    #[arg(short, long, value_name = "FILE")]
+    pub from_file: Option<String>,
+    /// How.
+    #[command(flatten)]
+    pub manner: Manner,
+}
+
+/// `respond`.
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["response", "from_file", "answer", "choose"]))]
+pub struct Respond {
+    /// The Approval
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// The answer to the only question
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["from_file", "answer", "choose"])]
+    pub response: Option<String>,
+    /// A file with the answer to the only question, or - for standard input
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["answer", "choose"])]
+    pub from_file: Option<String>,
+    /// A text for one of the questions
+    #[arg(long, value_name = "ID=TEXT", value_parser = pair)]
+    pub answer: Vec<(String, String)>,
+    /// An option of one of the questions; may be given more than once
+    #[arg(long, value_name = "ID=OPTION", value_parser = pair)]
+    pub choose: Vec<(String, String)>,
+    /// How.
+    #[command(flatten)]
+    pub manner: Manner,
+}
+
+/// `defer`.
+#[derive(Args, Debug)]
+pub struct Defer {
+    /// The Approval
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// What to do differently
+    #[arg(long, value_name = "TEXT")]
+    pub guidance: String,
+    /// How.
+    #[command(flatten)]
+    pub manner: Manner,
+}
+
+/// `escalate`.
+#[derive(Args, Debug)]
+pub struct Escalate {
+    /// The Approval
+    #[arg(value_parser = name)]
+    pub name: String,
+    /// Whom to ask, among those the gate names: a name, or user:NAME, group:NAME, serviceaccount:NAMESPACE/NAME;
+    /// the next level where it is missing
+    #[arg(long, value_name = "WHOM")]
+    pub to: Vec<String>,
+    /// How.
+    #[command(flatten)]
+    pub manner: Manner,
+}
+
+/// A decision as it was typed.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The Approval's name.
+    pub name: String,
+    /// What to decide.
+    pub verdict: Verdict,
+    /// What goes with it.
+    pub payload: Payload,
+    /// How.
+    pub manner: Manner,
+}
+
+/// What goes with a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Nothing.
+    Nothing,
+    /// Modify and Retry.
+    Parameters {
+        /// JSON where it reads as JSON.
+        set: Vec<(String, String)>,
+        /// Text.
+        set_string: Vec<(String, String)>,
+        /// A file to begin with.
+        from_file: Option<String>,
+    },
+    /// Respond: the text of the only question.
+    Response(String),
+    /// Respond: a file with that text.
+    ResponseFile(String),
+    /// Respond: by question.
+    Answers {
+        /// Texts by question.
+        texts: Vec<(String, String)>,
+        /// Options by question.
+        options: Vec<(String, String)>,
+    },
+    /// Defer.
+    Guidance(String),
+    /// Escalate.
+    To(Vec<String>),
+}
+
+impl Command {
+    /// The decision, if the command is one.
+    pub fn wish(self) -> Option<Wish> {
+        let plain = |verdict, plain: Plain| Wish { name: plain.name, verdict, payload: Payload::Nothing, manner: plain.manner };
+        Some(match self {
+            Self::List(_) | Self::Show(_) | Self::Whoami => return None,
+            Self::Approve(typed) => plain(Verdict::Approve, typed),
+            Self::Reject(typed) => plain(Verdict::Reject, typed),
+            Self::Abort(typed) => plain(Verdict::Abort, typed),
+            Self::Skip(typed) => plain(Verdict::Skip, typed),
+            Self::Modify(typed) => typed.wish(Verdict::Modify),
+            Self::Retry(typed) => typed.wish(Verdict::Retry),
+            Self::Respond(typed) => {
+                let payload = match (typed.response, typed.from_file) {
+                    (Some(text), _) => Payload::Response(text),
+                    (None, Some(file)) => Payload::ResponseFile(file),
+                    (None, None) => Payload::Answers { texts: typed.answer, options: typed.choose },
+                };
+                Wish { name: typed.name, verdict: Verdict::Respond, payload, manner: typed.manner }
+            }
+            Self::Defer(typed) => {
+                Wish { name: typed.name, verdict: Verdict::Defer, payload: Payload::Guidance(typed.guidance), manner: typed.manner }
+            }
+            Self::Escalate(typed) => {
+                Wish { name: typed.name, verdict: Verdict::Escalate, payload: Payload::To(typed.to), manner: typed.manner }
+            }
+        })
+    }
+}
+
+impl Parameters {
+    fn wish(self, verdict: Verdict) -> Wish {
+        let payload = Payload::Parameters { set: self.set, set_string: self.set_string, from_file: self.from_file };
+        Wish { name: self.name, verdict, payload, manner: self.manner }
+    }
+}
+
+/// An Approval's name, also as `-o name` and kubectl write it.
+fn name(typed: &str) -> Result<String, String> {
+    match typed.split_once('/') {
+        None if typed.is_empty() => Err("the name is empty".into()),
+        None => Ok(typed.to_owned()),
+        Some(("approval" | "approvals" | "appr" | "approval.signoff.dev" | "approvals.signoff.dev", name)) if !name.is_empty() => Ok(name.to_owned()),
+        Some((kind, _)) => Err(format!("{kind} is not approval: write NAME or approval/NAME")),
+    }
+}
+
+fn pair(typed: &str) -> Result<(String, String), String> {
+    match typed.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("write KEY=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(std::iter::once("kubectl-approve").chain(line.split(' ')))
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bare_name_is_no_subcommand_and_flags_of_the_connection_go_anywhere() {
+        let typed = parse("-n finance refund-1 --reason ok").unwrap();
+        assert_eq!((typed.name.as_deref(), typed.manner.reason.as_deref()), (Some("refund-1"), Some("ok")));
+        assert!(typed.command.is_none());
+        let typed = parse("--context prod list -A -n finance").unwrap();
+        assert_eq!(typed.connection.namespace.as_deref(), Some("finance"));
+        assert_eq!(typed.connection.context.as_deref(), Some("prod"));
+        assert!(matches!(typed.command, Some(Command::List(List { all_namespaces: true, .. }))));
+    }
+
+    #[test]
+    fn names_are_taken_as_kubectl_prints_them() {
+        assert_eq!(name("approval.signoff.dev/x").unwrap(), "x");
+        assert_eq!(name("x").unwrap(), "x");
+        assert!(name("pod/x").unwrap_err().contains("pod is not approval"));
+    }
+
+    #[test]
+    fn a_dry_run_is_the_servers() {
+        let typed = parse("approve x --dry-run").unwrap().command.unwrap().wish().unwrap();
+        assert_eq!(typed.manner.dry_run, Some(DryRun::Server));
+        let typed = parse("approve --dry-run=none x").unwrap().command.unwrap().wish().unwrap();
+        assert_eq!(typed.manner.dry_run, Some(DryRun::None));
+        assert!(parse("approve --dry-run=client x").is_err());
+    }
+
+    #[test]
+    fn an_answer_is_needed_and_only_one_kind_of_it() {
+        assert!(parse("respond x").is_err());
+        assert!(parse("respond x --response a --answer b=c").is_err());
+        assert!(parse("respond x --answer b=c --choose d=e").is_ok());
+        assert!(parse("respond x --answer b").is_err());
+        assert!(parse("defer x").is_err());
+    }
+}

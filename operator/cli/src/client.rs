@@ -1,0 +1,183 @@
+//! The connection: which cluster, as whom, and the Approvals there.
+//!
+//! It may not decide anything, and it acts as nobody but the user whose kubeconfig it is.
+
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::{
+    Api, Client, Config,
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::Value;
+use signoff_api::{Approval, Digest};
+
+use crate::{
+    args::Connection,
+    refusal::{Failure, Server},
+};
+
+/// Whoever the API server takes us for.
+#[derive(Clone, Debug)]
+pub struct Me {
+    /// The user name.
+    pub user: String,
+    /// The groups.
+    pub groups: Vec<String>,
+}
+
+/// An Approval as it was read: the bytes' own structure, and our understanding of it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The whole object as JSON.
+    pub raw: Value,
+    /// The same, typed.
+    pub approval: Approval,
+}
+
+/// A cluster, as somebody.
+pub struct Session {
+    client: Client,
+    server: Server,
+    /// The namespace that was named, or the context's.
+    pub namespace: String,
+}
+
+/// How many Approvals one answer of the API server may hold.
+const PAGE: u32 = 500;
+
+impl Session {
+    /// Reads the kubeconfig and makes a client; nothing is sent yet.
+    ///
+    /// # Errors
+    /// A kubeconfig that is missing or names what is not there.
+    pub async fn open(options: &Connection) -> Result<Self, Failure> {
+        let mut config = configuration(options).await?;
+        if let Some(user) = &options.impersonate {
+            config.auth_info.impersonate = Some(user.clone());
+        }
+        if !options.impersonate_group.is_empty() {
+            config.auth_info.impersonate_groups = Some(options.impersonate_group.clone());
+        }
+        let server = Server { url: config.cluster_url.to_string(), context: options.context.clone() };
+        let namespace = options.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let client = Client::try_from(config).map_err(|error| server.explain(error))?;
+        Ok(Self { client, server, namespace })
+    }
+
+    /// Asks the API server who we are.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn me(&self) -> Result<Me, Failure> {
+        let review: SelfSubjectReview = self.ask(SelfSubjectReview::default()).await?;
+        let user = review.status.and_then(|status| status.user_info).unwrap_or_default();
+        Ok(Me { user: user.username.unwrap_or_default(), groups: user.groups.unwrap_or_default() })
+    }
+
+    /// Sends one of the API server's questions about oneself.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn ask<K>(&self, question: K) -> Result<K, Failure>
+    where
+        K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+        K: kube::Resource<Scope = k8s_openapi::ClusterResourceScope>,
+    {
+        Api::all(self.client.clone()).create(&PostParams::default(), &question).await.map_err(|error| self.server.explain(error))
+    }
+
+    /// One Approval of the namespace.
+    ///
+    /// # Errors
+    /// As every request; and an object that this plugin cannot read.
+    pub async fn approval(&self, name: &str) -> Result<Seen, Failure> {
+        let found = self.approvals(false).get(name).await.map_err(|error| self.server.explain(error))?;
+        seen(&found)
+    }
+
+    /// All Approvals that a field selector picks, of the namespace or of all. What cannot be read as an Approval is
+    /// returned by name with the reason, and does not hide the others.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn list(&self, everywhere: bool, fields: &str) -> Result<(Vec<Seen>, Vec<String>), Failure> {
+        let api = self.approvals(everywhere);
+        let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
+        let mut page = ListParams::default().limit(PAGE).fields(fields);
+        loop {
+            let found = api.list(&page).await.map_err(|error| self.server.explain(error))?;
+            for object in &found.items {
+                match seen(object) {
+                    Ok(approval) => readable.push(approval),
+                    Err(error) => unreadable.push(error.to_string()),
+                }
+            }
+            match found.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok((readable, unreadable)),
+            }
+        }
+    }
+
+    /// Merges a patch into one Approval and returns what is stored then.
+    ///
+    /// # Errors
+    /// As every request; refusals above all.
+    pub async fn patch(&self, name: &str, patch: &Value, dry_run: bool) -> Result<Seen, Failure> {
+        let options = PatchParams { dry_run, field_manager: Some("kubectl-approve".into()), ..PatchParams::default() };
+        let stored = self.approvals(false).patch(name, &options, &Patch::Merge(patch)).await;
+        seen(&stored.map_err(|error| self.server.explain(error))?)
+    }
+
+    fn approvals(&self, everywhere: bool) -> Api<DynamicObject> {
+        // As bare objects: whatever a later version adds to them is still there to be compared and printed.
+        let resource = ApiResource::erase::<Approval>(&());
+        if everywhere { Api::all_with(self.client.clone(), &resource) } else { Api::namespaced_with(self.client.clone(), &self.namespace, &resource) }
+    }
+}
+
+impl Seen {
+    /// Whether the request's digest is the digest of what the request says, also of fields that only a later version
+    /// knows.
+    pub fn digest_holds(&self) -> bool {
+        let mut request = self.raw.pointer("/spec/request").cloned().unwrap_or_default();
+        if let Some(fields) = request.as_object_mut() {
+            fields.remove("digest");
+        }
+        Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
+    }
+}
+
+fn seen(object: &DynamicObject) -> Result<Seen, Failure> {
+    let name = object.metadata.name.as_deref().unwrap_or("(nameless)");
+    let unreadable = |error: serde_json::Error| {
+        Failure::Other(format!("approval {name} cannot be read by this version of kubectl-approve ({error}): update it, or use kubectl get approval {name} -o yaml"))
+    };
+    let raw = serde_json::to_value(object).map_err(unreadable)?;
+    let approval = serde_json::from_value(raw.clone()).map_err(unreadable)?;
+    Ok(Seen { raw, approval })
+}
+
+async fn configuration(options: &Connection) -> Result<Config, Failure> {
+    let file = match &options.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let file = match file {
+        Ok(file) => file,
+        // As kubectl does: within a pod its service account is the login when no file says otherwise.
+        Err(error) => {
+            if options.kubeconfig.is_none()
+                && options.context.is_none()
+                && let Ok(config) = Config::incluster()
+            {
+                return Ok(config);
+            }
+            return Err(Failure::Other(format!("no kubeconfig: {error}; name one with --kubeconfig or KUBECONFIG")));
+        }
+    };
+    let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(file, &choice)
+        .await
+        .map_err(|error| Failure::Other(format!("the kubeconfig cannot be used: {error}; see kubectl config get-contexts")))
+}

@@ -1,0 +1,54 @@
+//! The time on this machine, and lengths of time as kubectl writes them.
+//!
+//! It may only be shown: whether a decision is in time is the API server's to say.
+
+use std::time::Duration;
+
+use signoff_api::Moment;
+
+/// Now, as this machine believes.
+pub fn now() -> Moment {
+    Moment::from(jiff::Timestamp::now())
+}
+
+/// `in 23h` or `5m ago`.
+pub fn distance(at: Moment, now: Moment) -> String {
+    if at > now { format!("in {}", length(at.since(now))) } else { format!("{} ago", length(now.since(at))) }
+}
+
+/// `45s`, `3m20s`, `90m`, `5h30m`, `30h`, `3d4h`, `12d`: two units at most, and only while the second one matters.
+pub fn length(length: Duration) -> String {
+    let seconds = length.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    let two = |whole: u64, unit: &str, rest: u64, small: &str| {
+        if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{small}") }
+    };
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..600 => two(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => two(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => two(days, "d", hours % 24, "h"),
+        _ => format!("{days}d"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_written_as_kubectl_writes_them() {
+        let written: Vec<_> =
+            [45, 119, 120, 200, 5400, 19_800, 108_000, 273_600, 1_036_800].into_iter().map(|s| length(Duration::from_secs(s))).collect();
+        assert_eq!(written, ["45s", "119s", "2m", "3m20s", "90m", "5h30m", "30h", "3d4h", "12d"]);
+    }
+
+    #[test]
+    fn the_past_and_the_future_are_told_apart() {
+        let now = crate::sample::now();
+        assert_eq!(distance(now.after(Duration::from_secs(3600)), now), "in 60m");
+        assert_eq!(distance(now, now.after(Duration::from_secs(3600))), "60m ago");
+    }
+}

@@ -1,0 +1,250 @@
+//! Deciding: read the request, send one's own entry, and see that exactly that was stored.
+//!
+//! It may not judge whether a decision is allowed, and it does not wait for what comes of it.
+
+use serde_json::Value;
+use signoff_api::{
+    Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
+    approval::Source,
+};
+use signoff_engine::{
+    Now,
+    tally::{Owner, tally},
+};
+
+use crate::{
+    args::{DryRun, Payload, Wish},
+    client::{Me, Seen, Session},
+    clock,
+    fence::{fenced, one_line},
+    payload::{self, Entry},
+    refusal::Failure,
+    show, terminal,
+};
+
+/// Records a decision that was typed with its verdict. Returns the line that says so.
+///
+/// # Errors
+/// Refusals, and everything that keeps it from being recorded as it was typed.
+pub async fn decide(session: &Session, wish: &Wish) -> Result<String, Failure> {
+    let (seen, me) = tokio::try_join!(session.approval(&wish.name), session.me())?;
+    trusted(&seen)?;
+    terminal::note(&summary(&seen.approval));
+    record(session, wish, &seen, &me).await
+}
+
+/// Shows the Approval, asks, and approves it.
+///
+/// # Errors
+/// As [`decide`]; and when there is nobody to be asked.
+pub async fn show_and_approve(session: &Session, wish: &Wish) -> Result<String, Failure> {
+    let (seen, me) = tokio::try_join!(session.approval(&wish.name), session.me())?;
+    terminal::note(&show::page(&seen, &me, clock::now()));
+    trusted(&seen)?;
+    if !wish.manner.yes {
+        if !terminal::is_manned() {
+            return Err(Failure::Refused(format!(
+                "this is no terminal, so nobody can be asked: use --yes, or kubectl approve approve {}",
+                wish.name
+            )));
+        }
+        let question = format!("Approve {} as {}?", wish.name, one_line(&me.user, 253));
+        if !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
+            return Err(Failure::Declined);
+        }
+    }
+    record(session, wish, &seen, &me).await
+}
+
+async fn record(session: &Session, wish: &Wish, seen: &Seen, me: &Me) -> Result<String, Failure> {
+    let file = match &wish.payload {
+        Payload::ResponseFile(path) | Payload::Parameters { from_file: Some(path), .. } => Some(read(path)?),
+        _ => None,
+    };
+    let entry = payload::entry(wish, file.as_deref(), &seen.approval, me)?;
+    if let Some(attempt) = entry.decision.attempt {
+        let why = seen.approval.status.as_ref().and_then(|status| status.invalid.get(&entry.key)).map_or("", |invalid| invalid.why.as_str());
+        terminal::note(&format!("attempt {} could not be used ({}): this is attempt {attempt}", attempt - 1, one_line(why, 1024)));
+    }
+    usable(&seen.approval, &entry, clock::now())?;
+    let patch = payload::patch(&entry, stored(&seen.raw, &entry.key))?;
+    let resource = format!("approval.signoff.dev/{}", wish.name);
+    if patch.as_object().is_some_and(serde_json::Map::is_empty) {
+        return Ok(format!("{resource} unchanged ({} already)", done(entry.decision.verdict)));
+    }
+    let dry_run = wish.manner.dry_run == Some(DryRun::Server);
+    let after = session.patch(&wish.name, &patch, dry_run).await?;
+    let differences = payload::differences(&entry, stored(&after.raw, &entry.key), me);
+    if !differences.is_empty() {
+        return Err(tampered(&entry, &differences));
+    }
+    let suffix = if dry_run { " (server dry run)" } else { "" };
+    Ok(format!("{resource} {}{suffix}", reached(&after.approval, &entry, clock::now())))
+}
+
+fn stored<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
+    object.get("spec")?.get("decisions")?.get(key)
+}
+
+/// A digest that is not that of the request would make the decision count for something else than what was shown.
+fn trusted(seen: &Seen) -> Result<(), Failure> {
+    if seen.digest_holds() {
+        return Ok(());
+    }
+    Err(Failure::Refused(format!(
+        "the digest of this request ({}) is not the digest of what it says: do not decide it, and tell whoever runs Signoff here",
+        seen.approval.spec.request.digest
+    )))
+}
+
+fn tampered(entry: &Entry, differences: &[String]) -> Failure {
+    let shown: String = differences.iter().map(|difference| fenced(difference, 4000)).collect();
+    Failure::Other(format!(
+        "WHAT WAS STORED IS NOT WHAT YOU SENT, under {}:\n{shown}\
+         Something between you and the API server changes decisions (a webhook or a mutating policy). \
+         Tell whoever runs this cluster, and do not rely on this Approval.",
+        one_line(&entry.key, 600)
+    ))
+}
+
+fn read(path: &str) -> Result<String, Failure> {
+    let text = if path == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    text.map_err(|error| Failure::Usage(format!("--from-file {path}: {error}")))
+}
+
+/// What one decides about, in three lines.
+fn summary(approval: &Approval) -> String {
+    let request = &approval.spec.request;
+    format!(
+        "{} of workflow {}, requested by {}\n{}request digest {}",
+        one_line(&request.gate.path, 80),
+        one_line(&request.workflow.name, 63),
+        one_line(&request.requested_by, 253),
+        fenced(&one_line(&request.prompt, 300), 400),
+        request.digest
+    )
+}
+
+/// What the operator will count once it sees these decisions, by the very function that it counts with.
+fn foreseen(approval: &Approval, now: Moment) -> ApprovalStatus {
+    let now = Now { at: now, guard_epoch: approval.spec.request.guard_epoch.clone() };
+    tally(approval, Owner::Live, &now).status
+}
+
+/// Refuses what the operator would find unusable: it would only cost one of few attempts.
+fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
+    let mut with = approval.clone();
+    with.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
+    let found = foreseen(&with, now).invalid.remove(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
+    found.map_or(Ok(()), |invalid| Err(Failure::Refused(one_line(&invalid.why, 1024))))
+}
+
+/// How far a decision has brought its Approval.
+fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
+    let request = &approval.spec.request;
+    let verdict = entry.decision.verdict;
+    let person = match &entry.decision.on_behalf_of {
+        Some(person) => format!(" on behalf of {}", one_line(person, 253)),
+        None => String::new(),
+    };
+    let status = foreseen(approval, now);
+    match status.outcome.filter(|outcome| outcome.source == Source::Human) {
+        Some(outcome) if outcome.verdict == Some(verdict) => return format!("{}{person}", done(verdict)),
+        Some(outcome) => {
+            let other = outcome.verdict.map_or("another decision", Verdict::name);
+            return format!("{verdict} recorded{person} ({other} by {} goes before it)", one_line(&outcome.decided_by.join(", "), 300));
+        }
+        None if verdict == Verdict::Escalate => return format!("escalated{person}"),
+        None => {}
+    }
+    let tally = status.tally.unwrap_or_default();
+    let count = if verdict.needs_quorum() { format!("{} of {}", tally.have, tally.needed) } else { format!("it takes {}", request.threshold) };
+    let also = if tally.have >= tally.needed && verdict.needs_quorum() { conditions(request) } else { String::new() };
+    format!("{verdict} recorded{person} ({count}{also})")
+}
+
+/// What is asked besides so many people.
+fn conditions(request: &ApprovalRequest) -> String {
+    let groups = request.required_from.iter().map(|from| format!("{} of group {}", from.min, one_line(&from.group, 253)));
+    let further = request.also.iter().map(|quorum| format!("the quorum of {}", one_line(&quorum.source, 253)));
+    let all: Vec<_> = groups.chain(further).collect();
+    if all.is_empty() { String::new() } else { format!("; not yet met of: {}", all.join(", ")) }
+}
+
+fn done(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Approve => "approved",
+        Verdict::Reject => "rejected",
+        Verdict::Modify => "modified",
+        Verdict::Respond => "answered",
+        Verdict::Defer => "deferred",
+        Verdict::Escalate => "escalated",
+        Verdict::Abort => "aborted",
+        Verdict::Skip => "skipped",
+        Verdict::Retry => "asked again",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signoff_api::{Decision, gate::RejectPolicy};
+
+    use super::*;
+    use crate::sample;
+
+    fn after(approval: &mut Approval, user: &str, decision: Decision) -> String {
+        approval.spec.decisions.insert(user.into(), decision.clone());
+        reached(approval, &Entry { key: user.into(), decision }, sample::now())
+    }
+
+    #[test]
+    fn a_quorum_is_counted_as_the_operator_counts() {
+        let mut approval = sample::approval();
+        approval.spec.request.threshold = 2;
+        assert_eq!(after(&mut approval, "alice", Decision::new(Verdict::Approve)), "Approve recorded (1 of 2)");
+        assert_eq!(after(&mut approval, "bob", Decision::new(Verdict::Skip)), "Skip recorded (1 of 2)");
+        assert_eq!(after(&mut approval, "carol", Decision::new(Verdict::Approve)), "approved");
+        assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Abort)), "aborted");
+        assert_eq!(after(&mut approval, "erin", Decision::new(Verdict::Approve)), "Approve recorded (Abort by dora goes before it)");
+        let mut approval = sample::approval();
+        approval.spec.request.threshold = 2;
+        approval.spec.request.reject_policy = Some(RejectPolicy::Threshold);
+        assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (it takes 2)");
+    }
+
+    #[test]
+    fn groups_that_are_still_needed_are_named() {
+        let mut approval = sample::approval();
+        approval.spec.request.required_from = vec![signoff_api::gate::RequiredFrom { group: "leads".into(), min: 1 }];
+        assert_eq!(after(&mut approval, "bob", Decision::new(Verdict::Approve)), "Approve recorded (1 of 1; not yet met of: 1 of group leads)");
+        let lead = Decision { groups: vec!["leads".into()], ..Decision::new(Verdict::Approve) };
+        assert_eq!(after(&mut approval, "alice", lead), "approved");
+    }
+
+    #[test]
+    fn a_payload_that_the_operator_could_not_use_is_refused_before_it_costs_an_attempt() {
+        let approval = sample::approval();
+        let modify = |json: serde_json::Value| Decision {
+            parameters: serde_json::from_value(json).ok(),
+            ..Decision::new(Verdict::Modify)
+        };
+        let entry = |decision| Entry { key: "alice@example.com".into(), decision };
+        assert!(usable(&approval, &entry(modify(serde_json::json!({"response": "better"}))), sample::now()).is_ok());
+        let refusal = usable(&approval, &entry(modify(serde_json::json!({"respnse": "better"}))), sample::now());
+        assert!(refusal.is_err_and(|failure| failure.to_string().contains("response")));
+    }
+
+    #[test]
+    fn whom_one_speaks_for_is_said() {
+        let mut approval = sample::approval();
+        let decision = Decision { on_behalf_of: Some("bob".into()), ..Decision::new(Verdict::Abort) };
+        assert_eq!(after(&mut approval, "bob via me", decision), "aborted on behalf of bob");
+    }
+
+    #[test]
+    fn a_changed_decision_is_reported_field_by_field() {
+        let entry = Entry { key: "alice".into(), decision: Decision::new(Verdict::Approve) };
+        let text = tampered(&entry, &["verdict: sent \"Approve\", stored \"Reject\"".into()]).to_string();
+        assert!(text.contains("WHAT WAS STORED IS NOT WHAT YOU SENT, under alice:\n  | verdict: sent"), "{text}");
+    }
+}

@@ -1,0 +1,115 @@
+//! How text that others wrote appears on a terminal: cut, stripped of what moves or hides, and fenced.
+//!
+//! Nothing here may be stored, compared or sent: it is for eyes only.
+
+use signoff_engine::language::text::display;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Columns of fenced text: with its margin it fits a terminal of 80, so that the terminal never wraps it. A line that
+/// it wrapped would go on at the left edge, where only the plugin's own words stand.
+const WIDTH: usize = 74;
+
+/// Marks every line of fenced text.
+const MARGIN: &str = "  | ";
+
+/// Text as part of a line of ours, at most `max_chars` characters long.
+pub fn one_line(text: &str, max_chars: usize) -> String {
+    display(text, max_chars).replace(['\n', '\t'], " ").trim().to_owned()
+}
+
+/// Text as lines that all begin with a margin, so that none of them can pass for one of ours.
+pub fn fenced(text: &str, max_chars: usize) -> String {
+    let shown = display(text, max_chars).replace('\t', "    ");
+    let mut out = String::new();
+    for line in shown.trim_end().split('\n').flat_map(wrap) {
+        out.push_str(format!("{MARGIN}{line}").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Breaks a line at spaces, and where there are none, wherever it is too wide.
+fn wrap(line: &str) -> Vec<String> {
+    let (mut lines, mut current, mut width, mut space) = (Vec::new(), String::new(), 0, None);
+    for c in line.chars() {
+        let columns = c.width().unwrap_or(0);
+        if width + columns > WIDTH {
+            let rest = space.map_or_else(String::new, |at| current.split_off(at));
+            lines.push(std::mem::replace(&mut current, rest.trim_start().to_owned()));
+            (width, space) = (current.width(), None);
+        }
+        if c == ' ' && !current.trim().is_empty() {
+            space = Some(current.len());
+        }
+        current.push(c);
+        width += columns;
+    }
+    lines.push(current);
+    lines
+}
+
+/// JSON that means the same, in which every character that moves, hides or changes direction is written `\uXXXX`.
+pub fn plain_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        // Outside strings JSON has no such characters but line ends, and serde_json escapes those within.
+        if c == '\n' || !is_hidden(c) {
+            out.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        }
+    }
+    out
+}
+
+/// Whether the text has a character that is not shown as itself.
+pub fn hides(text: &str) -> bool {
+    text.chars().any(|c| !matches!(c, '\n' | '\t') && is_hidden(c))
+}
+
+fn is_hidden(c: char) -> bool {
+    let mut buffer = [0; 4];
+    let itself: &str = c.encode_utf8(&mut buffer);
+    !(c.is_ascii() && !c.is_ascii_control()) && display(itself, 16) != itself
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fenced_text_cannot_leave_its_margin() {
+        let hostile = "first\r\n\u{1b}[2Jsecond\rthird\n\nPhase: Approved";
+        assert_eq!(fenced(hostile, 1000), "  | first\n  | [2Jsecond⟨U+000D⟩third\n  |\n  | Phase: Approved\n");
+        let padded = format!("{}Phase:        Approved", " ".repeat(76));
+        assert!(fenced(&padded, 1000).lines().all(|line| line.starts_with("  |") && line.width() <= 78));
+        let wide = "審".repeat(200);
+        assert!(fenced(&wide, 1000).lines().all(|line| line.width() <= 78));
+    }
+
+    #[test]
+    fn long_lines_break_at_spaces_and_long_words_anywhere() {
+        let sentence = ["word"; 30].join(" ");
+        let lines = wrap(&sentence);
+        assert_eq!(lines.join(" "), sentence);
+        assert!(lines.iter().all(|line| line.width() <= WIDTH));
+        assert_eq!(wrap(&"x".repeat(100)).iter().map(String::len).collect::<Vec<_>>(), [74, 26]);
+    }
+
+    #[test]
+    fn a_cell_is_one_line() {
+        assert_eq!(one_line("Send\nthis\tletter? \u{202e}", 60), "Send this letter? ⟨U+202E⟩");
+        assert_eq!(one_line("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_and_loses_its_tricks() {
+        let value = serde_json::json!({"a": "x\u{202e}y\u{e0041}\u{9b}\u{7f}é\n"});
+        let text = plain_json(&value.to_string());
+        assert_eq!(text, r#"{"a":"x\u202ey\udb40\udc41\u009b\u007fé\n"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).ok(), Some(value));
+    }
+}

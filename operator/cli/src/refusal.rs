@@ -1,0 +1,177 @@
+//! What went wrong, in one sentence: a policy's own words where a policy refused, else which server and what to do.
+//!
+//! It may not turn a failure into success, and prints nothing itself.
+
+use kube::core::Status;
+use signoff_engine::language::text::display;
+
+/// The most characters of a message that is shown.
+const LONGEST: usize = 4000;
+
+/// Why a command ended without what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The API server, or the person, said no.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// There is no such Approval.
+    #[error("{0}")]
+    NotFound(String),
+    /// The command makes no sense.
+    #[error("error: {0}")]
+    Usage(String),
+    /// The person was asked and did not say yes.
+    #[error("nothing was decided")]
+    Declined,
+    /// Anything else: the connection, the kubeconfig, an answer nobody expected.
+    #[error("error: {0}")]
+    Other(String),
+}
+
+impl Failure {
+    /// The exit code: 1 refused and everything else, 2 usage, 3 not found.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Refused(_) | Self::Declined | Self::Other(_) => 1,
+            Self::Usage(_) => 2,
+            Self::NotFound(_) => 3,
+        }
+    }
+}
+
+/// The cluster that was talked to, as error messages name it.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// The API server's address.
+    pub url: String,
+    /// The context that was named, if one was.
+    pub context: Option<String>,
+}
+
+impl Server {
+    /// What an error of the client means to a person.
+    pub fn explain(&self, error: kube::Error) -> Failure {
+        match error {
+            kube::Error::Api(status) => self.explain_answer(&status),
+            kube::Error::Auth(error) => Failure::Other(format!("cannot log in to {self}: {error}; try kubectl auth whoami")),
+            kube::Error::SerdeError(error) => Failure::Other(format!("{self} answered something else than expected ({error}): is it an API server?")),
+            error => Failure::Other(format!("cannot reach {self}: {}; is it up, and is this the right context? (kubectl cluster-info)", innermost(&error))),
+        }
+    }
+
+    fn explain_answer(&self, status: &Status) -> Failure {
+        let sentence = sentence(status);
+        match status.code {
+            401 => Failure::Other(format!("{self} does not know you: log in again, or see kubectl config view ({sentence})")),
+            // The resource itself is unknown: then the answer is about no object.
+            404 if status.details.as_ref().is_none_or(|details| details.name.is_empty()) => {
+                Failure::Other(format!("{self} has no approvals.signoff.dev: is Signoff installed there? (kubectl api-resources --api-group signoff.dev)"))
+            }
+            404 => Failure::NotFound(sentence),
+            400 | 403 | 409 | 413 | 422 => Failure::Refused(sentence),
+            429 | 500..=599 => Failure::Other(format!("{self} cannot answer now, try again: {sentence}")),
+            _ => Failure::Other(sentence),
+        }
+    }
+}
+
+impl std::fmt::Display for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.url.trim_end_matches('/'))?;
+        self.context.as_ref().map_or(Ok(()), |context| write!(f, " (context {context})"))
+    }
+}
+
+/// What a person has to read of an API server's refusal: a policy's sentence without the policy's name, the schema's
+/// complaints with their fields, or else the message.
+pub fn sentence(status: &Status) -> String {
+    const DENIED: &str = "denied request: ";
+    let message = &status.message;
+    // Names of policies and bindings are DNS names, so the first mark after them is the API server's.
+    let policy = message.find("ValidatingAdmissionPolicy '").and_then(|at| message[at..].split_once(DENIED));
+    if let Some((_, sentence)) = policy {
+        return display(sentence, LONGEST);
+    }
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let complaints: Vec<_> = causes
+        .filter(|cause| !cause.message.is_empty())
+        .map(|cause| match (cause.field.as_str(), bare(&cause.message)) {
+            ("" | "<nil>", message) => message.to_owned(),
+            (field, message) => format!("{field}: {message}"),
+        })
+        .collect();
+    let text = if status.code == 422 && !complaints.is_empty() { complaints.join("; ") } else { message.clone() };
+    display(&text, LONGEST)
+}
+
+/// `Invalid value: "object": Modify needs parameters` without the value, which the person typed and has before them.
+fn bare(complaint: &str) -> &str {
+    const SHOWN: [&str; 4] = ["\"object\": ", "\"array\": ", "\"string\": ", "{}: "];
+    let Some(rest) = complaint.strip_prefix("Invalid value: ") else { return complaint };
+    SHOWN.iter().find_map(|value| rest.strip_prefix(value)).unwrap_or(complaint)
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn failure(status: serde_json::Value) -> (u8, String) {
+        let server = Server { url: "https://127.0.0.1:6443/".into(), context: Some("prod".into()) };
+        let status: Status = serde_json::from_value(status).unwrap();
+        let failure = server.explain(kube::Error::Api(Box::new(status)));
+        (failure.code(), failure.to_string())
+    }
+
+    #[test]
+    fn a_policys_refusal_is_its_own_sentence() {
+        let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-approvals' with binding 'signoff-approvals' denied request: the requester may not decide this gate";
+        let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
+        assert_eq!(failure(status), (1, "refused: the requester may not decide this gate".into()));
+    }
+
+    #[test]
+    fn words_within_a_refusal_cannot_cut_it_or_colour_it() {
+        let message = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: \u{1b}[32mValidatingAdmissionPolicy 'q' denied request: approved";
+        let status = json!({"code": 422, "message": message});
+        assert_eq!(failure(status).1, "refused: [32mValidatingAdmissionPolicy 'q' denied request: approved");
+    }
+
+    #[test]
+    fn a_schemas_refusal_names_the_field_and_not_the_go_type() {
+        let status = json!({"code": 422, "reason": "Invalid", "message": "Approval.signoff.dev \"x\" is invalid: …", "details": {"name": "x", "causes": [
+            {"reason": "FieldValueInvalid", "field": "spec.decisions[alice]", "message": "Invalid value: \"object\": Modify needs parameters"},
+            {"reason": "FieldValueNotSupported", "field": "spec.decisions[alice].verdict", "message": "Unsupported value: \"Maybe\": supported values: \"Approve\""},
+            {"reason": "FieldValueInvalid", "field": "<nil>", "message": "Invalid value: null: some validation rules were not checked"},
+        ]}});
+        let (code, text) = failure(status);
+        assert_eq!(code, 1);
+        assert!(text.starts_with("refused: spec.decisions[alice]: Modify needs parameters; spec.decisions[alice].verdict: Unsupported value"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_there_has_an_exit_code_of_its_own() {
+        let status = json!({"code": 404, "reason": "NotFound", "message": "approvals.signoff.dev \"x\" not found", "details": {"name": "x", "kind": "approvals"}});
+        assert_eq!(failure(status), (3, "approvals.signoff.dev \"x\" not found".into()));
+        let (code, text) = failure(json!({"code": 404, "message": "404 page not found"}));
+        assert_eq!(code, 1);
+        assert!(text.contains("https://127.0.0.1:6443 (context prod) has no approvals.signoff.dev"), "{text}");
+    }
+
+    #[test]
+    fn who_is_not_logged_in_reads_which_server_says_so() {
+        let (code, text) = failure(json!({"code": 401, "reason": "Unauthorized", "message": "Unauthorized"}));
+        assert_eq!(code, 1);
+        assert!(text.starts_with("error: https://127.0.0.1:6443 (context prod) does not know you"), "{text}");
+    }
+}

@@ -1,0 +1,391 @@
+//! `show`: one Approval with everything one has to know to decide it: facts first, then the words of others, fenced.
+//!
+//! It may not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
+
+use signoff_api::{
+    Approval, ApprovalRequest, ApprovalStatus, Decision, Moment, Verdict,
+    conditions::{GUARDED, UNDECIDABLE},
+    gate::{Also, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+};
+
+use crate::{
+    client::{Me, Seen, Session},
+    clock::{self, distance},
+    fence::{fenced, one_line},
+    mine,
+    refusal::Failure,
+    table::table,
+};
+
+/// The longest text of others on the page.
+const LONGEST: usize = 20_000;
+
+/// Fetches one Approval and describes it.
+///
+/// # Errors
+/// As every request.
+pub async fn show(session: &Session, name: &str) -> Result<String, Failure> {
+    let (seen, me) = tokio::try_join!(session.approval(name), session.me())?;
+    Ok(page(&seen, &me, clock::now()))
+}
+
+/// The page.
+pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
+    let approval = &seen.approval;
+    let request = &approval.spec.request;
+    let status = approval.status.clone().unwrap_or_default();
+    let mut page = Page::default();
+    facts(&mut page, seen, now);
+    warnings(&mut page, &status);
+    page.section("Question", &fenced(&request.prompt, LONGEST));
+    if let Some(review) = &request.reviews {
+        page.section(&format!("Reviewed: what step {} made (whole text {})", one_line(&review.path, 512), review.digest), &fenced(&review.response, LONGEST));
+    }
+    context(&mut page, request);
+    for question in request.form.iter().flat_map(|form| &form.questions) {
+        page.section(&format!("Answer {}", one_line(&question.id, 63)), &form(question));
+    }
+    if !approval.spec.decisions.is_empty() {
+        page.section("Decisions", &decisions(approval, &status, now));
+    }
+    outcome(&mut page, &status, now);
+    page.gap();
+    let name = approval.metadata.name.as_deref().unwrap_or_default();
+    page.fact("You", &standing(approval, me, now, name));
+    page.text
+}
+
+/// Lines of `Label:   text`, and sections.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn fact(&mut self, label: &str, text: &str) {
+        self.text.push_str(&format!("{:<14}{text}\n", format!("{label}:")));
+    }
+
+    fn gap(&mut self) {
+        self.text.push('\n');
+    }
+
+    fn section(&mut self, title: &str, body: &str) {
+        self.text.push_str(&format!("\n{title}:\n{body}"));
+    }
+}
+
+fn facts(page: &mut Page, seen: &Seen, now: Moment) {
+    let approval = &seen.approval;
+    let request = &approval.spec.request;
+    let status = approval.status.clone().unwrap_or_default();
+    page.fact("Name", approval.metadata.name.as_deref().unwrap_or_default());
+    page.fact("Namespace", approval.metadata.namespace.as_deref().unwrap_or_default());
+    page.fact("Workflow", &one_line(&request.workflow.name, 63));
+    let visit = if request.gate.visit > 1 { format!(", asked for the {}. time", request.gate.visit) } else { String::new() };
+    page.fact("Gate", &format!("{}{visit}", one_line(&request.gate.path, 512)));
+    let on_behalf = request.requested_for.as_ref().map(|person| format!(" for {}", one_line(person, 253)));
+    page.fact("Requested by", &format!("{}{}", one_line(&request.requested_by, 512), on_behalf.unwrap_or_default()));
+    let holds = if seen.digest_holds() { "" } else { "  << NOT the digest of this request: do not decide it" };
+    page.fact("Digest", &format!("{}{holds}", request.digest));
+    page.fact("Phase", status.phase.name());
+    page.fact("Verdicts", &names(&request.allowed_verdicts));
+    page.fact("Approvers", &subjects(mine::in_force(approval)));
+    page.fact("Quorum", &quorum(request.threshold, &request.required_from, request.reject_policy, request.exclude_requester, &status));
+    for further in &request.also {
+        page.fact("And", &also(further));
+    }
+    if !request.excluded.is_empty() {
+        page.fact("Excluded", &one_line(&request.excluded.join(", "), 2000));
+    }
+    if request.require_reason == Some(true) {
+        page.fact("Reason", "required");
+    }
+    if !status.phase.is_end() {
+        let deadline = mine::deadline(approval);
+        page.fact("Deadline", &format!("{} ({})", deadline.ceil_to_second(), distance(deadline, now)));
+        page.fact("After that", &after_that(request, &status));
+    }
+}
+
+fn names(verdicts: &[Verdict]) -> String {
+    verdicts.iter().copied().map(Verdict::name).collect::<Vec<_>>().join(", ")
+}
+
+fn subjects(list: &[Subject]) -> String {
+    list.iter().map(|subject| one_line(&subject.to_string(), 320)).collect::<Vec<_>>().join(", ")
+}
+
+fn people(count: i32) -> String {
+    if count == 1 { "1 person".into() } else { format!("{count} people") }
+}
+
+fn rules(required_from: &[RequiredFrom], reject: Option<RejectPolicy>, exclude: Option<bool>) -> String {
+    let mut text: String = required_from.iter().map(|from| format!(", {} of group {}", from.min, one_line(&from.group, 253))).collect();
+    if reject == Some(RejectPolicy::Threshold) {
+        text.push_str(", as many for Reject");
+    }
+    if exclude == Some(true) {
+        text.push_str(", not the requester");
+    }
+    text
+}
+
+fn quorum(threshold: i32, required_from: &[RequiredFrom], reject: Option<RejectPolicy>, exclude: Option<bool>, status: &ApprovalStatus) -> String {
+    let so_far = status.tally.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
+    format!("{}{}{so_far}", people(threshold), rules(required_from, reject, exclude))
+}
+
+fn also(further: &Also) -> String {
+    let count = people(further.threshold.unwrap_or(1));
+    let rules = rules(&further.required_from, further.reject_policy, further.exclude_requester);
+    format!("{count}{rules} out of {} (demanded by {})", subjects(&further.approvers), one_line(&further.source, 253))
+}
+
+fn after_that(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
+    let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(0);
+    match request.timeout.action.unwrap_or_default() {
+        TimeoutAction::Reject => "it counts as rejected".into(),
+        TimeoutAction::Approve => "it counts as APPROVED".into(),
+        TimeoutAction::Retry => "it ends and is asked again, a few times at most".into(),
+        TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
+            Some(next) => format!("{} will be asked too", subjects(&next.to)),
+            None => "it counts as rejected: nobody is left to be asked".into(),
+        },
+        TimeoutAction::Abort => "the whole run is aborted".into(),
+        TimeoutAction::Skip => "the run goes on without an answer".into(),
+        TimeoutAction::Default => match &request.timeout.default {
+            Some(answer) => format!("the answer is: {}", one_line(answer, 200)),
+            None => "every question's default is the answer".into(),
+        },
+        TimeoutAction::Expire => "it stays open for Retry, Reject and Abort only".into(),
+    }
+}
+
+fn warnings(page: &mut Page, status: &ApprovalStatus) {
+    for condition in &status.conditions {
+        let label = match (condition.type_.as_str(), condition.status.as_str()) {
+            (GUARDED, "False") => "NOT GUARDED",
+            (UNDECIDABLE, "True") => "Undecidable",
+            _ => continue,
+        };
+        page.fact(label, &one_line(&condition.message, 1024));
+    }
+}
+
+fn context(page: &mut Page, request: &ApprovalRequest) {
+    let Some(context) = &request.context else { return };
+    let mut body = fenced(context, LONGEST);
+    if let Some(whole) = &request.context_ref {
+        body.push_str(&format!("  cut here: these are the first 4 KiB of {} bytes; the whole has {}\n", whole.size, whole.digest));
+    }
+    page.section("Context, in the run's own words (of models, tools and people; nobody has checked them)", &body);
+}
+
+fn form(question: &Question) -> String {
+    let mut body = question.question.as_ref().map(|text| fenced(text, LONGEST)).unwrap_or_default();
+    let rows: Vec<_> = question
+        .options
+        .iter()
+        .map(|choice| vec![format!("  {}", one_line(&choice.id, 63)), one_line(choice.label(), 253), one_line(choice.description.as_deref().unwrap_or(""), 200)])
+        .collect();
+    if !rows.is_empty() {
+        body.push_str(&table(&["  OPTION", "LABEL", "DESCRIPTION"], rows));
+    }
+    let mut rules = Vec::new();
+    if !question.options.is_empty() {
+        let text = if question.takes_text() { ", or free text" } else { "" };
+        rules.push(format!("{} of them{text}", if question.multiple == Some(true) { "one or more" } else { "one" }));
+    }
+    rules.extend(question.pattern.as_ref().map(|pattern| format!("must match {}", one_line(pattern, 512))));
+    rules.extend(question.max_length.map(|most| format!("at most {most} characters")));
+    rules.extend(question.schema.as_ref().map(|schema| format!("JSON of this schema: {}", one_line(&serde_json::Value::Object(schema.0.clone()).to_string(), 1000))));
+    rules.extend(question.default.as_ref().map(|answer| format!("default: {}", one_line(answer, 200))));
+    rules.push(if question.may_be_left_out() { "may be left out".into() } else { "required".into() });
+    body.push_str(&format!("  {}\n", rules.join("; ")));
+    body
+}
+
+fn decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> String {
+    let rows = approval
+        .spec
+        .decisions
+        .iter()
+        .map(|(key, decision)| {
+            let state = if let Some(invalid) = status.invalid.get(key).filter(|invalid| invalid.attempt == decision.attempt()) {
+                format!("invalid: {}", one_line(&invalid.why, 120))
+            } else if let Some(vote) = status.votes.iter().find(|vote| vote.key == *key) {
+                format!("counted {}", distance(vote.at, now))
+            } else {
+                "recorded".to_owned()
+            };
+            vec![format!("  {}", one_line(key, 320)), decision.verdict.to_string(), state, one_line(&said(decision), 160)]
+        })
+        .collect();
+    table(&["  BY", "VERDICT", "STATE", "WORDS"], rows)
+}
+
+fn said(decision: &Decision) -> String {
+    let mut words = Vec::new();
+    words.extend(decision.reason.clone());
+    words.extend(decision.response.as_ref().map(|text| format!("response: {text}")));
+    words.extend(decision.answers.as_ref().map(|answers| format!("answers: {}", serde_json::to_string(answers).unwrap_or_default())));
+    words.extend(decision.parameters.as_ref().map(|parameters| format!("parameters: {}", serde_json::Value::Object(parameters.0.clone()))));
+    words.extend(decision.guidance.as_ref().map(|text| format!("guidance: {text}")));
+    words.join("; ")
+}
+
+fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
+    let Some(outcome) = &status.outcome else { return };
+    page.gap();
+    let verdict = outcome.verdict.map_or("no verdict", Verdict::name);
+    let by = if outcome.decided_by.is_empty() { format!("by {}", outcome.source.name()) } else { format!("by {}", one_line(&outcome.decided_by.join(", "), 2000)) };
+    let when = outcome.decided_at.map(|at| format!(", {} ({})", at.ceil_to_second(), distance(at, now))).unwrap_or_default();
+    page.fact("Outcome", &format!("{} ({verdict}) {by}{when}", outcome.phase.name()));
+    if let Some(reason) = &outcome.reason {
+        page.fact("Reason", &one_line(reason, 2048));
+    }
+    let parameters = outcome.parameters.as_ref().map(|parameters| serde_json::Value::Object(parameters.0.clone()).to_string());
+    for (title, text) in [("Response", &outcome.response), ("Parameters", &parameters), ("Guidance", &outcome.guidance)] {
+        if let Some(text) = text {
+            page.section(title, &fenced(text, LONGEST));
+        }
+    }
+}
+
+fn standing(approval: &Approval, me: &Me, now: Moment, name: &str) -> String {
+    let user = one_line(&me.user, 253);
+    match mine::obstacle(approval, me, now) {
+        None => format!("{user}, one of the approvers: kubectl approve approve {name} (or reject, …)"),
+        Some(why) => format!("{user}: cannot decide, {}", one_line(&why, 400)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use signoff_api::approval::{ApprovalPhase, Outcome, TallyStatus};
+
+    use super::*;
+    use crate::sample;
+
+    fn shown(approval: Approval) -> String {
+        let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+        page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now())
+    }
+
+    #[test]
+    fn the_page_of_a_pending_approval() {
+        let approval = sample::approval();
+        let (name, digest) = (approval.metadata.name.clone().unwrap(), approval.spec.request.digest.clone());
+        let expected = format!(
+            "Name:         {name}
+Namespace:    finance
+Workflow:     refund-4711
+Gate:         review
+Requested by: dana@example.com
+Digest:       {digest}
+Phase:        Pending
+Verdicts:     Approve, Reject, Modify, Abort
+Approvers:    alice@example.com, group finance
+Quorum:       1 person
+Deadline:     2026-11-23T09:30:00Z (in 23h)
+After that:   it counts as rejected
+
+Question:
+  | Send this letter to ACME?
+
+Reviewed: what step draft made (whole text sha256:{}):
+  | Dear ACME,
+  | we refund 420 EUR.
+
+Context, in the run's own words (of models, tools and people; nobody has checked them):
+  | Dear ACME,
+  | we refund 420 EUR.
+
+You:          alice@example.com, one of the approvers: kubectl approve approve {name} (or reject, …)
+",
+            "1".repeat(64)
+        );
+        assert_eq!(shown(approval), expected);
+    }
+
+    #[test]
+    fn a_digest_that_does_not_hold_is_said_beside_it() {
+        let mut approval = sample::approval();
+        approval.spec.request.prompt = "Send it all?".into();
+        assert!(shown(approval).contains("<< NOT the digest of this request"));
+    }
+
+    #[test]
+    fn a_cut_context_says_so_with_size_and_digest() {
+        let mut approval = sample::approval();
+        approval.spec.request.context_ref = serde_json::from_value(json!({"digest": format!("sha256:{}", "a".repeat(64)), "size": 12345})).unwrap();
+        assert!(shown(approval).contains(&format!("cut here: these are the first 4 KiB of 12345 bytes; the whole has sha256:{}", "a".repeat(64))));
+    }
+
+    #[test]
+    fn a_form_shows_options_and_rules() {
+        let mut approval = sample::approval();
+        approval.spec.request.form = serde_json::from_value(json!({"questions": [
+            {"id": "tone", "question": "Which tone?", "options": [{"id": "soft", "label": "Soft", "description": "kind words"}, {"id": "firm"}]},
+            {"id": "iban", "pattern": "[A-Z]{2}[0-9]+", "required": false, "maxLength": 34},
+        ]}))
+        .unwrap();
+        let page = shown(approval);
+        assert!(page.contains("Answer tone:\n  | Which tone?\n  OPTION   LABEL   DESCRIPTION\n  soft     Soft    kind words\n  firm     firm\n  one of them; required\n"), "{page}");
+        assert!(page.contains("Answer iban:\n  must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"), "{page}");
+    }
+
+    #[test]
+    fn decisions_conditions_and_outcome_are_there() {
+        let mut approval = sample::approval();
+        approval.spec.request.threshold = 2;
+        approval.spec.decisions.insert("alice@example.com".into(), Decision { reason: Some("fine\nby me".into()), ..Decision::new(Verdict::Approve) });
+        let status = approval.status.get_or_insert_default();
+        status.tally = Some(TallyStatus { needed: 2, have: 1 });
+        status.conditions = serde_json::from_value(json!([
+            {"type": "Guarded", "status": "False", "reason": "PoliciesDiffer", "message": "signoff-approvals was changed", "lastTransitionTime": "2026-11-22T09:00:00Z"},
+        ]))
+        .unwrap();
+        status.phase = ApprovalPhase::Rejected;
+        status.outcome = Some(Outcome {
+            verdict: Some(Verdict::Reject),
+            phase: ApprovalPhase::Rejected,
+            decided_by: vec!["bob@example.com".into()],
+            decided_at: Some(sample::now()),
+            ..Outcome::default()
+        });
+        let page = shown(approval);
+        assert!(page.contains("Quorum:       2 people (1 of 2 so far)\n"), "{page}");
+        assert!(page.contains("NOT GUARDED:  signoff-approvals was changed\n"), "{page}");
+        assert!(page.contains("  BY                  VERDICT   STATE      WORDS\n  alice@example.com   Approve   recorded   fine by me\n"), "{page}");
+        assert!(page.contains("Outcome:      Rejected (Reject) by bob@example.com, 2026-11-22T10:00:00Z (0s ago)\n"), "{page}");
+        assert!(page.contains("cannot decide, it was decided already (Rejected)"), "{page}");
+    }
+
+    #[test]
+    fn the_next_people_of_an_escalation_are_named() {
+        let mut approval = sample::approval();
+        approval.spec.request.timeout =
+            serde_json::from_value(json!({"after": "1h", "action": "Escalate", "escalation": [{"to": [{"kind": "Group", "name": "directors"}]}]})).unwrap();
+        assert!(shown(approval.clone()).contains("After that:   group directors will be asked too\n"));
+        approval.status.get_or_insert_default().level = Some(1);
+        assert!(shown(approval).contains("After that:   it counts as rejected: nobody is left to be asked\n"));
+    }
+
+    #[test]
+    fn words_of_others_cannot_pass_for_facts() {
+        let mut approval = sample::approval();
+        let hostile = "\u{1b}[2J\nPhase:        Approved\r\nYou:   safe\u{202e}".to_owned();
+        approval.spec.request.prompt = hostile.clone();
+        approval.spec.request.context = Some(hostile.clone());
+        approval.spec.request.requested_by = hostile.clone();
+        approval.spec.decisions.insert(hostile.clone(), Decision { reason: Some(hostile), ..Decision::new(Verdict::Approve) });
+        let page = shown(approval);
+        assert!(!page.contains(['\u{1b}', '\u{202e}', '\r']));
+        assert_eq!(page.lines().filter(|line| line.starts_with("Phase:")).count(), 1, "{page}");
+        assert_eq!(page.lines().filter(|line| line.starts_with("You:")).count(), 1, "{page}");
+    }
+}
