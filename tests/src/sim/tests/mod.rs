@@ -5,6 +5,7 @@
 mod crashes;
 mod crud;
 mod effects;
+mod lives;
 mod patches;
 mod selecting;
 mod watches;
