@@ -117,6 +117,7 @@ impl Books {
 }
 
 /// How an activity begins.
+#[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub(crate) enum Opening {
     /// It is over at once, with this response.
     Done(String),

@@ -56,6 +56,8 @@ pub fn advance(
             Some(Err(Stop::Rejected(why))) => Some(End::Rejected(why)),
             Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
         };
+        // What began just now has a deadline too.
+        end = end.or_else(|| too_long(&run));
     }
     if end.is_some() {
         call_off(&run);
@@ -199,7 +201,7 @@ fn too_long(run: &Run<'_>) -> Option<End> {
 fn outputs(run: &Run<'_>) -> Option<End> {
     let seq = run.books.borrow().journal.seq() + 1;
     let rendered = match &run.plan.outputs {
-        Some(template) => scope::general(run, &template.references(), seq)
+        Some(template) => scope::general(run, template.references(), seq)
             .and_then(|scope| template.render(&scope).map_err(Trouble::from)),
         None => last_response(run, seq),
     };

@@ -1,0 +1,98 @@
+//! Forms and payloads, told by what people type.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::json;
+
+use super::*;
+
+fn form(questions: Value) -> Form {
+    serde_json::from_value(json!({"questions": questions})).unwrap()
+}
+
+fn respond(more: Value) -> Decision {
+    let mut decision = json!({"verdict": "Respond"});
+    for (key, value) in more.as_object().unwrap() {
+        decision[key] = value.clone();
+    }
+    serde_json::from_value(decision).unwrap()
+}
+
+fn read(questions: Value, more: Value) -> Result<String, String> {
+    let form = form(questions);
+    answers(Some(&form), &respond(more)).map(|answers| as_text(Some(&form), &answers))
+}
+
+#[test]
+fn a_text_answers_the_only_question() {
+    assert_eq!(read(json!([{"id": "answer"}]), json!({"response": "blue"})), Ok("blue".into()));
+}
+
+#[test]
+fn an_option_is_named_by_id_or_label_and_told_by_its_label() {
+    let colours = json!([{"id": "c", "options": [{"id": "r", "label": "Red"}, {"id": "g", "label": "Green"}]}]);
+    assert_eq!(read(colours.clone(), json!({"response": "r"})), Ok("Red".into()));
+    assert_eq!(read(colours.clone(), json!({"response": "Green"})), Ok("Green".into()));
+    assert_eq!(read(colours.clone(), json!({"answers": {"c": {"options": ["g"]}}})), Ok("Green".into()));
+    let why = read(colours.clone(), json!({"response": "blue"})).unwrap_err();
+    assert!(why.contains("choose one of r, g"), "{why}");
+    let why = read(colours, json!({"answers": {"c": {"options": ["r", "g"]}}})).unwrap_err();
+    assert!(why.contains("choose one"), "{why}");
+}
+
+#[test]
+fn several_options_are_told_in_the_forms_order() {
+    let many = json!([{"id": "c", "multiple": true, "options": [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]}]);
+    assert_eq!(read(many, json!({"answers": {"c": {"options": ["b", "a"]}}})), Ok("A, B".into()));
+}
+
+#[test]
+fn a_pattern_matches_the_whole_text_and_says_what_its_author_wrote() {
+    let ticket = json!([{"id": "t", "pattern": "[A-Z]+-[0-9]+", "errorMessage": "a ticket like OPS-12"}]);
+    assert_eq!(read(ticket.clone(), json!({"response": "OPS-12"})), Ok("OPS-12".into()));
+    assert!(read(ticket, json!({"response": "see OPS-12"})).unwrap_err().contains("a ticket like OPS-12"));
+    let alternatives = json!([{"id": "t", "pattern": "yes|no"}]);
+    assert!(read(alternatives, json!({"response": "yes and no"})).is_err(), "both ends hold for every alternative");
+}
+
+#[test]
+fn a_schema_is_checked_and_its_text_is_json() {
+    let schema = json!([{"id": "s", "schema": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}}]);
+    assert!(read(schema.clone(), json!({"response": "{\"n\": 3}"})).is_ok());
+    assert!(read(schema.clone(), json!({"response": "three"})).unwrap_err().contains("must be JSON"));
+    assert!(read(schema, json!({"response": "{\"n\": \"x\"}"})).unwrap_err().contains("/n"));
+}
+
+#[test]
+fn what_is_required_must_be_there_and_strangers_must_not() {
+    let two = json!([{"id": "a"}, {"id": "b", "required": false}]);
+    assert_eq!(read(two.clone(), json!({"answers": {"a": {"text": "x"}}})), Ok("a: x".into()));
+    assert!(read(two.clone(), json!({"answers": {"b": {"text": "x"}}})).unwrap_err().contains("answers.a is missing"));
+    assert!(read(two.clone(), json!({"answers": {"z": {"text": "x"}}})).unwrap_err().contains("answers.z"));
+    assert!(read(two, json!({"response": "x"})).unwrap_err().contains("asks 2"));
+}
+
+#[test]
+fn a_length_counts_characters() {
+    let short = json!([{"id": "a", "maxLength": 3}]);
+    assert!(read(short.clone(), json!({"response": "äöü"})).is_ok());
+    assert!(read(short, json!({"response": "four"})).unwrap_err().contains("4 characters and may have 3"));
+}
+
+#[test]
+fn modify_takes_a_response_and_nothing_else() {
+    let decide = |parameters: Value| {
+        modification(&serde_json::from_value(json!({"verdict": "Modify", "parameters": parameters})).unwrap())
+    };
+    assert!(decide(json!({"response": {"deep": [1]}})).is_ok());
+    assert!(decide(json!({"respones": "typo"})).unwrap_err().contains("respones"));
+    assert!(decide(json!({})).is_err());
+    assert!(decide(json!({"response": 9_007_199_254_740_993_u64})).unwrap_err().contains("2^53"));
+}
+
+#[test]
+fn a_default_answers_like_a_person() {
+    let form = form(json!([{"id": "a", "options": [{"id": "x", "label": "X"}]}]));
+    assert!(default_answers(Some(&form), Some("x")).is_ok());
+    assert!(default_answers(Some(&form), Some("y")).is_err());
+    assert!(default_answers(Some(&form), None).is_err());
+}

@@ -113,25 +113,25 @@ pub(crate) fn general(run: &Run<'_>, wanted: &BTreeSet<Reference>, seq: i64) -> 
 fn references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
     let mut all = BTreeSet::new();
     let mut add = |more: &BTreeSet<Reference>| all.extend(more.iter().cloned());
-    step.vars.iter().for_each(|(_, template)| add(&template.references()));
+    step.vars.iter().for_each(|(_, template)| add(template.references()));
     if let Some(condition) = &step.skip_if {
-        add(&condition.references());
+        add(condition.references());
     }
     match &step.action {
         Action::Agent(agent) => {
-            add(&agent.input.references());
+            add(agent.input.references());
             if let Some(system) = run.plan.agents.get(&agent.agent).and_then(|a| a.system.as_ref()) {
-                add(&system.references());
+                add(system.references());
             }
         }
         Action::Http(http) => {
-            add(&http.url.references());
-            http.headers.values().chain(&http.body).for_each(|template| add(&template.references()));
+            add(http.url.references());
+            http.headers.values().chain(&http.body).for_each(|template| add(template.references()));
         }
-        Action::Set(template) => add(&template.references()),
+        Action::Set(template) => add(template.references()),
         Action::Gate(gate) => {
-            add(&gate.prompt.references());
-            gate.context.iter().for_each(|template| add(&template.references()));
+            add(gate.prompt.references());
+            gate.context.iter().for_each(|template| add(template.references()));
         }
     }
     all

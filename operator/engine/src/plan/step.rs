@@ -188,7 +188,7 @@ impl Check<'_> {
             Some(planned) => {
                 if let Some(system) = &planned.system {
                     let field = format!("{} (the system prompt of {})", place.field("agent.name"), agent.name);
-                    self.references(&system.references(), &place.known, &field);
+                    self.references(system.references(), &place.known, &field);
                 }
             }
             None => {
@@ -221,7 +221,7 @@ impl Check<'_> {
     /// A template whose every name is known.
     pub(super) fn known_template(&mut self, source: &str, field: &str, known: &Known) -> Option<Template> {
         let template = self.template(source, field)?;
-        self.references(&template.references(), known, field);
+        self.references(template.references(), known, field);
         Some(template)
     }
 
@@ -229,7 +229,7 @@ impl Check<'_> {
     fn condition(&mut self, source: &str, field: &str, known: &Known) -> Option<Condition> {
         match Condition::parse(source, field) {
             Ok(condition) => {
-                self.references(&condition.references(), known, field);
+                self.references(condition.references(), known, field);
                 Some(condition)
             }
             Err(why) => {

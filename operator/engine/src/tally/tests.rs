@@ -1,0 +1,343 @@
+//! The tally, told by who votes what and when.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signoff_api::{Decision, Digest};
+
+use super::*;
+
+fn start() -> Moment {
+    Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())
+}
+
+fn at(seconds: u64) -> Now {
+    Now { at: start().after(Duration::from_secs(seconds)), guard_epoch: "e1".into() }
+}
+
+/// An Approval with a deadline 60 s after the start.
+fn approval(more: Value) -> Approval {
+    let deadline = start().after(Duration::from_secs(60));
+    let mut request = json!({
+        "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
+        "gate": {"name": "g", "type": "step", "path": "g", "visit": 1},
+        "specDigest": Digest::of_bytes(b"spec"), "guardEpoch": "e1", "deadline": deadline, "prompt": "go?",
+        "allowedVerdicts": Verdict::ALL, "approvers": users(&["alice", "bob", "carol"]), "threshold": 1,
+        "requestedBy": "dana", "timeout": {"after": "60s"}, "form": {"questions": [{"id": "answer"}]},
+        "digest": Digest::of_bytes(b"request"),
+    });
+    for (key, value) in more.as_object().unwrap() {
+        request[key] = value.clone();
+    }
+    serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a", "generation": 1},
+        "spec": {"request": request},
+    }))
+    .unwrap()
+}
+
+fn users(names: &[&str]) -> Vec<Subject> {
+    names.iter().map(|name| Subject::user(name)).collect()
+}
+
+fn vote(approval: &mut Approval, key: &str, decision: Value) {
+    let decision: Decision = serde_json::from_value(decision).unwrap();
+    approval.spec.decisions.insert(key.into(), decision);
+}
+
+fn says(approval: &mut Approval, key: &str, verdict: &str) {
+    vote(approval, key, json!({"verdict": verdict}));
+}
+
+/// Counts and stores what came of it.
+fn count(approval: &mut Approval, seconds: u64) -> Ruling {
+    let ruling = tally(approval, Owner::Live, &at(seconds));
+    approval.status = Some(ruling.status.clone());
+    let again = tally(approval, Owner::Live, &at(seconds));
+    assert!(!again.changed, "a second look at the same moment finds nothing new: {:?}", again.status);
+    ruling
+}
+
+fn verdict(approval: &Approval) -> Option<Verdict> {
+    approval.status.as_ref().and_then(|s| s.outcome.as_ref()).and_then(|o| o.verdict)
+}
+
+#[test]
+fn nothing_is_written_while_nobody_has_voted() {
+    let mut open = approval(json!({}));
+    let ruling = count(&mut open, 1);
+    assert!(!ruling.changed);
+    assert_eq!(ruling.wake_at, Some(at(60).at));
+}
+
+#[test]
+fn one_approval_suffices_where_the_threshold_is_one() {
+    let mut open = approval(json!({}));
+    vote(&mut open, "alice", json!({"verdict": "Approve", "reason": "checked"}));
+    count(&mut open, 1);
+    let outcome = open.status.as_ref().unwrap().outcome.clone().unwrap();
+    assert_eq!((outcome.verdict, outcome.decided_by), (Some(Verdict::Approve), vec!["alice".to_owned()]));
+    assert_eq!(outcome.reason.as_deref(), Some("checked"));
+    assert_eq!(open.status.as_ref().unwrap().phase, ApprovalPhase::Approved);
+}
+
+#[test]
+fn a_quorum_takes_that_many_distinct_people() {
+    let mut open = approval(json!({"threshold": 2}));
+    says(&mut open, "alice", "Approve");
+    let ruling = count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    assert_eq!(ruling.status.tally, Some(TallyStatus { needed: 2, have: 1 }));
+    says(&mut open, "bob", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn votes_count_together_only_with_an_equal_payload() {
+    let mut open = approval(json!({"threshold": 2}));
+    vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"response": "x"}}));
+    vote(&mut open, "bob", json!({"verdict": "Modify", "parameters": {"response": "y"}}));
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    vote(&mut open, "carol", json!({"verdict": "Modify", "parameters": {"response": "y"}}));
+    count(&mut open, 2);
+    assert_eq!(open.status.as_ref().unwrap().outcome.as_ref().unwrap().decided_by, ["bob", "carol"]);
+}
+
+#[test]
+fn all_votes_present_are_judged_together_and_in_no_order() {
+    for (a, b, winner) in [
+        ("Approve", "Reject", Verdict::Reject),
+        ("Reject", "Abort", Verdict::Abort),
+        ("Approve", "Abort", Verdict::Abort),
+        ("Approve", "Defer", Verdict::Defer),
+        ("Defer", "Reject", Verdict::Reject),
+    ] {
+        for (first, second) in [(a, b), (b, a)] {
+            let mut open = approval(json!({}));
+            for (who, what) in [("alice", first), ("bob", second)] {
+                let mut decision = json!({"verdict": what});
+                if what == "Defer" {
+                    decision["guidance"] = json!("look again");
+                }
+                vote(&mut open, who, decision);
+            }
+            count(&mut open, 1);
+            assert_eq!(verdict(&open), Some(winner), "{first} and {second}");
+        }
+    }
+}
+
+#[test]
+fn reject_by_threshold_takes_as_many_people() {
+    let mut open = approval(json!({"threshold": 2, "rejectPolicy": "threshold"}));
+    says(&mut open, "alice", "Reject");
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    says(&mut open, "bob", "Reject");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Reject));
+}
+
+#[test]
+fn required_groups_are_counted_by_what_the_entries_name() {
+    let mut open = approval(json!({
+        "threshold": 2, "requiredFrom": [{"group": "leads", "min": 1}],
+        "approvers": [{"kind": "Group", "name": "finance"}, {"kind": "Group", "name": "leads"}],
+    }));
+    says(&mut open, "alice", "Approve");
+    says(&mut open, "bob", "Approve");
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    vote(&mut open, "carol", json!({"verdict": "Approve", "groups": ["leads"]}));
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn the_requester_and_the_excluded_do_not_count() {
+    let mut open = approval(json!({"excludeRequester": true, "excluded": ["bob"], "requestedFor": "erin",
+        "approvers": users(&["dana", "erin", "bob", "alice"])}));
+    for who in ["dana", "erin", "bob"] {
+        says(&mut open, who, "Approve");
+    }
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn a_vote_on_behalf_counts_for_the_person_and_fills_no_group() {
+    let mut open = approval(json!({"threshold": 2, "requiredFrom": [{"group": "leads", "min": 1}],
+        "approvers": [{"kind": "User", "name": "bob"}, {"kind": "Group", "name": "leads"}]}));
+    vote(&mut open, "bob via bot", json!({"verdict": "Approve", "onBehalfOf": "bob", "groups": ["leads"]}));
+    says(&mut open, "bob", "Approve");
+    count(&mut open, 1);
+    assert_eq!(open.status.as_ref().unwrap().tally.unwrap().have, 1, "one person, whatever the entry");
+    assert_eq!(verdict(&open), None);
+}
+
+#[test]
+fn one_person_under_two_names_counts_once_and_as_the_more_careful() {
+    let mut open = approval(json!({"threshold": 2,
+        "persons": [{"pattern": "(?:oidc:)?([a-z]+)", "person": "$1"}],
+        "approvers": [{"kind": "Group", "name": "g"}]}));
+    says(&mut open, "alice", "Approve");
+    says(&mut open, "oidc:alice", "Approve");
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    says(&mut open, "X-9", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), None, "a name that no rule matches does not count");
+    says(&mut open, "bob", "Approve");
+    says(&mut open, "oidc:bob", "Reject");
+    count(&mut open, 3);
+    assert_eq!(verdict(&open), Some(Verdict::Reject));
+}
+
+#[test]
+fn every_further_quorum_must_be_met_as_well() {
+    let mut open = approval(json!({"also": [{"source": "floor", "approvers": users(&["olga"])}]}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    says(&mut open, "olga", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+    let mut refused = approval(json!({"also": [{"source": "floor", "approvers": users(&["olga"])}]}));
+    says(&mut refused, "alice", "Approve");
+    says(&mut refused, "olga", "Reject");
+    count(&mut refused, 1);
+    assert_eq!(verdict(&refused), Some(Verdict::Reject));
+}
+
+#[test]
+fn an_unusable_payload_stays_pending_and_its_author_may_try_again() {
+    let mut open = approval(json!({}));
+    vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"respones": "typo"}}));
+    let ruling = count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    assert!(ruling.status.invalid["alice"].why.contains("respones"));
+    assert_eq!(ruling.status.invalid["alice"].attempt, 1);
+    vote(&mut open, "alice", json!({"verdict": "Modify", "attempt": 2, "parameters": {"response": "text"}}));
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Modify));
+    assert!(open.status.as_ref().unwrap().invalid.is_empty());
+}
+
+#[test]
+fn escalate_adds_people_and_time_and_takes_nothing_away() {
+    let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "excluded": ["bob"]}));
+    says(&mut open, "alice", "Approve");
+    vote(&mut open, "carol", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
+    let ruling = count(&mut open, 50);
+    assert_eq!(ruling.status.level, Some(1));
+    assert_eq!(ruling.status.deadline, Some(at(110).at));
+    assert_eq!(ruling.status.closes_at, Some(at(110).at));
+    assert!(ruling.status.approvers.contains(&Subject::user("olga")) && ruling.status.approvers.contains(&Subject::user("alice")));
+    says(&mut open, "olga", "Approve");
+    count(&mut open, 55);
+    assert_eq!(verdict(&open), Some(Verdict::Approve), "earlier votes stand");
+}
+
+#[test]
+fn a_deadline_ends_as_its_action_says() {
+    for (action, expected) in [
+        ("Reject", Verdict::Reject),
+        ("Approve", Verdict::Approve),
+        ("Retry", Verdict::Retry),
+        ("Abort", Verdict::Abort),
+        ("Skip", Verdict::Skip),
+        ("Default", Verdict::Respond),
+    ] {
+        let mut open = approval(json!({"timeout": {"after": "60s", "action": action, "default": "later"}}));
+        count(&mut open, 59);
+        assert_eq!(verdict(&open), None, "{action}");
+        count(&mut open, 60);
+        let status = open.status.as_ref().unwrap();
+        assert_eq!(status.phase, ApprovalPhase::Expired);
+        let outcome = status.outcome.as_ref().unwrap();
+        assert_eq!((outcome.verdict, outcome.source), (Some(expected), Source::Timeout));
+        if action == "Default" {
+            assert_eq!(outcome.response.as_deref(), Some("later"));
+        }
+    }
+}
+
+#[test]
+fn a_decision_that_was_accepted_before_the_expiry_is_committed_wins() {
+    let mut open = approval(json!({}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 4000);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn escalation_by_timeout_goes_level_by_level_and_then_rejects() {
+    let chain = json!([{"after": "10s", "to": users(&["olga"])}, {"to": users(&["pia"])}]);
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": chain}}));
+    let first = count(&mut open, 60);
+    assert_eq!((first.status.level, first.status.deadline), (Some(1), Some(at(70).at)));
+    assert_eq!(first.status.closes_at, None, "it goes on to another level");
+    let second = count(&mut open, 70);
+    assert_eq!((second.status.level, second.status.closes_at), (Some(2), Some(at(130).at)));
+    count(&mut open, 130);
+    assert_eq!(verdict(&open), Some(Verdict::Reject), "never Approve");
+}
+
+#[test]
+fn expire_leaves_it_open_for_ever() {
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
+    let ruling = count(&mut open, 60);
+    assert_eq!((ruling.status.phase, ruling.wake_at), (ApprovalPhase::Overdue, None));
+    says(&mut open, "alice", "Retry");
+    count(&mut open, 99999);
+    assert_eq!(verdict(&open), Some(Verdict::Retry));
+}
+
+#[test]
+fn reminders_come_in_their_time_and_stop() {
+    let mut open = approval(json!({"timeout": {"after": "60s", "reminderInterval": "10s", "maxReminders": 2}}));
+    assert_eq!(count(&mut open, 0).wake_at, Some(at(10).at));
+    assert_eq!(count(&mut open, 10).notes[0].reason, "Reminder");
+    assert_eq!(count(&mut open, 20).status.reminders, Some(2));
+    let last = count(&mut open, 45);
+    assert!(!last.changed);
+    assert_eq!(last.wake_at, Some(at(60).at));
+}
+
+#[test]
+fn what_nobody_can_decide_any_more_ends_at_once() {
+    let mut open = approval(json!({"threshold": 2, "rejectPolicy": "threshold", "approvers": users(&["alice", "bob"]),
+        "allowedVerdicts": ["Approve", "Reject"]}));
+    says(&mut open, "alice", "Approve");
+    says(&mut open, "bob", "Reject");
+    count(&mut open, 1);
+    let status = open.status.as_ref().unwrap();
+    assert!(conditions::holds(&status.conditions, conditions::UNDECIDABLE));
+    assert_eq!((status.phase, verdict(&open)), (ApprovalPhase::Expired, Some(Verdict::Reject)));
+}
+
+#[test]
+fn an_approval_ends_with_its_workflow_before_any_vote() {
+    for owner in [Owner::Over, Owner::Gone] {
+        let mut open = approval(json!({}));
+        says(&mut open, "alice", "Approve");
+        let ruling = tally(&open, owner, &at(1));
+        assert_eq!(ruling.status.phase, ApprovalPhase::Cancelled);
+        assert_eq!(ruling.status.outcome.unwrap().verdict, None);
+    }
+}
+
+#[test]
+fn what_is_decided_stays_decided() {
+    let mut open = approval(json!({}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 1);
+    says(&mut open, "bob", "Abort");
+    assert!(!tally(&open, Owner::Over, &at(100)).changed);
+}
