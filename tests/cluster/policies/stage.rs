@@ -1,6 +1,10 @@
 //! The stage of one test: a namespace of its own, Approvals made as the operator makes them, and people who act.
 //! It may not judge: it hands back what the API server said.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -15,6 +19,7 @@ pub(super) struct Stage {
     pub(super) cluster: Cluster,
     pub(super) namespace: Namespace,
     pub(super) operator: Client,
+    asked: AtomicU32,
 }
 
 impl Stage {
@@ -22,7 +27,7 @@ impl Stage {
         let cluster = Cluster::shared().unwrap();
         let namespace = cluster.namespace(prefix).await.unwrap();
         let operator = cluster.operator_client().await.unwrap();
-        Self { cluster, namespace, operator }
+        Self { cluster, namespace, operator, asked: AtomicU32::new(0) }
     }
 
     /// A client of one of the cast.
@@ -43,7 +48,10 @@ impl Stage {
     }
 
     /// An Approval that asks alice and bob (threshold 1), with these fields of the request on top of it.
-    pub(super) async fn ask(&self, fields: Value) -> Approval {
+    /// Two equal questions are two visits of the gate, as they would be in a run.
+    pub(super) async fn ask(&self, mut fields: Value) -> Approval {
+        let visit = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        fields["gate"] = json!({"name": "review", "type": "step", "path": "review", "visit": visit});
         let approval = approval(fields);
         self.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap()
     }
@@ -71,6 +79,30 @@ impl Stage {
     pub(super) async fn request(&self, who: &str, name: &str, fields: Value) -> Answer<Workflow> {
         let workflow = serde_json::from_value(workflow(name, fields)).unwrap();
         said(self.workflows(who).await.create(&PostParams::default(), &workflow).await)
+    }
+
+    /// Lets one user do this in the namespace (a ClusterRole's rules), and waits until the API server goes by it.
+    pub(super) async fn grant(&self, user: &str, rule: Value) {
+        let admin = self.client("admin").await;
+        let role = json!({"metadata": {"generateName": "signoff-test-"}, "rules": [rule]});
+        let roles: Api<ClusterRole> = Api::all(admin.clone());
+        let role = roles.create(&PostParams::default(), &serde_json::from_value(role).unwrap()).await.unwrap();
+        self.namespace.bind(&role.name_any(), user).await.unwrap();
+        // The authorizer follows roles by another watch than bindings, and neither has an event to wait for.
+        let first = |field: &str| rule[field][0].clone();
+        let question = json!({"spec": {"user": user, "resourceAttributes": {
+            "namespace": self.namespace.name, "group": first("apiGroups"), "resource": first("resources"),
+            "verb": first("verbs"), "name": first("resourceNames"),
+        }}});
+        let question: SubjectAccessReview = serde_json::from_value(question).unwrap();
+        let reviews: Api<SubjectAccessReview> = Api::all(admin);
+        for _ in 0..1000 {
+            let answer = reviews.create(&PostParams::default(), &question).await.unwrap();
+            if answer.status.is_some_and(|status| status.allowed) {
+                return;
+            }
+        }
+        panic!("{rule} is not in force for {user} after 1000 questions");
     }
 
     pub(super) async fn delete_approval(&self, who: &str, approval: &Approval) -> Answer<()> {

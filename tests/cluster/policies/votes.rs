@@ -78,7 +78,8 @@ async fn who_is_listed_needs_the_verb_approve_too() {
     let stage = Stage::open("votes").await;
     let approval = stage.ask(json!({"approvers": [user("viktor"), user("nina"), user("alice")]})).await;
     // Whoever may write the object without holding the verb: as an administrator's own role might allow.
-    stage.namespace.bind("signoff-test-editor", named("nina").unwrap().user).await.unwrap();
+    let write = json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["patch"]});
+    stage.grant(named("nina").unwrap().user, write).await;
     refused(stage.decide("nina", &approval, json!({"verdict": "Approve"})).await, "lacks the RBAC verb approve");
     refused(stage.decide("viktor", &approval, json!({"verdict": "Approve"})).await, "forbidden");
     stage.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
@@ -92,6 +93,16 @@ async fn the_built_in_roles_edit_and_admin_decide_nothing() {
         refused(stage.decide(who, &approval, json!({"verdict": "Approve"})).await, "forbidden");
     }
     stage.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
+    let stage = Stage::open("votes").await;
+    let robot = |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "kustomize-controller"});
+    let elsewhere = stage.ask(json!({"approvers": [robot("other")]})).await;
+    refused(stage.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await, "is not an approver of this gate");
+    let approval = stage.ask(json!({"approvers": [robot("flux-system")]})).await;
+    stage.decide("flux", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,0 +1,149 @@
+//! Decisions that one account carries for others, as a Git controller does for its reviewers.
+//! These tests may not know anything about what a vote says.
+
+use serde_json::{Value, json};
+use signoff_api::Approval;
+use signoff_tests::control_plane::named;
+
+use super::stage::{Answer, Stage, group, refused, user};
+
+const ALICE: &str = "alice@example.com";
+const BOB: &str = "bob@example.com";
+
+fn flux() -> &'static str {
+    named("flux").unwrap().user
+}
+
+fn key(person: &str) -> String {
+    format!("{person} via {}", flux())
+}
+
+fn on_behalf_of(person: &str) -> Value {
+    json!({"verdict": "Approve", "onBehalfOf": person})
+}
+
+async fn carry(stage: &Stage, approval: &Approval, entries: &[(String, Value)]) -> Answer<Approval> {
+    let decisions: serde_json::Map<_, _> = entries.iter().cloned().collect();
+    stage.patch("flux", approval, json!({"spec": {"decisions": decisions}})).await
+}
+
+async fn may_speak_for(stage: &Stage, people: &[&str]) {
+    let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": people, "verbs": ["delegate"]});
+    stage.grant(flux(), rule).await;
+}
+
+#[tokio::test]
+async fn one_controller_carries_several_reviewers() {
+    let stage = Stage::open("delegation").await;
+    may_speak_for(&stage, &[ALICE, BOB]).await;
+    let approval = stage.ask(json!({"threshold": 2})).await;
+    let entries = [(key(ALICE), on_behalf_of(ALICE)), (key(BOB), on_behalf_of(BOB))];
+    let approval = carry(&stage, &approval, &entries).await.unwrap();
+    assert_eq!(approval.spec.decisions[&key(ALICE)].on_behalf_of.as_deref(), Some(ALICE));
+    assert_eq!(approval.spec.decisions.len(), 2);
+}
+
+#[tokio::test]
+async fn at_most_two_decisions_for_others_in_one_request() {
+    let stage = Stage::open("delegation").await;
+    let carol = "carol@example.com";
+    may_speak_for(&stage, &[ALICE, BOB, carol]).await;
+    let approval = stage.ask(json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 3})).await;
+    let entries = [ALICE, BOB, carol].map(|person| (key(person), on_behalf_of(person)));
+    refused(carry(&stage, &approval, &entries).await, "at most two decisions on behalf of others");
+    carry(&stage, &approval, &entries[..2]).await.unwrap();
+    carry(&stage, &approval, &entries[2..]).await.unwrap();
+}
+
+#[tokio::test]
+async fn speaking_for_somebody_needs_the_verb_delegate_on_that_person() {
+    let stage = Stage::open("delegation").await;
+    may_speak_for(&stage, &[ALICE]).await;
+    let approval = stage.ask(json!({"approvers": [user("alice"), user("erin")]})).await;
+    let erin = "erin@example.com";
+    refused(carry(&stage, &approval, &[(key(erin), on_behalf_of(erin))]).await, "lacks the RBAC verb delegate on people.signoff.dev");
+    carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_person_must_be_listed_by_user_name() {
+    let stage = Stage::open("delegation").await;
+    may_speak_for(&stage, &[ALICE, BOB]).await;
+    let approval = stage.ask(json!({"approvers": [user("alice"), group("finance")]})).await;
+    refused(carry(&stage, &approval, &[(key(BOB), on_behalf_of(BOB))]).await, "bob@example.com is not an approver of this gate by user name");
+    carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_key_says_who_speaks_for_whom() {
+    let stage = Stage::open("delegation").await;
+    may_speak_for(&stage, &[ALICE, BOB]).await;
+    let machine = json!({"kind": "ServiceAccount", "namespace": "flux-system", "name": "kustomize-controller"});
+    let approval = stage.ask(json!({"approvers": [user("alice"), user("bob"), machine]})).await;
+    let forged = [
+        (flux().to_owned(), on_behalf_of(ALICE)),
+        (ALICE.to_owned(), on_behalf_of(ALICE)),
+        (key(BOB), on_behalf_of(ALICE)),
+        (key(ALICE), json!({"verdict": "Approve"})),
+        (format!("{ALICE} via {BOB}"), on_behalf_of(ALICE)),
+        (format!("{ALICE} via x via {}", flux()), on_behalf_of(&format!("{ALICE} via x"))),
+    ];
+    for entry in forged {
+        refused(carry(&stage, &approval, &[entry]).await, "you may record a decision only under your own user name");
+    }
+    carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_decides_twice_in_two_forms() {
+    let stage = Stage::open("delegation").await;
+    may_speak_for(&stage, &[ALICE, BOB]).await;
+    let approval = stage.ask(json!({"threshold": 2})).await;
+    stage.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    refused(carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await, "this person has already decided");
+    carry(&stage, &approval, &[(key(BOB), on_behalf_of(BOB))]).await.unwrap();
+    refused(stage.decide("bob", &approval, json!({"verdict": "Approve"})).await, "somebody has already decided on your behalf");
+}
+
+#[tokio::test]
+async fn a_decision_for_another_claims_no_groups() {
+    let stage = Stage::open("delegation").await;
+    may_speak_for(&stage, &[ALICE]).await;
+    let approval = stage
+        .ask(json!({"approvers": [user("alice"), group("finance")], "requiredFrom": [{"group": "finance", "min": 1}]}))
+        .await;
+    let mut vote = on_behalf_of(ALICE);
+    vote["groups"] = json!(["system:serviceaccounts"]);
+    refused(carry(&stage, &approval, &[(key(ALICE), vote)]).await, "none on behalf of another");
+    let approval = carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
+    assert!(approval.spec.decisions[&key(ALICE)].groups.is_empty(), "a delegated vote fills no group");
+}
+
+#[tokio::test]
+async fn the_excluded_requester_does_not_decide_through_another() {
+    let stage = Stage::open("delegation").await;
+    may_speak_for(&stage, &[ALICE, "dana@example.com"]).await;
+    let approval = stage.ask(json!({"approvers": [user("alice"), user("dana")], "excludeRequester": true})).await;
+    let dana = "dana@example.com";
+    refused(carry(&stage, &approval, &[(key(dana), on_behalf_of(dana))]).await, "the requester may not decide this gate");
+    carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_carries_decisions_needs_the_verb_approve() {
+    let stage = Stage::open("delegation").await;
+    let approval = stage.ask(json!({})).await;
+    let bot = "system:serviceaccount:ci:bot";
+    stage.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["patch"]})).await;
+    stage.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": [ALICE], "verbs": ["delegate"]})).await;
+    let api: kube::Api<Approval> =
+        kube::Api::namespaced(stage.cluster.client(bot, &[]).await.unwrap(), &stage.namespace.name);
+    let patch = json!({"spec": {"decisions": {format!("{ALICE} via {bot}"): on_behalf_of(ALICE)}}});
+    let vote = async || {
+        let name = approval.metadata.name.as_deref().unwrap();
+        super::stage::said(api.patch(name, &Default::default(), &kube::api::Patch::Merge(&patch)).await)
+    };
+    refused(vote().await, "lacks the RBAC verb approve");
+    stage.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["approve"]})).await;
+    vote().await.unwrap();
+}

@@ -1,0 +1,142 @@
+//! A decision is final, and comes in time. These tests may not rely on anything but the API server's own clock.
+
+use kube::ResourceExt;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::stage::{Stage, refused, said, user};
+
+const PAST: &str = "2020-01-01T00:00:00Z";
+const FUTURE: &str = "2100-01-01T00:00:00Z";
+
+fn approve() -> Value {
+    json!({"verdict": "Approve"})
+}
+
+#[tokio::test]
+async fn a_recorded_decision_is_final() {
+    let stage = Stage::open("final").await;
+    let approval = stage.ask(json!({})).await;
+    stage.decide("alice", &approval, approve()).await.unwrap();
+    for change in [json!({"verdict": "Reject"}), json!({"reason": "later"}), json!({"attempt": 2}), json!({"attempt": 2, "verdict": "Reject"})] {
+        refused(stage.decide("alice", &approval, change).await, "a decision is final");
+    }
+    let answer = stage.patch("alice", &approval, json!({"spec": {"decisions": {"alice@example.com": null}}})).await;
+    assert!(answer.is_err(), "removed: {answer:?}");
+    let answer = stage.patch("alice", &approval, json!({"spec": {"decisions": null}})).await;
+    assert!(answer.is_err(), "removed: {answer:?}");
+    // Saying the same once more changes nothing and is no second decision.
+    stage.decide("alice", &approval, approve()).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_attempt_that_was_found_invalid_is_replaced_by_the_next_one() {
+    let stage = Stage::open("final").await;
+    let approval = stage.ask(json!({})).await;
+    let modify = |attempt: i32, to: &str| json!({"verdict": "Modify", "attempt": attempt, "parameters": {"response": to}});
+    refused(stage.decide("alice", &approval, modify(2, "early")).await, "a decision is final");
+    stage.decide("alice", &approval, modify(1, "bad")).await.unwrap();
+    refused(stage.decide("alice", &approval, modify(2, "eager")).await, "a decision is final");
+
+    stage.status(&approval, json!({"invalid": {"alice@example.com": {"attempt": 1, "why": "not that"}}})).await.unwrap();
+    refused(stage.decide("alice", &approval, modify(1, "same number")).await, "a decision is final");
+    refused(stage.decide("alice", &approval, modify(3, "skipped one")).await, "a decision is final");
+    stage.decide("alice", &approval, modify(2, "good")).await.unwrap();
+    // What stands about attempt 1 says nothing about attempt 2.
+    refused(stage.decide("alice", &approval, modify(3, "again")).await, "a decision is final");
+}
+
+#[tokio::test]
+async fn a_key_inside_free_form_parameters_cannot_be_taken_back_or_added() {
+    let stage = Stage::open("final").await;
+    let approval = stage.ask(json!({})).await;
+    let vote = json!({"verdict": "Modify", "parameters": {"response": "x", "extra": {"a": 1}}});
+    stage.decide("alice", &approval, vote).await.unwrap();
+    for parameters in [json!({"extra": null}), json!({"extra": {"a": null}}), json!({"more": 1}), json!({"extra": {"b": 2}})] {
+        refused(stage.decide("alice", &approval, json!({"parameters": parameters})).await, "a decision is final");
+    }
+}
+
+#[tokio::test]
+async fn no_vote_after_the_outcome() {
+    let stage = Stage::open("final").await;
+    let approval = stage.ask(json!({})).await;
+    stage.decide("alice", &approval, approve()).await.unwrap();
+    let outcome = json!({"phase": "Approved", "outcome": {"phase": "Approved", "verdict": "Approve", "source": "Human"}});
+    stage.status(&approval, outcome).await.unwrap();
+    refused(stage.decide("bob", &approval, json!({"verdict": "Reject"})).await, "too late: this gate was already decided");
+}
+
+#[tokio::test]
+async fn no_vote_while_it_is_being_deleted() {
+    let stage = Stage::open("final").await;
+    let mut held = super::stage::approval(json!({}));
+    held.metadata.finalizers = Some(vec!["signoff.dev/test".into()]);
+    let api = stage.approvals_of_operator();
+    let held = api.create(&PostParams::default(), &held).await.unwrap();
+    stage.decide("alice", &held, approve()).await.unwrap();
+    // Deleting is the garbage collector's in production; a namespace on its way out does the same.
+    let collector = stage.cluster.client("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"]).await.unwrap();
+    let collected: kube::Api<signoff_api::Approval> = kube::Api::namespaced(collector, &stage.namespace.name);
+    collected.delete(&held.name_any(), &DeleteParams::default()).await.unwrap();
+    refused(stage.decide("bob", &held, approve()).await, "too late: this Approval is being deleted with its Workflow");
+    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    said(collected.patch(&held.name_any(), &PatchParams::default(), &release).await).unwrap();
+}
+
+#[tokio::test]
+async fn no_vote_after_closing_time_even_while_nobody_counts_votes() {
+    let stage = Stage::open("time").await;
+    let closed = stage.ask(json!({"closesAt": PAST})).await;
+    refused(stage.decide("alice", &closed, approve()).await, "too late: this gate closed at 2020-01-01");
+    let open = stage.ask(json!({"closesAt": FUTURE})).await;
+    stage.decide("alice", &open, approve()).await.unwrap();
+}
+
+#[tokio::test]
+async fn where_the_deadline_does_not_end_the_gate_it_stays_open() {
+    let stage = Stage::open("time").await;
+    let overdue = stage.ask(json!({"deadline": PAST, "timeout": {"action": "Expire"}})).await;
+    stage.decide("alice", &overdue, approve()).await.unwrap();
+}
+
+#[tokio::test]
+async fn after_an_escalation_only_the_new_closing_time_counts() {
+    let stage = Stage::open("time").await;
+    let escalated = async |request: Value, status: Value| {
+        let approval = stage.ask(request).await;
+        stage.status(&approval, status).await.unwrap();
+        stage.decide("alice", &approval, approve()).await
+    };
+    escalated(json!({"closesAt": PAST}), json!({"level": 1})).await.unwrap();
+    escalated(json!({"closesAt": PAST}), json!({"level": 1, "closesAt": FUTURE})).await.unwrap();
+    refused(escalated(json!({"closesAt": FUTURE}), json!({"level": 1, "closesAt": PAST})).await, "too late");
+    refused(escalated(json!({"closesAt": PAST}), json!({"level": 0, "closesAt": FUTURE})).await, "too late");
+}
+
+#[tokio::test]
+async fn nobody_closes_a_gate_by_typing_a_time_from_the_future() {
+    let stage = Stage::open("time").await;
+    stage.grant("alice@example.com", json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]})).await;
+    let mut forged = stage.ask(json!({"closesAt": "2090-01-01T00:00:00Z"})).await;
+    let entry = json!({"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": FUTURE,
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}});
+    forged.metadata.managed_fields.get_or_insert_default().push(serde_json::from_value(entry).unwrap());
+    forged.metadata.labels = Some([("x".to_owned(), "y".to_owned())].into());
+    let api = stage.approvals("alice").await;
+    let answer = said(api.replace(&forged.name_any(), &PostParams::default(), &forged).await);
+    refused(answer, "too late: this gate closed at");
+    stage.decide("bob", &forged, approve()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_overdue_gate_takes_retry_reject_and_abort_whatever_it_allowed() {
+    let stage = Stage::open("time").await;
+    for verdict in ["Retry", "Reject", "Abort"] {
+        let approval = stage.ask(json!({"allowedVerdicts": ["Approve"], "approvers": [user("alice")]})).await;
+        stage.status(&approval, json!({"phase": "Overdue"})).await.unwrap();
+        let words = "verdict must be one of Retry, Reject, Abort";
+        refused(stage.decide("alice", &approval, approve()).await, words);
+        stage.decide("alice", &approval, json!({"verdict": verdict})).await.unwrap();
+    }
+}

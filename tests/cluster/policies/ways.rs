@@ -1,0 +1,113 @@
+//! Every way in which Kubernetes lets people and programs write: each decides, and each is held to the rules.
+//! These tests may not use anything of Signoff's own clients.
+
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use signoff_api::{Approval, Decision, Verdict};
+
+use super::stage::{Answer, Stage, group, refused, said, user};
+
+const ALICE: &str = "alice@example.com";
+
+#[tokio::test]
+async fn a_json_patch_decides() {
+    let stage = Stage::open("ways").await;
+    let approval = stage.ask(json!({"approvers": [group("finance")]})).await;
+    let add = async |who: &str, key: &str, first: bool| {
+        let vote = json!({"verdict": "Approve"});
+        let operation = match first {
+            true => json!([{"op": "add", "path": "/spec/decisions", "value": {key: vote}}]),
+            false => json!([{"op": "add", "path": format!("/spec/decisions/{}", key.replace('~', "~0").replace('/', "~1")), "value": vote}]),
+        };
+        let patch: Patch<Approval> = Patch::Json(serde_json::from_value(operation).unwrap());
+        said(stage.approvals(who).await.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
+    };
+    refused(add("bob", ALICE, true).await, "only under your own user name");
+    add("alice", ALICE, true).await.unwrap();
+    refused(add("bob", "bob@example.com", true).await, "a decision is final");
+    let approval = add("slash", "oidc:a/b~c@x", false).await.unwrap();
+    assert_eq!(approval.spec.decisions.len(), 2);
+}
+
+#[tokio::test]
+async fn a_put_decides_and_takes_nothing_away() {
+    let stage = Stage::open("ways").await;
+    for who in [ALICE, "bob@example.com"] {
+        stage.grant(who, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]})).await;
+    }
+    let approval = stage.ask(json!({})).await;
+    let put = async |who: &str, user: &str, instead_of_others: bool| {
+        let api = stage.approvals(who).await;
+        let mut object = api.get(&approval.name_any()).await.unwrap();
+        if instead_of_others {
+            object.spec.decisions.clear();
+        }
+        object.spec.decisions.insert(user.to_owned(), Decision::new(Verdict::Approve));
+        said(api.replace(&approval.name_any(), &PostParams::default(), &object).await)
+    };
+    put("alice", ALICE, false).await.unwrap();
+    refused(put("bob", "bob@example.com", true).await, "a decision is final");
+    put("bob", "bob@example.com", false).await.unwrap();
+}
+
+async fn apply(stage: &Stage, who: &str, manager: &str, approval: &Approval, decisions: Value) -> Answer<Approval> {
+    let patch = Patch::Apply(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
+        "metadata": {"name": approval.name_any()},
+        "spec": {"decisions": decisions},
+    }));
+    said(stage.approvals(who).await.patch(&approval.name_any(), &PatchParams::apply(manager), &patch).await)
+}
+
+#[tokio::test]
+async fn server_side_apply_by_different_field_managers_touches_only_ones_own_entry() {
+    let stage = Stage::open("ways").await;
+    let approval = stage.ask(json!({"threshold": 2})).await;
+    let vote = json!({"verdict": "Approve"});
+    apply(&stage, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
+    refused(apply(&stage, "bob", "kustomize-controller", &approval, json!({ALICE: vote, "carol@example.com": vote})).await, "only under your own user name");
+    let approval = apply(&stage, "bob", "kustomize-controller", &approval, json!({"bob@example.com": vote})).await.unwrap();
+    assert_eq!(approval.spec.decisions.len(), 2);
+    // A controller applies the same again at every turn.
+    apply(&stage, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
+    refused(apply(&stage, "alice", "argocd-controller", &approval, json!({})).await, "a decision is final");
+}
+
+#[tokio::test]
+async fn a_stamped_group_survives_the_next_apply() {
+    let stage = Stage::open("ways").await;
+    let fields = json!({"approvers": [group("finance"), user("bob")], "requiredFrom": [{"group": "finance", "min": 1}]});
+    let approval = stage.ask(fields).await;
+    let vote = json!({ALICE: {"verdict": "Approve"}});
+    for _ in 0..2 {
+        let approval = apply(&stage, "alice", "flux", &approval, vote.clone()).await.unwrap();
+        assert_eq!(approval.spec.decisions[ALICE].groups, ["finance"]);
+    }
+}
+
+#[tokio::test]
+async fn real_kubectl_decides_by_merge_patch_json_patch_and_server_side_apply() {
+    let stage = Stage::open("ways").await;
+    let approval = stage.ask(json!({"approvers": [user("alice"), user("bob"), user("erin")], "threshold": 3})).await;
+    let name = approval.name_any();
+    let kubectl = async |who: &str, arguments: &[&str], input: Option<String>| {
+        let mut command = stage.cluster.kubectl([arguments, &["-n", &stage.namespace.name]].concat()).person(who);
+        if let Some(input) = input {
+            command = command.input(input);
+        }
+        command.run().await.unwrap()
+    };
+    let merge = r#"{"spec":{"decisions":{"alice@example.com":{"verdict":"Approve","reason":"checked"}}}}"#;
+    let by_bob = kubectl("bob", &["patch", "approval", &name, "--type=merge", "-p", merge], None).await;
+    assert!(by_bob.refused().unwrap().contains("only under your own user name"));
+    kubectl("alice", &["patch", "approval", &name, "--type=merge", "-p", merge], None).await.ok().unwrap();
+    let json = r#"[{"op":"add","path":"/spec/decisions/bob@example.com","value":{"verdict":"Approve"}}]"#;
+    kubectl("bob", &["patch", "approval", &name, "--type=json", "-p", json], None).await.ok().unwrap();
+    let own = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": name},
+        "spec": {"decisions": {"erin@example.com": {"verdict": "Approve"}}}});
+    let apply = ["apply", "--server-side", "--field-manager=reviews", "-f", "-"];
+    kubectl("erin", &apply, Some(own.to_string())).await.ok().unwrap();
+    let stored = stage.approvals_of_operator().get(&name).await.unwrap();
+    assert_eq!(stored.spec.decisions.len(), 3);
+}

@@ -1,0 +1,206 @@
+//! Who asked, what they may ask for, and that neither changes afterwards. These tests may not run a Workflow.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use signoff_api::Workflow;
+use signoff_tests::control_plane::OPERATOR_NAMESPACE;
+
+use super::stage::{self, Answer, Stage, refused, said, user};
+
+async fn change(stage: &Stage, who: &str, patch: Value) -> Answer<Workflow> {
+    said(stage.workflows(who).await.patch("refund", &PatchParams::default(), &Patch::Merge(patch)).await)
+}
+
+#[tokio::test]
+async fn who_asked_is_stamped_whatever_was_typed() {
+    let stage = Stage::open("asked").await;
+    let workflow = stage.request("dana", "refund", json!({"requestedBy": "alice@example.com"})).await.unwrap();
+    assert_eq!(workflow.spec.requested_by, "dana@example.com");
+}
+
+#[tokio::test]
+async fn who_asked_never_changes() {
+    let stage = Stage::open("asked").await;
+    stage.request("dana", "refund", json!({})).await.unwrap();
+    for who in ["dana", "admin"] {
+        refused(change(&stage, who, json!({"spec": {"requestedBy": "alice@example.com"}})).await, "requestedBy is immutable");
+    }
+    change(&stage, "dana", json!({"spec": {"suspend": true}})).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
+    let stage = Stage::open("asked").await;
+    let stored = stage.request("dana", "refund", json!({})).await.unwrap();
+    let mut typed = stage::workflow("refund", json!({}));
+    typed["metadata"]["namespace"] = json!(stage.namespace.name);
+    typed["metadata"]["resourceVersion"] = json!(stored.resource_version());
+    typed["spec"].as_object_mut().unwrap().remove("requestedBy");
+    let replace = async |object: &Value, who: &str| {
+        let run = stage.cluster.kubectl(["replace", "-n", &stage.namespace.name, "-f", "-"]).person(who).input(object.to_string());
+        run.run().await.unwrap()
+    };
+    replace(&typed, "dana").await.ok().unwrap();
+    let kept = stage.workflows("dana").await.get("refund").await.unwrap();
+    assert_eq!(kept.spec.requested_by, "dana@example.com");
+
+    // Without a spec at all nothing could be put back: the first step of a forgery in two.
+    let mut bare = typed.clone();
+    bare.as_object_mut().unwrap().remove("spec");
+    bare["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    let answer = replace(&bare, "dana").await.refused().unwrap();
+    assert!(answer.contains("spec"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_spec_never_changes_save_suspend_cancel_and_ttl() {
+    let stage = Stage::open("asked").await;
+    let inputs = json!([{"name": "order", "type": "object", "value": {"id": 1, "note": "x"}}]);
+    stage.request("dana", "refund", json!({"inputs": inputs})).await.unwrap();
+    let steps = json!([{"name": "only", "set": {"value": "2"}}]);
+    let other = |value: Value| json!([{"name": "order", "type": "object", "value": value}]);
+    let changes = [
+        json!({"pattern": {"chain": {"steps": steps}}}),
+        json!({"outputs": {"from": "x"}}),
+        json!({"inputs": null}),
+        json!({"inputs": other(json!({"id": 2, "note": "x"}))}),
+        // Inside free-form JSON, where a schema's own comparison does not look at what one side lacks.
+        json!({"inputs": other(json!({"id": 1}))}),
+        json!({"inputs": other(json!({"id": 1, "note": "x", "more": 1}))}),
+    ];
+    for fields in changes {
+        refused(change(&stage, "dana", json!({"spec": fields})).await, "spec is immutable save suspend, cancel and ttlAfterFinished");
+    }
+    change(&stage, "dana", json!({"spec": {"suspend": true, "ttlAfterFinished": "1h"}})).await.unwrap();
+    change(&stage, "dana", json!({"spec": {"suspend": null, "cancel": true}})).await.unwrap();
+}
+
+#[tokio::test]
+async fn asking_for_somebody_needs_the_verb_delegate_on_that_person() {
+    let stage = Stage::open("asked").await;
+    let fields = json!({"requestedFor": "erin@example.com"});
+    refused(stage.request("dana", "refund", fields.clone()).await, "lacks the RBAC verb delegate on people.signoff.dev erin@example.com");
+    let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": ["erin@example.com"], "verbs": ["delegate"]});
+    stage.grant("dana@example.com", rule).await;
+    stage.request("dana", "refund", fields).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
+    let stage = Stage::open("asked").await;
+    let bot = format!("system:serviceaccount:{}:bot", stage.namespace.name);
+    stage.namespace.bind("signoff-requester", &bot).await.unwrap();
+    let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": ["dana@example.com"], "verbs": ["delegate"]});
+    stage.grant(&bot, rule).await;
+    let api: Api<Workflow> = Api::namespaced(stage.cluster.client(&bot, &[]).await.unwrap(), &stage.namespace.name);
+    let gate = json!({"prompt": "ok?", "approvers": [user("alice")], "excludeRequester": true});
+    let create = async |name: &str, exclude: bool, requested_for: Option<&str>| {
+        let mut gate = gate.clone();
+        gate["excludeRequester"] = json!(exclude);
+        let mut fields = json!({"pattern": {"chain": {"steps": [{"name": "ask", "hitl": gate}]}}});
+        if let Some(person) = requested_for {
+            fields["requestedFor"] = json!(person);
+        }
+        let workflow = serde_json::from_value(stage::workflow(name, fields)).unwrap();
+        said(api.create(&PostParams::default(), &workflow).await)
+    };
+    refused(create("alone", true, None).await, "name the person behind it in spec.requestedFor");
+    create("named", true, Some("dana@example.com")).await.unwrap();
+    create("open", false, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_workflow_runs_in_the_operators_or_a_system_namespace() {
+    let stage = Stage::open("asked").await;
+    let admin = stage.client("admin").await;
+    let workflow: Workflow = serde_json::from_value(stage::workflow("refund", json!({}))).unwrap();
+    for namespace in [OPERATOR_NAMESPACE, "kube-system", "kube-public"] {
+        let api: Api<Workflow> = Api::namespaced(admin.clone(), namespace);
+        refused(said(api.create(&PostParams::default(), &workflow).await), "no Workflow runs in the operator's or a system namespace");
+    }
+    stage.request("admin", "refund", json!({})).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_requester_must_be_able_to_read_every_secret_that_is_used() {
+    let stage = Stage::open("asked").await;
+    let provider = |n: usize| json!({"name": format!("p{n}"), "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": format!("key-{n}"), "key": "token"}}});
+    let all: Vec<_> = (0..8).map(provider).collect();
+    let secrets: Api<Secret> = Api::namespaced(stage.client("admin").await, &stage.namespace.name);
+    let secret = serde_json::from_value(json!({"metadata": {"name": "key-0"}, "stringData": {"token": "x"}})).unwrap();
+    secrets.create(&PostParams::default(), &secret).await.unwrap();
+    let words = "dana@example.com may not get the Secrets that this Workflow uses";
+    refused(stage.request("dana", "refund", json!({"providers": [provider(0)]})).await, words);
+    let read = |names: Vec<String>| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
+    stage.grant("dana@example.com", read((0..7).map(|n| format!("key-{n}")).collect())).await;
+    refused(stage.request("dana", "refund", json!({"providers": all})).await, words);
+    stage.request("dana", "one", json!({"providers": [provider(0)]})).await.unwrap();
+    stage.grant("dana@example.com", read(vec!["key-7".into()])).await;
+    stage.request("dana", "refund", json!({"providers": all})).await.unwrap();
+}
+
+#[tokio::test]
+async fn inputs_are_of_their_types() {
+    let stage = Stage::open("inputs").await;
+    let input = |kind: &str, field: &str, value: Value| json!({"inputs": [{"name": "it", "type": kind, field: value}]});
+    let cases = [
+        ("string", json!(1), json!("1")),
+        ("number", json!("1"), json!(1.5)),
+        ("number", json!(true), json!(1)),
+        ("integer", json!(1.5), json!(-1)),
+        ("integer", json!(9_007_199_254_740_993_i64), json!(9_007_199_254_740_991_i64)),
+        ("boolean", json!("true"), json!(true)),
+        ("object", json!([]), json!({"a": {"b": []}})),
+        ("array", json!({}), json!([1, "two"])),
+    ];
+    for (n, (kind, wrong, right)) in cases.into_iter().enumerate() {
+        for field in ["value", "default"] {
+            let answer = stage.request("dana", "wrong", input(kind, field, wrong.clone())).await;
+            refused(answer, &format!("spec.inputs it: value, default and enum must be of the type {kind}"));
+            stage.request("dana", &format!("right-{n}-{field}"), input(kind, field, right.clone())).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_end() {
+    let stage = Stage::open("inputs").await;
+    let input = |fields: Value| json!({"inputs": [fields]});
+    let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let refusals = [
+        (json!({"name": "it", "enum": ["a", "b"], "value": "c"}), "value and default must be among enum"),
+        (json!({"name": "it", "enum": ["a", 1], "value": "a"}), "must be of the type string"),
+        (json!({"name": "it", "required": true}), "spec.inputs it: required, so give a value"),
+        (json!({"name": "it", "type": "array", "value": deep(17)}), "nests at most 16 levels"),
+    ];
+    for (fields, words) in refusals {
+        refused(stage.request("dana", "wrong", input(fields)).await, words);
+    }
+    let honest = [
+        json!({"name": "it", "enum": ["a", "b"], "value": "b"}),
+        json!({"name": "it", "required": true, "default": "x"}),
+        json!({"name": "it"}),
+        json!({"name": "it", "type": "array", "value": deep(16)}),
+    ];
+    for (n, fields) in honest.into_iter().enumerate() {
+        stage.request("dana", &format!("right-{n}"), input(fields)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_name_has_at_most_63_characters() {
+    let stage = Stage::open("asked").await;
+    refused(stage.request("dana", &"x".repeat(64), json!({})).await, "metadata.name has at most 63 characters");
+    stage.request("dana", &"x".repeat(63), json!({})).await.unwrap();
+}
+
+#[tokio::test]
+async fn owners_of_a_workflow_are_fixed_at_creation() {
+    let stage = Stage::open("asked").await;
+    stage.request("dana", "refund", json!({})).await.unwrap();
+    let dangling = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000001"}]);
+    refused(change(&stage, "dana", json!({"metadata": {"ownerReferences": dangling}})).await, "owner references of a Workflow are fixed at creation");
+    change(&stage, "dana", json!({"metadata": {"labels": {"team": "finance"}}})).await.unwrap();
+}
