@@ -115,7 +115,7 @@ fn references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
     let mut add = |more: &BTreeSet<Reference>| all.extend(more.iter().cloned());
     step.vars.iter().for_each(|(_, template)| add(template.references()));
     if let Some(condition) = &step.skip_if {
-        add(condition.references());
+        add(&condition.references());
     }
     match &step.action {
         Action::Agent(agent) => {

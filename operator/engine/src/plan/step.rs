@@ -229,7 +229,7 @@ impl Check<'_> {
     fn condition(&mut self, source: &str, field: &str, known: &Known) -> Option<Condition> {
         match Condition::parse(source, field) {
             Ok(condition) => {
-                self.references(condition.references(), known, field);
+                self.references(&condition.references(), known, field);
                 Some(condition)
             }
             Err(why) => {
