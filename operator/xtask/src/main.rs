@@ -2,6 +2,7 @@
 //! It may only read arguments here; the work is in the modules.
 
 mod cargo;
+mod cluster;
 mod codegen;
 mod lint;
 mod say;
@@ -34,7 +35,12 @@ enum Chore {
     Test {
         /// The part; without it: all of them
         part: Option<test::Part>,
+        /// After `--`: what the test programs get, such as a part of a test's name
+        #[arg(last = true)]
+        names: Vec<String>,
     },
+    /// A control plane with the chart installed, to work on cluster tests with; stays until Ctrl-C
+    Cluster,
 }
 
 fn main() -> ExitCode {
@@ -50,7 +56,8 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> Result<ExitCode> {
     match chore {
         Chore::Codegen { check } => codegen::run(check),
-        Chore::Lint => Ok(test::run(Some(test::Part::Lint))),
-        Chore::Test { part } => Ok(test::run(part)),
+        Chore::Lint => Ok(test::run(Some(test::Part::Lint), &[])),
+        Chore::Test { part, names } => Ok(test::run(part, &names)),
+        Chore::Cluster => cluster::run(),
     }
 }

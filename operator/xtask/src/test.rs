@@ -38,22 +38,24 @@ impl Part {
         }
     }
 
-    fn run(self) -> Result<Tally> {
+    fn run(self, names: &[String]) -> Result<Tally> {
         match self {
             Self::Lint => Ok(lint::run()),
-            Self::Unit => unit(),
-            Self::Contract | Self::Sim => Ok(tests(self.name(), &mut workspace_test(&["--test", self.name()]))?),
-            Self::Cluster => cluster(),
+            Self::Unit => unit(names),
+            Self::Contract | Self::Sim => {
+                Ok(tests(self.name(), workspace_test(&["--test", self.name()]).arg("--").args(names))?)
+            }
+            Self::Cluster => cluster(names),
         }
     }
 }
 
 /// Runs one part or all, quick ones first. Ends with the line `N passed, N failed`.
-pub(crate) fn run(part: Option<Part>) -> ExitCode {
+pub(crate) fn run(part: Option<Part>, names: &[String]) -> ExitCode {
     let all = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster];
     let mut sum = Tally::default();
     for part in all.into_iter().filter(|one| part.is_none_or(|only| only == *one)) {
-        match part.run() {
+        match part.run(names) {
             Ok(tally) => sum.add(tally),
             Err(error) => {
                 say::problem(&format!("{error:#}"));
@@ -87,7 +89,7 @@ fn tests(label: &str, command: &mut Command) -> Result<Tally> {
     Ok(tally)
 }
 
-fn unit() -> Result<Tally> {
+fn unit(names: &[String]) -> Result<Tally> {
     // The crates' own integration tests belong here too; those of the tests crate are parts of their own.
     let metadata = metadata()?;
     let packages = metadata.packages.iter().filter(|package| package.name != "signoff-tests");
@@ -97,12 +99,12 @@ fn unit() -> Result<Tally> {
     for target in integration {
         command.args(["--test", &target.name]);
     }
-    let mut tally = tests("unit", &mut command)?;
-    tally.add(tests("unit (documentation)", &mut workspace_test(&["--doc"]))?);
+    let mut tally = tests("unit", command.arg("--").args(names))?;
+    tally.add(tests("unit (documentation)", workspace_test(&["--doc", "--"]).args(names))?);
     Ok(tally)
 }
 
-fn cluster() -> Result<Tally> {
+fn cluster(names: &[String]) -> Result<Tally> {
     say::step("cluster: building the programs and the tests");
     if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
         bail!("the programs do not build");
@@ -114,7 +116,7 @@ fn cluster() -> Result<Tally> {
     let runtime = tokio::runtime::Runtime::new()?;
     say::step("cluster: starting the control plane and installing the chart");
     let mut cluster = runtime.block_on(Cluster::own()).context("the suite's control plane")?;
-    let outcome = runtime.block_on(cluster.install(&[])).and_then(|()| on(&cluster, &binaries));
+    let outcome = runtime.block_on(cluster.install(&[])).and_then(|()| on(&cluster, &binaries, names));
     let clean = outcome.as_ref().is_ok_and(|tally| tally.failed().is_empty());
     if let (false, Some(plane)) = (clean, cluster.plane_mut()) {
         plane.keep_logs();
@@ -122,11 +124,11 @@ fn cluster() -> Result<Tally> {
     outcome
 }
 
-fn on(cluster: &Cluster, binaries: &Path) -> Result<Tally> {
+fn on(cluster: &Cluster, binaries: &Path, names: &[String]) -> Result<Tally> {
     let file = cluster.folder().join("shared.json");
     cluster.hand_over(&file)?;
     // Four at once: they wait for each other's processor more than for the cluster.
     let mut command = workspace_test(&["--test", "cluster"]);
-    command.args(["--", "--test-threads", "4"]).env(SHARED, &file).env(BINARIES, binaries);
+    command.args(["--", "--test-threads", "4"]).args(names).env(SHARED, &file).env(BINARIES, binaries);
     tests("cluster", &mut command)
 }

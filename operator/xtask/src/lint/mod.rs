@@ -23,7 +23,7 @@ pub(crate) fn run() -> Tally {
         tally.check(&format!("lint: {name}"), passed);
     };
     say::step("lint");
-    check("formatted (cargo fmt)", succeeds(&mut cargo(&["fmt", "--all", "--check"])));
+    check("formatted (cargo fmt)", succeeds(&mut cargo(&["fmt", "--all", "--", "--check", "-l"])));
     check("generated files are current (cargo xtask codegen)", codegen::is_current());
     check(
         "crates depend only on those to their left",
