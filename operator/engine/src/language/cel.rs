@@ -14,9 +14,11 @@
 //! computed patterns for `matches`. Added, as Kubernetes does: `lowerAscii`, `upperAscii`, `trim`,
 //! `split`, `join`, `replace`, `substring`, `indexOf`.
 
+mod calls;
 mod evaluate;
 mod functions;
 mod parse;
+mod signature;
 mod token;
 mod tree;
 mod value;

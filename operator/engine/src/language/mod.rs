@@ -17,6 +17,7 @@ pub mod cel;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod json;
+mod pattern;
 pub mod reference;
 pub mod scope;
 pub mod template;

@@ -4,7 +4,10 @@
 //! again, and may not touch a clock, a file or a network; an undefined name is an error, never
 //! an empty text.
 
+mod budget;
+mod filters;
 mod policy;
+mod shape;
 mod vocabulary;
 
 #[cfg(test)]
@@ -37,9 +40,12 @@ impl Template {
     /// # Errors
     /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the line.
     pub fn parse(source: &str, what: &str) -> Result<Self, LanguageError> {
-        let references = policy::check(source).map_err(|refusal| refusal.into_error(what))?;
-        // Compiling finds what the syntax tree does not show, so that it is found before the run.
-        vocabulary::environment().template_from_str(source).map_err(|error| describe(&error, what))?;
+        let references = contained(what, || {
+            let references = policy::check(source).map_err(|refusal| refusal.into_error(what))?;
+            // Compiling finds what the syntax tree does not show, so that it is found before the run.
+            vocabulary::environment().template_from_str(source).map_err(|error| describe(&error, what))?;
+            Ok(references)
+        })?;
         Ok(Self { what: what.to_owned(), source: source.to_owned(), references })
     }
 
@@ -73,21 +79,38 @@ impl Template {
         let values: BTreeMap<String, minijinja::Value> =
             names.into_iter().filter_map(|name| Some((name.to_owned(), scope.root(name)?.to_jinja()))).collect();
         let mut output = Capped { bytes: Vec::new(), limit: max_bytes };
-        vocabulary::environment()
-            .template_from_str(&self.source)
-            .and_then(|template| {
-                template.render_captured_to(minijinja::Value::from(values), &mut output)
-            })
-            .map_err(|error| match error.kind() {
-                ErrorKind::WriteFailure => LanguageError::Limit {
-                    what: self.what.clone(),
-                    problem: format!("the rendered text is larger than {max_bytes} bytes; shorten it, for example with `truncate(1000)`"),
-                },
-                _ => describe(&error, &self.what),
-            })?;
+        let values = minijinja::Value::from(values);
+        contained(&self.what, || {
+            vocabulary::environment()
+                .template_from_str(&self.source)
+                .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
+                .map_err(|error| match error.kind() {
+                    ErrorKind::WriteFailure => LanguageError::Limit {
+                        what: self.what.clone(),
+                        problem: format!(
+                            "the rendered text is larger than {max_bytes} bytes; shorten it, for example with `truncate(1000)`"
+                        ),
+                    },
+                    _ => describe(&error, &self.what),
+                })
+        })?;
         // What was written came in whole strings, so it is UTF-8 already.
         Ok(text::clean(&String::from_utf8_lossy(&output.bytes)))
     }
+}
+
+/// Runs the template engine so that a mistake in it which the policy does not know of is an error of
+/// this template and not the end of the process. In tests it is the end, so that it is found.
+fn contained<T>(what: &str, run: impl FnOnce() -> Result<T, LanguageError>) -> Result<T, LanguageError> {
+    if cfg!(test) {
+        return run();
+    }
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        Err(LanguageError::Evaluation {
+            what: what.to_owned(),
+            problem: "the template engine failed on this template; simplify it".to_owned(),
+        })
+    })
 }
 
 /// A writer that refuses to grow beyond its limit, so that output stops where it is made.
@@ -120,9 +143,7 @@ fn describe(error: &minijinja::Error, what: &str) -> LanguageError {
         ErrorKind::OutOfFuel => {
             LanguageError::Limit { what, problem: format!("{place}the template takes too many steps; loop over less") }
         }
-        _ if detail.starts_with(vocabulary::TOO_MUCH) => {
-            LanguageError::Limit { what, problem: format!("{place}{detail}") }
-        }
+        _ if detail.starts_with(budget::TOO_MUCH) => LanguageError::Limit { what, problem: format!("{place}{detail}") },
         ErrorKind::UndefinedError => LanguageError::Evaluation {
             what,
             problem: format!("{place}{detail}; test it with `is defined` or give it a `default(…)`"),

@@ -186,10 +186,14 @@ impl<'a> Evaluator<'a> {
             Operator::Greater => ordered(|o| o.is_gt()),
             Operator::GreaterOrEqual => ordered(|o| o.is_ge()),
             Operator::In => self.contains(&right, &left, at).map(Value::Bool),
-            Operator::Add => match (left.elements(at)?, right.elements(at)?) {
-                (Some(left), Some(right)) => self.list(left.into_iter().chain(right).map(Ok), at),
-                _ => functions::arithmetic(operator, &left, &right, &self.work, at),
-            },
+            Operator::Add => {
+                let length = left.length().unwrap_or(0).saturating_add(right.length().unwrap_or(0));
+                self.work.spend(length, at)?;
+                match (left.elements(at)?, right.elements(at)?) {
+                    (Some(left), Some(right)) => self.list(left.into_iter().chain(right).map(Ok), at),
+                    _ => functions::arithmetic(operator, &left, &right, &self.work, at),
+                }
+            }
             _ => functions::arithmetic(operator, &left, &right, &self.work, at),
         }
     }
@@ -199,7 +203,7 @@ impl<'a> Evaluator<'a> {
         if let (Value::Records(records), Value::Text(name)) = (haystack, needle) {
             return Ok(records.by_name(name.as_str()).is_some());
         }
-        self.work.spend(haystack.size().unwrap_or(0), at)?;
+        self.work.spend(haystack.length().unwrap_or(0), at)?;
         let items = match (haystack.elements(at)?, haystack.keys()) {
             (Some(items), _) | (None, Some(items)) => items,
             (None, None) => {
@@ -249,7 +253,7 @@ impl<'a> Evaluator<'a> {
 
     fn comprehension(&self, c: &'a Comprehension, local: Local<'_, 'a>, at: usize) -> Evaluated<'a> {
         let range = self.value(&c.range, local)?;
-        if range.size().is_some_and(|size| size > MAX_LIST) {
+        if range.length().is_some_and(|length| length > MAX_LIST) {
             return Err(too_long(at));
         }
         let items = match (range.elements(at)?, range.keys()) {

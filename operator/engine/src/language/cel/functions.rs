@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use super::Fault;
 use super::evaluate::Work;
-use super::tree::{Function, Operator};
+use super::signature::Function;
+use super::tree::Operator;
 use super::value::Value;
 
 /// Bytes of a text that is made.
@@ -178,10 +179,10 @@ fn join<'a>(arguments: &[Value<'a>], work: &Work, at: usize) -> Result<Option<Va
         Some(Value::Text(separator)) => separator.as_str(),
         Some(_) => return Ok(None),
     };
+    work.spend(arguments.first().and_then(Value::length).unwrap_or(0), at)?;
     let Some(items) = arguments.first().map(|list| list.elements(at)).transpose()?.flatten() else {
         return Ok(None);
     };
-    work.spend(items.len(), at)?;
     let mut joined = String::new();
     for (index, item) in items.iter().enumerate() {
         let Value::Text(text) = item else {

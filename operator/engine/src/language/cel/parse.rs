@@ -5,8 +5,7 @@
 
 use super::Fault;
 use super::token::{Token, Word, words};
-use super::tree::{Comprehension, Function, Kind, Macro, Node, Operator};
-use crate::language::reference::is_near;
+use super::tree::{Kind, Node, Operator};
 
 /// Characters of source.
 const MAX_SOURCE: usize = 1024;
@@ -15,9 +14,6 @@ const MAX_NODES: usize = 200;
 /// Brackets and signs within each other, and nodes below each other.
 const MAX_NESTING: usize = 24;
 const MAX_DEPTH: usize = 64;
-/// Characters of a regular expression, and bytes it may compile to.
-const MAX_PATTERN: usize = 256;
-const MAX_COMPILED_PATTERN: usize = 1 << 18;
 
 /// Words that CEL keeps for itself and that cannot be variables.
 const RESERVED: [&str; 18] = [
@@ -56,7 +52,7 @@ const LEVELS: [&[(&str, Operator)]; 3] = [
     &[("*", Operator::Multiply), ("/", Operator::Divide), ("%", Operator::Remainder)],
 ];
 
-type Parsed = Result<Node, Fault>;
+pub(super) type Parsed = Result<Node, Fault>;
 
 /// The syntax tree of `source`.
 pub(super) fn parse(source: &str) -> Parsed {
@@ -75,12 +71,13 @@ pub(super) fn parse(source: &str) -> Parsed {
     }
 }
 
-struct Parser {
+pub(super) struct Parser {
     words: Vec<Word>,
     next: usize,
     nodes: usize,
     nesting: usize,
-    in_comprehension: bool,
+    /// Whether this is the body of a comprehension, where no other may stand.
+    pub(super) in_comprehension: bool,
 }
 
 impl Parser {
@@ -133,7 +130,7 @@ impl Parser {
     }
 
     /// Counts a new node and how deep it is.
-    fn node(&mut self, at: usize, below: usize, kind: Kind) -> Parsed {
+    pub(super) fn node(&mut self, at: usize, below: usize, kind: Kind) -> Parsed {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(Fault::limit(
@@ -167,7 +164,7 @@ impl Parser {
         result
     }
 
-    fn expression(&mut self) -> Parsed {
+    pub(super) fn expression(&mut self) -> Parsed {
         let at = self.at();
         let test = self.or()?;
         if !self.accept("?") {
@@ -319,7 +316,11 @@ impl Parser {
     }
 
     /// Items between commas up to `close`; one comma may trail.
-    fn separated<T>(&mut self, close: &str, item: impl Fn(&mut Self) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
+    pub(super) fn separated<T>(
+        &mut self,
+        close: &str,
+        item: impl Fn(&mut Self) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
         let mut items = Vec::new();
         while !self.accept(close) {
             items.push(item(self)?);
@@ -345,140 +346,8 @@ impl Parser {
         };
         self.node(at, 0, kind)
     }
-
-    fn function(&mut self, name: String, at: usize) -> Parsed {
-        let mut arguments = self.separated(")", Self::expression)?;
-        if name == "has" {
-            return match arguments.pop() {
-                Some(Node { depth, kind: Kind::Select { of, field }, .. }) if arguments.is_empty() => {
-                    self.node(at, depth, Kind::Has { of, field })
-                }
-                _ => Err(Fault::new(at, "`has` takes one field, as in `has(inputs.note)`")),
-            };
-        }
-        self.call(name, arguments, false, at)
-    }
-
-    fn method(&mut self, of: Node, name: String, at: usize) -> Parsed {
-        let macro_ = match name.as_str() {
-            "all" => Macro::All,
-            "exists" => Macro::Exists,
-            "exists_one" | "existsOne" => Macro::ExistsOne,
-            "map" => Macro::Map,
-            "filter" => Macro::Filter,
-            _ => {
-                let mut arguments = vec![of];
-                arguments.extend(self.separated(")", Self::expression)?);
-                if name == "matches" {
-                    return self.matches(arguments, at);
-                }
-                return self.call(name, arguments, true, at);
-            }
-        };
-        if self.in_comprehension {
-            return Err(Fault::limit(
-                at,
-                format!(
-                    "`{name}` stands inside another one; each would multiply the other's work, put one in an earlier step"
-                ),
-            ));
-        }
-        self.in_comprehension = true;
-        let parts = self.separated(")", Self::expression);
-        self.in_comprehension = false;
-        let mut parts = parts?.into_iter();
-        let (variable, second, third, rest) = (parts.next(), parts.next(), parts.next(), parts.next());
-        let usage =
-            || Fault::new(at, format!("`{name}` takes a variable and an expression, as in `steps.{name}(s, …)`"));
-        let Some(Node { kind: Kind::Name(variable), .. }) = variable else {
-            return Err(usage());
-        };
-        let (filter, body) = match (second, third, rest) {
-            (Some(body), None, None) => (None, body),
-            (Some(filter), Some(body), None) if macro_ == Macro::Map => (Some(filter), body),
-            _ => return Err(usage()),
-        };
-        let below = of.depth.max(body.depth).max(filter.as_ref().map_or(0, |f| f.depth));
-        self.node(at, below, Kind::Comprehension(Box::new(Comprehension { macro_, range: of, variable, filter, body })))
-    }
-
-    /// `text.matches('pattern')`. The pattern must be written out, so that it is checked before a
-    /// run and nobody else's text is ever compiled.
-    fn matches(&mut self, mut arguments: Vec<Node>, at: usize) -> Parsed {
-        let (pattern, text) = match (arguments.pop(), arguments.pop(), arguments.len()) {
-            (Some(pattern), Some(text), 0) => (pattern, text),
-            _ => return Err(Fault::new(at, "`matches` takes one pattern")),
-        };
-        let Kind::Text(source) = &pattern.kind else {
-            return Err(Fault::new(
-                at,
-                "the pattern of `matches` must be written out as a text, it cannot be computed",
-            ));
-        };
-        let pattern = compile(source).map_err(|problem| Fault::new(pattern.at, problem))?;
-        let below = text.depth;
-        self.node(at, below, Kind::Matches { text: Box::new(text), pattern })
-    }
-
-    fn call(&mut self, name: String, arguments: Vec<Node>, method: bool, at: usize) -> Parsed {
-        let Some((function, least, most)) = Function::find(&name, method) else {
-            return Err(Fault::new(at, unknown_function(&name, method)));
-        };
-        if !(least..=most).contains(&arguments.len()) {
-            let own = usize::from(method);
-            return Err(Fault::new(
-                at,
-                format!(
-                    "`{name}` takes {} argument(s), not {}",
-                    if least == most {
-                        format!("{}", least - own)
-                    } else {
-                        format!("{} to {}", least - own, most - own)
-                    },
-                    arguments.len() - own
-                ),
-            ));
-        }
-        self.node(at, deepest(&arguments), Kind::Call { function, arguments })
-    }
 }
 
-fn deepest(nodes: &[Node]) -> usize {
+pub(super) fn deepest(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| node.depth).max().unwrap_or(0)
-}
-
-/// A bounded regular expression: its matching time is linear in the text, always.
-fn compile(source: &str) -> Result<regex::Regex, String> {
-    if source.chars().count() > MAX_PATTERN {
-        return Err(format!("the pattern is longer than {MAX_PATTERN} characters"));
-    }
-    regex::RegexBuilder::new(source)
-        .size_limit(MAX_COMPILED_PATTERN)
-        .dfa_size_limit(MAX_COMPILED_PATTERN)
-        .nest_limit(16)
-        .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => {
-                "the pattern is too large once compiled; use smaller repetitions".to_owned()
-            }
-            _ => "the pattern is not a regular expression (RE2 syntax)".to_owned(),
-        })
-}
-
-fn unknown_function(name: &str, method: bool) -> String {
-    let near = match name {
-        "lower" => Some("lowerAscii"),
-        "upper" => Some("upperAscii"),
-        "strip" => Some("trim"),
-        "len" | "length" => Some("size"),
-        _ => Function::names(method).find(|candidate| is_near(name, candidate)),
-    };
-    let sort = if method { "method" } else { "function" };
-    match near {
-        Some(near) => format!("there is no {sort} `{name}`; did you mean `{near}`?"),
-        None => {
-            let all: Vec<&str> = Function::names(method).collect();
-            format!("there is no {sort} `{name}`; there are {}", all.join(", "))
-        }
-    }
 }

@@ -362,6 +362,33 @@ fn work_and_size_are_bounded_while_evaluating() {
 }
 
 #[test]
+fn deep_json_is_compared_and_printed_on_a_small_stack() {
+    on_a_small_stack(|| {
+        let deep: Value = serde_json::from_str(&("[".repeat(127) + &"]".repeat(127))).unwrap();
+        let mut scope = Scope::new();
+        scope.set("a", json!({"x": deep.clone()})).set("b", json!({"x": deep}));
+        let condition = Condition::parse("((((a == b))))", "spec.when").unwrap();
+        assert_eq!(condition.evaluate(&scope), Ok(true));
+        assert!(Condition::parse("a", "spec.when").unwrap().evaluate_value(&scope).is_ok());
+    });
+}
+
+#[test]
+fn maps_and_lists_are_never_equal_and_order_of_keys_does_not_matter() {
+    for source in [
+        "{} != [] && [] != {}",
+        "{'a': 1, 'b': 2} == {'b': 2, 'a': 1.0}",
+        "{1: 'a'} != {'1': 'a'}",
+        "nodes.x == {'status': 'not_executed', 'response': null}",
+        "{'status': 'not_executed', 'response': null} == nodes.x",
+        "nodes.x != {1: 2, 3: 4} && {1: 2, 3: 4} != nodes.x",
+        "inputs.tags == ['a', 'b'] && inputs.tags != ['b', 'a'] && inputs.tags != 'ab'",
+    ] {
+        assert!(holds(source), "{source}");
+    }
+}
+
+#[test]
 fn patterns_are_bounded_and_checked_with_the_source() {
     for source in [
         "'a'.matches('(')",

@@ -116,6 +116,13 @@ impl<'a> Value<'a> {
     pub(super) fn size(&self) -> Option<usize> {
         match self {
             Value::Text(text) => Some(text.as_str().chars().count()),
+            _ => self.length(),
+        }
+    }
+
+    /// How many elements or entries, if this is a list or map of some form.
+    pub(super) fn length(&self) -> Option<usize> {
+        match self {
             Value::List(items) => Some(items.len()),
             Value::Array(items) => Some(items.len()),
             Value::Map(entries) => Some(entries.len()),
@@ -123,6 +130,10 @@ impl<'a> Value<'a> {
             Value::Records(records) => Some(records.len()),
             _ => None,
         }
+    }
+
+    fn is_map(&self) -> bool {
+        matches!(self, Value::Map(_) | Value::Object(_))
     }
 
     /// The element with this key or at this position.
@@ -167,7 +178,7 @@ impl<'a> Value<'a> {
             Value::Records(records) => records.names().take(10).map(|k| text::display(k, 40)).collect(),
             _ => Vec::new(),
         };
-        match (names.is_empty(), self.size()) {
+        match (names.is_empty(), self.length()) {
             (false, _) => format!("it has {}", names.join(", ")),
             (true, Some(size)) => format!("it has {size} element(s)"),
             (true, None) => format!("it is {}", self.kind()),
@@ -225,11 +236,11 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Res
         }
         _ => {}
     }
-    if a.size() != b.size() {
+    let (Some(length), true) = (a.length(), a.length() == b.length() && a.is_map() == b.is_map()) else {
         return Ok(false);
-    }
+    };
+    work.spend(length, at)?;
     if let (Some(a), Some(b)) = (a.elements(at)?, b.elements(at)?) {
-        work.spend(a.len(), at)?;
         for (a, b) in a.iter().zip(&b) {
             if !equal(a, b, work, at)? {
                 return Ok(false);
@@ -237,16 +248,13 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Res
         }
         return Ok(true);
     }
-    let (Some(keys), Some(_)) = (a.keys(), b.keys()) else {
-        return Ok(false);
-    };
-    for key in &keys {
+    for key in a.keys().unwrap_or_default() {
         // A key of another type than the map's is a difference here, not a mistake.
-        let theirs = match (b, key) {
-            (Value::Object(_), Value::Text(_)) | (Value::Map(_), _) => b.get(key, work, at)?,
+        let theirs = match (b, &key) {
+            (Value::Object(_), Value::Text(_)) | (Value::Map(_), _) => b.get(&key, work, at)?,
             _ => None,
         };
-        match (a.get(key, work, at)?, theirs) {
+        match (a.get(&key, work, at)?, theirs) {
             (Some(ours), Some(theirs)) if equal(&ours, &theirs, work, at)? => {}
             _ => return Ok(false),
         }

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use minijinja::machinery::{Span, Token, ast, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS};
+use super::shape::{constant_member, is_number, path};
+use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS, has, words};
 use crate::language::reference::{Member, is_near};
 use crate::language::{LanguageError, Reference, text};
 
@@ -19,6 +20,8 @@ const MAX_SOURCE: usize = 16 << 10;
 const MAX_WORDS: usize = 256;
 /// Brackets within each other, and blocks (each `elif` counts) within each other.
 const MAX_NESTING: usize = 24;
+/// The step of a slice, either way.
+const MAX_STEP: u64 = 1_000_000;
 /// How many times the size of a variable a computed text may have, and the same inside a loop.
 const MAX_GROWTH: u32 = 32;
 const MAX_GROWTH_IN_LOOP: u32 = 4;
@@ -238,6 +241,18 @@ impl<'s> Walk<'s> {
                 self.expression(&get.expr)
             }
             ast::Expr::Slice(slice) => {
+                // The engine negates the step without looking.
+                let small = match slice.step.as_ref().map(constant_member) {
+                    None => true,
+                    Some(Some(Member::Position(step))) => (1..=MAX_STEP).contains(&step.unsigned_abs()),
+                    Some(_) => false,
+                };
+                if !small {
+                    return Err(Refusal::new(
+                        slice.span(),
+                        "the step of a slice must be a small number that is written out",
+                    ));
+                }
                 self.all([&slice.start, &slice.stop, &slice.step].into_iter().flatten())?;
                 self.expression(&slice.expr)
             }
@@ -257,7 +272,7 @@ impl<'s> Walk<'s> {
             ast::Expr::Tuple(tuple) => self.all(&tuple.items),
             ast::Expr::Map(map) => self.all(map.keys.iter().chain(&map.values)),
             ast::Expr::Filter(filter) => {
-                known("filter", filter.name, &FILTERS, filter.span())?;
+                known("filter", filter.name, FILTERS, filter.span())?;
                 let guards = matches!(filter.name, "d" | "default");
                 if let Some(subject) = &filter.expr {
                     self.subject(subject, guards)?;
@@ -266,7 +281,7 @@ impl<'s> Walk<'s> {
                 Ok(1)
             }
             ast::Expr::Test(test) => {
-                known("test", test.name, &TESTS, test.span())?;
+                known("test", test.name, TESTS, test.span())?;
                 self.subject(&test.expr, matches!(test.name, "defined" | "undefined"))?;
                 self.arguments(&test.args, test.span())?;
                 Ok(0)
@@ -287,7 +302,7 @@ impl<'s> Walk<'s> {
         if let Some((_, growth)) = self.locals.iter().rev().find(|(name, _)| *name == root) {
             return *growth;
         }
-        if CONSTANTS.contains(&root) {
+        if has(CONSTANTS, root) {
             return 0;
         }
         self.references.insert(Reference { root: root.to_owned(), members, optional });
@@ -310,14 +325,18 @@ impl<'s> Walk<'s> {
     fn call(&mut self, call: &ast::Call<'s>, span: Span) -> Grown {
         match &call.expr {
             ast::Expr::Var(function) => {
-                known("function", function.id, &FUNCTIONS, span)?;
+                known("function", function.id, FUNCTIONS, span)?;
                 self.arguments(&call.args, span)?;
                 Ok(0)
             }
             ast::Expr::GetAttr(method) => {
                 let of_loop = matches!(&method.expr, ast::Expr::Var(var) if var.id == "loop");
                 if !(of_loop && matches!(method.name, "cycle" | "changed")) {
-                    known("method", method.name, &METHODS, span)?;
+                    known("method", method.name, METHODS, span)?;
+                }
+                // The engine divides by the number of positional arguments.
+                if of_loop && !matches!(call.args.first(), Some(ast::CallArg::Pos(_))) {
+                    return Err(Refusal::new(span, format!("`loop.{}` needs a value", method.name)));
                 }
                 self.expression(&method.expr)?;
                 self.arguments(&call.args, span)?;
@@ -337,78 +356,15 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// The variable and the members of an expression that is a path of constants.
-fn path<'s>(expr: &ast::Expr<'s>) -> Option<(&'s str, Vec<Member>)> {
-    let mut members = Vec::new();
-    let mut expr = expr;
-    loop {
-        expr = match expr {
-            ast::Expr::Var(var) => {
-                members.reverse();
-                return Some((var.id, members));
-            }
-            ast::Expr::GetAttr(get) => {
-                members.push(Member::Name(get.name.to_owned()));
-                &get.expr
-            }
-            ast::Expr::GetItem(get) => {
-                members.push(constant_member(&get.subscript_expr)?);
-                &get.expr
-            }
-            _ => return None,
-        };
-    }
-}
-
-fn constant_member(key: &ast::Expr<'_>) -> Option<Member> {
-    match key {
-        ast::Expr::Const(key) => match key.value.as_str() {
-            Some(name) => Some(Member::Name(name.to_owned())),
-            None => key.value.as_i64().map(Member::Position),
-        },
-        ast::Expr::UnaryOp(op) if matches!(op.op, ast::UnaryOpKind::Neg) => match constant_member(&op.expr)? {
-            Member::Position(position) => position.checked_neg().map(Member::Position),
-            Member::Name(_) => None,
-        },
-        _ => None,
-    }
-}
-
-/// Whether an expression is a number or fails, whatever the scope.
-fn is_number(expr: &ast::Expr<'_>) -> bool {
-    match expr {
-        ast::Expr::Const(constant) => constant.value.is_number(),
-        ast::Expr::UnaryOp(op) => matches!(op.op, ast::UnaryOpKind::Neg) && is_number(&op.expr),
-        // With arguments, `int` and `float` may give a default of another type.
-        ast::Expr::Filter(filter) => match filter.name {
-            "int" | "float" => filter.args.is_empty(),
-            name => matches!(name, "abs" | "round" | "length" | "count"),
-        },
-        ast::Expr::GetAttr(get) => {
-            matches!(&get.expr, ast::Expr::Var(var) if var.id == "loop") && get.name.starts_with("index")
-        }
-        ast::Expr::BinOp(op) => match op.op {
-            ast::BinOpKind::Add | ast::BinOpKind::Mul => is_number(&op.left) && is_number(&op.right),
-            ast::BinOpKind::Sub
-            | ast::BinOpKind::Div
-            | ast::BinOpKind::FloorDiv
-            | ast::BinOpKind::Rem
-            | ast::BinOpKind::Pow => true,
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
 /// Refuses a word that is not in the vocabulary, with the nearest that is.
-fn known(sort: &str, name: &str, existing: &[&str], span: Span) -> Result<(), Refusal> {
-    if existing.contains(&name) {
+fn known(sort: &str, name: &str, existing: &'static str, span: Span) -> Result<(), Refusal> {
+    if has(existing, name) {
         return Ok(());
     }
     let name = text::display(name, 40);
-    let remedy = match existing.iter().find(|candidate| is_near(&name, candidate)) {
+    let remedy = match words(existing).find(|candidate| is_near(&name, candidate)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("there are {}", existing.join(", ")),
+        None => format!("there are {}", words(existing).collect::<Vec<_>>().join(", ")),
     };
     Err(Refusal::new(span, format!("there is no {sort} `{name}`; {remedy}")))
 }
