@@ -15,6 +15,8 @@
 //! * **Turn**: everything that follows from a journal and new facts at one moment.
 //! * **Tally**: what follows from an Approval's request and its decisions at one moment.
 
+#[doc(hidden)]
+pub mod fuzz;
 pub mod journal;
 pub mod language;
 pub mod plan;
@@ -35,3 +37,6 @@ pub use advance::advance;
 pub use journal::Journal;
 pub use plan::{Complaint, Plan, Settings};
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};
+
+#[cfg(test)]
+mod order_tests;

@@ -208,3 +208,6 @@ impl Check<'_> {
         agents
     }
 }
+
+#[cfg(test)]
+mod tests;

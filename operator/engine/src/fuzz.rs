@@ -1,0 +1,133 @@
+//! What strangers may send, as plain functions of bytes: a whole Workflow, and a decision about an Approval.
+//!
+//! None of them may panic, whatever the bytes. `fuzz/` hands them to cargo-fuzz; the tests below run a bounded
+//! number of mutations of a corpus on any machine.
+
+use serde_json::{Value, json};
+use signoff_api::{Approval, Decision, Digest, Moment, Workflow};
+
+use crate::{
+    Control, Journal, Now, Plan, Settings, advance,
+    tally::{Owner, tally},
+    turn::Blobs,
+};
+
+fn now() -> Now {
+    Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() }
+}
+
+/// Decodes a Workflow from JSON, plans it, and takes its first turn.
+pub fn spec(data: &[u8]) {
+    let Ok(workflow) = serde_json::from_slice::<Workflow>(data) else { return };
+    if let Ok(plan) = Plan::of(&workflow, &Settings::default()) {
+        let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now());
+        let _ = advance(&plan, Control::default(), turn.journal, Vec::new(), &Blobs::new(), &now());
+    }
+}
+
+/// Decodes a decision from JSON and counts it at a gate that asks for everything there is.
+pub fn decision(data: &[u8]) {
+    let Ok(decision) = serde_json::from_slice::<Decision>(data) else { return };
+    let request = json!({
+        "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
+        "gate": {"name": "g", "type": "step", "path": "g", "visit": 1},
+        "specDigest": Digest::of_bytes(b""), "guardEpoch": "e", "deadline": "2030-01-01T00:00:00Z", "prompt": "?",
+        "allowedVerdicts": signoff_api::Verdict::ALL, "approvers": [{"kind": "User", "name": "alice"}],
+        "threshold": 1, "requestedBy": "dana", "timeout": {"after": "1h"}, "digest": Digest::of_bytes(b""),
+        "escalateTo": [{"kind": "User", "name": "olga"}],
+        "form": {"questions": [
+            {"id": "a", "pattern": "[a-z]+", "maxLength": 9, "required": false},
+            {"id": "b", "options": [{"id": "x"}, {"id": "y"}], "multiple": true, "required": false},
+            {"id": "c", "schema": {"type": "object"}, "required": false},
+        ]},
+    });
+    let object = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a"}, "spec": {"request": request},
+    });
+    let Ok(mut approval) = serde_json::from_value::<Approval>(object) else { return };
+    approval.spec.decisions.insert("alice".into(), decision);
+    let ruling = tally(&approval, Owner::Live, &now());
+    approval.status = Some(ruling.status);
+    let _ = tally(&approval, Owner::Live, &now());
+}
+
+/// The seeds of both: one that means something, and the shapes that have hurt other projects.
+#[must_use]
+pub fn corpus() -> (Vec<Value>, Vec<Value>) {
+    let workflow = |steps: Value| {
+        json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+            "spec": {
+                "requestedBy": "dana",
+                "inputs": [{"name": "n", "type": "integer", "value": 9_007_199_254_740_993_u64}],
+                "providers": [{"name": "p", "scripted": {"replies": [{"text": "hi"}]}}],
+                "agents": [{"name": "a", "system": "{{ inputs.n }}"}],
+                "pattern": {"chain": {"steps": steps}},
+            },
+        })
+    };
+    let specs = vec![
+        workflow(json!([
+            {"name": "one", "agent": {"name": "a", "input": "x"}, "retry": {"limit": 2, "backoff": {"base": "1s"}}},
+            {"name": "ask", "hitl": {"prompt": "{{ steps.one.response }}", "approvers": [{"kind": "Group", "name": "g"}],
+                "timeout": {"after": "1h", "action": "Default", "default": "x"}}},
+            {"name": "two", "http": {"url": "http://{{ steps[0].response }}/"}, "skipIf": "hitl_response == 'rejected'"},
+        ])),
+        workflow(json!([{"name": "sum", "set": {"value": "x"}, "skipIf": vec!["1"; 4000].join("+")}])),
+        workflow(json!([{"name": "map", "set": {"value": "x"},
+            "skipIf": "[1,2,3].map(a, [1,2,3].map(b, [1,2,3].map(c, a*b*c))) == []"}])),
+        workflow(json!([{"name": "deep", "set": {"value": format!("{{{{ {}1{} }}}}", "(".repeat(900), ")".repeat(900))}}])),
+        workflow(json!([{"name": "huge", "set": {"value": "{{ 'x' * 1000000000 }}"}}])),
+    ];
+    let decisions = vec![
+        json!({"verdict": "Approve", "reason": "ok", "groups": ["g"]}),
+        json!({"verdict": "Modify", "parameters": {"response": {"a": [1, 2.5, null]}}}),
+        json!({"verdict": "Respond", "answers": {"a": {"text": "abc"}, "b": {"options": ["x"]}, "c": {"text": "{}"}}}),
+        json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}),
+        json!({"verdict": "Defer", "guidance": "\u{1b}[31m\u{202e}{{ x }}"}),
+    ];
+    (specs, decisions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every seed, then that many mutations of them: bytes flipped, cut, doubled and swapped, always the same ones.
+    fn run(seeds: &[Value], rounds: u64, target: fn(&[u8])) {
+        let seeds: Vec<Vec<u8>> = seeds.iter().map(|seed| seed.to_string().into_bytes()).collect();
+        seeds.iter().for_each(|seed| target(seed));
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % (bound.max(1) as u64)).unwrap_or(0)
+        };
+        for _ in 0..rounds {
+            let mut data = seeds[below(seeds.len())].clone();
+            for _ in 0..=below(4) {
+                let (at, other) = (below(data.len()), below(data.len()));
+                match below(5) {
+                    0 => data[at] = u8::try_from(below(256)).unwrap_or(0),
+                    1 => data.truncate(at.max(1)),
+                    2 => data.swap(at, other),
+                    3 => data.extend_from_within(at.min(other)..at.max(other)),
+                    _ => data[at] = b"\"{}[],:0-"[below(9)],
+                }
+                data.truncate(40_000);
+            }
+            target(&data);
+        }
+    }
+
+    #[test]
+    fn no_workflow_panics() {
+        run(&corpus().0, 4000, spec);
+    }
+
+    #[test]
+    fn no_decision_panics() {
+        run(&corpus().1, 4000, decision);
+    }
+}

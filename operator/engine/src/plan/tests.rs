@@ -1,0 +1,204 @@
+//! What a plan refuses, told by what an author could get wrong: each with the field and the remedy.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn complaints(spec: Value) -> Vec<String> {
+    let mut spec = spec;
+    if spec.get("requestedBy").is_none() {
+        spec["requestedBy"] = json!("dana");
+    }
+    let workflow = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec,
+    }))
+    .unwrap();
+    match Plan::of(&workflow, &Settings::default()) {
+        Ok(_) => Vec::new(),
+        Err(found) => found.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn of_steps(steps: Value) -> Vec<String> {
+    complaints(json!({
+        "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
+        "inputs": [{"name": "customer", "value": "ACME"}], "pattern": {"chain": {"steps": steps}},
+    }))
+}
+
+fn of_gate(more: Value) -> Vec<String> {
+    let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}]});
+    for (key, value) in more.as_object().unwrap() {
+        hitl[key] = value.clone();
+    }
+    of_steps(json!([
+        {"name": "pay", "http": {"method": "POST", "url": "http://x/"}},
+        {"name": "draft", "agent": {"name": "writer", "input": "write"}},
+        {"name": "gate", "hitl": hitl},
+    ]))
+}
+
+#[track_caller]
+fn refuses(found: &[String], field: &str, words: &str) {
+    assert!(
+        found.iter().any(|complaint| complaint.starts_with(field) && complaint.contains(words)),
+        "no complaint about {field} with `{words}` in {found:#?}"
+    );
+}
+
+const STEPS: &str = "spec.pattern.chain.steps";
+
+#[test]
+fn every_mistake_is_found_and_not_only_the_first() {
+    let found = of_steps(json!([
+        {"name": "Bad_Name", "set": {"value": "{{ inputs.custmer }}"}},
+        {"name": "b", "agent": {"name": "wirter", "input": "{% if %}"}},
+        {"name": "b", "set": {"value": "x"}, "http": {"url": "http://x"}},
+    ]));
+    refuses(&found, &format!("{STEPS}[0].name"), "lower-case");
+    refuses(&found, &format!("{STEPS}[0].set.value"), "customer");
+    refuses(&found, &format!("{STEPS}[1].agent.name"), "writer");
+    refuses(&found, &format!("{STEPS}[1].agent.input"), "");
+    refuses(&found, &format!("{STEPS}[2].name"), "twice");
+    refuses(&found, &format!("{STEPS}[2]"), "exactly one");
+}
+
+#[test]
+fn a_reference_to_a_later_step_is_refused_before_the_run() {
+    let found = of_steps(json!([
+        {"name": "a", "set": {"value": "{{ steps.b.response }}"}},
+        {"name": "b", "set": {"value": "{{ hitl_response }}"}, "skipIf": "steps.a.respons == 'x'"},
+    ]));
+    refuses(&found, &format!("{STEPS}[0].set.value"), "steps.b");
+    refuses(&found, &format!("{STEPS}[1].set.value"), "hitl_response");
+    refuses(&found, &format!("{STEPS}[1].skipIf"), "response");
+}
+
+#[test]
+fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
+    let found = complaints(json!({
+        "inputs": [
+            {"name": "n", "type": "integer", "value": "7"},
+            {"name": "e", "enum": ["a", "b"], "value": "c"},
+            {"name": "r", "required": true},
+            {"name": "run"},
+            {"name": "big", "type": "integer", "value": 9_007_199_254_740_993_u64},
+        ],
+        "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}},
+    }));
+    refuses(&found, "spec.inputs[0].value", "an integer");
+    refuses(&found, "spec.inputs[1].value", "one of");
+    refuses(&found, "spec.inputs[2].value", "required");
+    refuses(&found, "spec.inputs[3].name", "meaning of its own");
+    refuses(&found, "spec:", "2^53");
+}
+
+#[test]
+fn a_gate_without_anybody_to_decide_is_refused_at_once() {
+    refuses(&of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "nobody could decide");
+    refuses(&of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the named");
+    let alone = json!({"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true});
+    refuses(&of_gate(alone), &format!("{STEPS}[2].hitl.threshold"), "only 0");
+    let twice = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"},
+        {"kind": "User", "name": "alice"}], "threshold": 3});
+    refuses(&of_gate(twice), &format!("{STEPS}[2].hitl.threshold"), "only 2");
+}
+
+#[test]
+fn a_machine_as_requester_cannot_be_excluded_unless_it_acts_for_a_person() {
+    let spec = |requested_for: Option<&str>| {
+        let mut spec = json!({
+            "requestedBy": "system:serviceaccount:ci:bot",
+            "pattern": {"chain": {"steps": [{"name": "g", "hitl": {"prompt": "?", "excludeRequester": true,
+                "approvers": [{"kind": "Group", "name": "g"}]}}]}},
+        });
+        if let Some(person) = requested_for {
+            spec["requestedFor"] = json!(person);
+        }
+        complaints(spec)
+    };
+    refuses(&spec(None), &format!("{STEPS}[0].hitl.excludeRequester"), "RequesterIsMachine");
+    assert_eq!(spec(Some("dana")), Vec::<String>::new());
+}
+
+#[test]
+fn combinations_that_could_only_go_wrong_are_refused() {
+    let hitl = format!("{STEPS}[2].hitl");
+    let verdicts = format!("{hitl}.allowedVerdicts");
+    refuses(&of_gate(json!({"allowedVerdicts": ["Defer"], "reviews": "pay"})), &verdicts, "not idempotent");
+    assert_eq!(of_gate(json!({"allowedVerdicts": ["Approve", "Defer"]})), Vec::<String>::new());
+    let group = json!([{"kind": "Group", "name": "g"}]);
+    refuses(
+        &of_gate(json!({"approvers": group, "threshold": 2, "allowedVerdicts": ["Respond"]})),
+        &verdicts,
+        "last one to write",
+    );
+    refuses(&of_gate(json!({"allowedVerdicts": ["Escalate"]})), &verdicts, "somebody to ask");
+    refuses(&of_gate(json!({"allowedVerdicts": ["Approve"], "form": {"questions": [{"id": "a"}]}})), &verdicts, "Respond");
+    refuses(&of_gate(json!({"reviews": "nobody"})), &format!("{hitl}.reviews"), "nobody");
+    refuses(&of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})), &format!("{hitl}.requiredFrom"), "g");
+    let lonely = complaints(json!({"pattern": {"chain": {"steps": [{"name": "g", "hitl": {"prompt": "?",
+        "approvers": [{"kind": "User", "name": "a"}], "allowedVerdicts": ["Modify"]}}]}}}));
+    refuses(&lonely, &format!("{STEPS}[0].hitl.allowedVerdicts"), "Modify needs an earlier step");
+}
+
+#[test]
+fn a_timeout_is_possible_and_its_default_fits_the_form() {
+    let timeout = format!("{STEPS}[2].hitl.timeout");
+    refuses(&of_gate(json!({"timeout": {"after": "0s"}})), &format!("{timeout}.after"), "between");
+    refuses(&of_gate(json!({"timeout": {"after": "169h"}})), &format!("{timeout}.after"), "168h");
+    refuses(&of_gate(json!({"timeout": {"action": "Escalate"}})), &format!("{timeout}.action"), "who else");
+    refuses(&of_gate(json!({"timeout": {"action": "Default"}})), &format!("{timeout}.default"), "no default");
+    let form = json!({"questions": [{"id": "c", "options": [{"id": "x"}]}]});
+    let wrong = json!({"form": form, "timeout": {"action": "Default", "default": "y"}});
+    refuses(&of_gate(wrong), &format!("{timeout}.default"), "choose one of x");
+    refuses(&of_gate(json!({"timeout": {"default": "x"}})), &format!("{timeout}.default"), "action Default");
+}
+
+#[test]
+fn a_form_whose_pattern_or_schema_cannot_be_read_is_refused() {
+    let question = format!("{STEPS}[2].hitl.form.questions[0]");
+    let form = |question: Value| of_gate(json!({"form": {"questions": [question]}}));
+    refuses(&form(json!({"id": "a", "pattern": "("})), &format!("{question}.pattern"), "regular expression");
+    refuses(&form(json!({"id": "a", "schema": {"type": "nonsense"}})), &format!("{question}.schema"), "JSON Schema");
+    refuses(&form(json!({"id": "a", "pattern": "x", "default": "y"})), &format!("{question}.default"), "match");
+}
+
+#[test]
+fn an_agent_needs_a_provider_and_a_provider_a_model() {
+    let found = complaints(json!({
+        "providers": [{"name": "a", "openai": {"baseURL": "https://x/v1"}}, {"name": "b", "scripted": {"replies": []}}],
+        "agents": [{"name": "one"}, {"name": "two", "provider": "a"}],
+        "pattern": {"chain": {"steps": [{"name": "s", "set": {"value": "x"}}]}},
+    }));
+    refuses(&found, "spec.agents[0].provider", "a, b");
+    refuses(&found, "spec.agents[1].model", "needs a model");
+}
+
+#[test]
+fn an_approval_by_timeout_and_a_service_account_as_approver_are_allowed_with_a_warning() {
+    let workflow: Workflow = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+        "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "g", "hitl": {"prompt": "?",
+            "approvers": [{"kind": "ServiceAccount", "name": "bot", "namespace": "ci"}],
+            "timeout": {"action": "Approve"}}}]}}},
+    }))
+    .unwrap();
+    let plan = Plan::of(&workflow, &Settings::default()).unwrap();
+    assert_eq!(plan.warnings().len(), 2, "{:?}", plan.warnings());
+}
+
+#[test]
+fn the_digest_of_a_spec_ignores_what_may_change_and_nothing_else() {
+    let digest = |spec: Value| {
+        let spec: WorkflowSpec = serde_json::from_value(spec).unwrap();
+        spec_digest(&spec).unwrap()
+    };
+    let steps = |text: &str| json!({"chain": {"steps": [{"name": "s", "set": {"value": text}}]}});
+    let one = digest(json!({"requestedBy": "dana", "pattern": steps("x")}));
+    let switched = json!({"requestedBy": "dana", "pattern": steps("x"), "suspend": true, "cancel": false, "ttlAfterFinished": "1h"});
+    assert_eq!(one, digest(switched));
+    assert_ne!(one, digest(json!({"requestedBy": "dana", "pattern": steps("y")})));
+    assert_ne!(one, digest(json!({"requestedBy": "mallory", "pattern": steps("x")})));
+}
