@@ -149,3 +149,32 @@ async fn a_frozen_program_can_go_on_and_end_when_asked() {
     let status = sleeper.terminate(std::time::Duration::from_secs(10)).await.unwrap();
     assert_eq!(status.code(), Some(128 + 15));
 }
+
+#[tokio::test]
+async fn the_operators_identity_is_its_service_account_in_a_pod_and_its_token_can_be_renewed() {
+    let cluster = Cluster::shared().unwrap();
+    let me = who_am_i(cluster.operator_client().await.unwrap()).await;
+    assert_eq!(me.username.as_deref(), Some("system:serviceaccount:signoff-system:signoff-operator"));
+
+    let second = cluster.operator_identity("second-incarnation").await.unwrap();
+    let me = who_am_i(second.client().await.unwrap()).await;
+    assert_eq!(me.extra.unwrap()["authentication.kubernetes.io/pod-name"], ["second-incarnation"]);
+    second.renew().await.unwrap();
+    who_am_i(second.client().await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn on_a_cluster_that_was_named_the_cast_is_impersonated_through_its_owner() {
+    let shared = Cluster::shared().unwrap();
+    let existing = Cluster::existing(shared.kubeconfig(), "admin").await.unwrap();
+    let me = who_am_i(existing.token_client("alice").await.unwrap()).await;
+    assert_eq!(me.username.as_deref(), Some("alice@example.com"));
+    assert!(me.groups.unwrap().contains(&"finance".to_owned()));
+}
+
+#[tokio::test]
+async fn a_context_that_does_not_exist_is_named_with_those_that_do() {
+    let shared = Cluster::shared().unwrap();
+    let error = Cluster::existing(shared.kubeconfig(), "production").await.unwrap_err().to_string();
+    assert!(error.contains("production") && error.contains("admin, dana"), "{error}");
+}
