@@ -1,1 +1,52 @@
-//! stub
+//! The controller of Signoff: runs Workflows on a cluster, and records what people decide.
+//!
+//! A reconcile is straight: *observe* what is known, *plan* what the spec means, *advance* the engine by a turn,
+//! *commit* what it came to in one fenced write, *dispatch* what it asks for, *report* it. Everything that happens
+//! outside comes back as a trigger of the next one.
+//!
+//! Nothing in this crate may decide what a Workflow means (that is the engine's), call the outside world otherwise
+//! than through [`calls::Caller`], tell the time otherwise than by [`clock::Clock`], or outlive the future of
+//! [`Operator::run`].
+//!
+//! # Table of contents
+//! * [`operator`]: what an operator is made of, and the loop in which everything meets
+//! * `workflow`, `approval`: the two reconciles
+//! * [`watch`], `sights`, [`store`], [`queue`]: what is known, and what is to be looked at
+//! * [`wire`], `commit`: how state is read and written
+//! * [`calls`], [`runs`], [`secrets`], [`blobs`]: the outside world of a run
+//! * [`guard`], [`lease`]: whether and who may act
+//! * [`events`], [`metrics`], [`health`]: telling people
+
+pub mod blobs;
+pub mod calls;
+pub mod clock;
+pub mod error;
+pub mod events;
+pub mod guard;
+pub mod health;
+pub mod kinds;
+pub mod lease;
+pub mod metrics;
+pub mod operator;
+pub mod pace;
+pub mod queue;
+pub mod runs;
+pub mod secrets;
+pub mod shallow;
+pub mod store;
+pub mod watch;
+pub mod wire;
+
+mod approval;
+mod commit;
+mod context;
+mod plans;
+mod sights;
+mod workflow;
+
+pub use calls::{Caller, Outside, RunRef};
+pub use clock::Clock;
+pub use guard::{GuardMode, Standing};
+pub use health::{Probe, Stage};
+pub use lease::LeaseSettings;
+pub use operator::{Config, Ended, Operator};

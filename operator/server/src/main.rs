@@ -1,1 +1,72 @@
-fn main() {}
+//! The binary `signoff-operator`: arguments, wiring, shutdown.
+//!
+//! It may not decide anything that a test of the controller should know of.
+
+mod arguments;
+mod cluster;
+mod serve;
+mod telling;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use clap::Parser;
+use signoff_controller::{Config, LeaseSettings, Operator, Outside, metrics::Shared, secrets::ClusterSecrets};
+use signoff_runtime::{AddressSettings, HttpClient, Providers, http::HttpSettings};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+
+use arguments::Arguments;
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> anyhow::Result<()> {
+    if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
+        anyhow::bail!("another TLS provider was installed before this one");
+    }
+    let arguments = Arguments::parse();
+    telling::start(arguments.log_format)?;
+    let clock = Arc::new(jiff::Timestamp::now);
+    let incarnation = arguments.incarnation(jiff::Timestamp::now());
+
+    let (client, namespace) = cluster::client(&arguments).await?;
+    let http = HttpClient::new(HttpSettings {
+        addresses: AddressSettings { allow: arguments.allow_address.clone() },
+        ..HttpSettings::default()
+    });
+    let http = http.context("preparing calls to models and addresses")?;
+    let metrics = Shared::default();
+    let secrets = ClusterSecrets::new(client.clone(), Arc::clone(&metrics));
+    let outside = Outside::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), clock.clone());
+
+    let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
+    config.metrics = metrics;
+    config.settings = arguments.settings();
+    config.max_calls = arguments.max_calls.into();
+    config.lease = (!arguments.no_lease).then(|| LeaseSettings::in_namespace(&namespace));
+    let operator = Operator::new(config);
+
+    let listener = TcpListener::bind(arguments.listen).await;
+    let listener = listener.with_context(|| format!("listening on {} (--listen)", arguments.listen))?;
+    let address: SocketAddr = listener.local_addr()?;
+    tracing::info!(%incarnation, %namespace, %address, version = env!("CARGO_PKG_VERSION"), "signoff-operator starts");
+    let pages = tokio::spawn(serve::serve(listener, operator.probe()));
+
+    let ended = operator.run(asked_to_stop()?).await;
+    pages.abort();
+    ended?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Ready when the process is asked to end: by Kubernetes, or from a terminal.
+fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}

@@ -1,0 +1,43 @@
+//! The Approval reconcile: observe, tally, commit, report. The one fenced write *is* the decision.
+//!
+//! It may not honour anything while the guard is down, and never writes twice for one decision.
+
+mod observe;
+
+use signoff_api::Moment;
+use signoff_engine::{Now, tally::tally};
+
+use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name};
+use observe::{Observed, Seen};
+
+/// Looks at an Approval and records what follows. Returns when to look again although nothing has happened.
+pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+    let Seen { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
+        Observed::Open(seen) => *seen,
+        Observed::Nothing => return Ok(None),
+    };
+    let now = Now { at: context.now(), guard_epoch: guard_epoch.to_string() };
+    let ruling = tally(&approval, owner, &now);
+    if !ruling.changed {
+        context.approvals.rest(name);
+        return Ok(ruling.wake_at);
+    }
+    let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
+    let after = ruling.status.phase;
+    let stored = commit(context, &context.approvals, &*approval, ruling.status, Vec::new()).await?;
+    // The run need not wait for the watch to come round.
+    if before != after {
+        context.look_at_workflow(name.beside(&approval.spec.request.workflow.name));
+    }
+    if after.is_end() {
+        context.metrics.ended("Approval", after.name());
+        tracing::info!(approval = %name, phase = after.name(), "decided");
+    } else {
+        context.approvals.rest(name);
+    }
+    for note in ruling.notes {
+        let report = Report::about(&*stored, note.reason, &note.message, &note.key, context.clock.now());
+        context.reporter.report(report.warning(note.warning));
+    }
+    Ok(ruling.wake_at)
+}

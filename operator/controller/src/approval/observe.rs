@@ -1,0 +1,75 @@
+//! What is known of an Approval: the object, how its run stands, and whether anybody vouches for its decisions.
+//!
+//! It may not change anything. That a run is gone is believed only of the API server itself.
+
+use std::sync::Arc;
+
+use signoff_api::{Approval, Workflow};
+use signoff_engine::tally::Owner;
+
+use crate::{
+    context::Context,
+    error::Error,
+    guard::Standing,
+    kinds::{Kind, Name, uid},
+    store::Found,
+};
+
+pub(super) enum Observed {
+    /// An Approval that may be decided.
+    Open(Box<Seen>),
+    /// Nothing that could be decided now.
+    Nothing,
+}
+
+pub(super) struct Seen {
+    pub(super) approval: Arc<Approval>,
+    pub(super) owner: Owner,
+    pub(super) guard_epoch: Arc<str>,
+}
+
+pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, Error> {
+    let approval = match context.approvals.find(name) {
+        Found::Here(approval) => Some(approval),
+        Found::Over { .. } | Found::Nowhere => None,
+        Found::Doubtful => context.fresh(&context.approvals, name).await?,
+    };
+    let Some(approval) = approval else { return Ok(Observed::Nothing) };
+    let workflow = &approval.spec.request.workflow;
+    let run = name.beside(&workflow.name);
+    if approval.is_over() {
+        if context.workflows.is_open(&run, &workflow.uid) {
+            context.look_at_workflow(run);
+        } else {
+            context.approvals.shrink(name);
+        }
+        return Ok(Observed::Nothing);
+    }
+    let Standing::InForce { epoch } = context.guard.borrow().clone() else { return Ok(Observed::Nothing) };
+    if approval.spec.request.digest_of_the_rest().ok().as_ref() != Some(&approval.spec.request.digest) {
+        return Err(Error::Bug {
+            object: name.as_a::<Approval>(),
+            what: "its request is not what its digest says, though it is immutable: nothing is honoured".to_owned(),
+        });
+    }
+    let owner = owner(context, &run, &workflow.uid).await?;
+    Ok(Observed::Open(Box::new(Seen { owner, guard_epoch: epoch, approval })))
+}
+
+async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Owner, Error> {
+    let judge = |workflow: &Workflow| {
+        if uid(workflow) != wanted {
+            Owner::Gone
+        } else if workflow.is_over() || workflow.metadata.deletion_timestamp.is_some() || workflow.spec.cancel == Some(true) {
+            Owner::Over
+        } else {
+            Owner::Live
+        }
+    };
+    match context.workflows.find(run) {
+        Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(judge(&workflow)),
+        Found::Over { uid, .. } if uid == wanted => return Ok(Owner::Over),
+        _ => {}
+    }
+    Ok(context.fresh(&context.workflows, run).await?.map_or(Owner::Gone, |workflow| judge(&workflow)))
+}

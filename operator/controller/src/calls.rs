@@ -1,0 +1,182 @@
+//! What a run calls outside: the trait, and the real thing over the runtime crate.
+//!
+//! It may not decide whether a call is made, or made again: it makes one, once, and says how it went.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use async_trait::async_trait;
+use signoff_api::{Moment, journal::Usage, workflow::Provider};
+use signoff_engine::turn::{AgentCall, Call, Failure, HttpCall, Reply, Role, What};
+use signoff_runtime::{
+    CallError, ErrorClass, Http, HttpRequest, Message, Model, ProviderConfig, ScriptedReply, SecretText, Secrets,
+    TurnRequest, agent,
+};
+
+use crate::clock::Clock;
+
+/// The run on whose behalf a call is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRef {
+    /// The Workflow's namespace.
+    pub namespace: String,
+    /// The Workflow's name.
+    pub workflow: String,
+    /// The Workflow's uid.
+    pub uid: String,
+}
+
+/// Makes calls.
+#[async_trait]
+pub trait Caller: Send + Sync {
+    /// Makes one call, once. Whoever calls bounds its time by `call.timeout` too.
+    ///
+    /// # Errors
+    /// How it failed, and whether it may have happened all the same.
+    async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure>;
+}
+
+/// The real world.
+pub struct Outside {
+    http: Arc<dyn Http>,
+    model: Arc<dyn Model>,
+    secrets: Arc<dyn Secrets>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Outside {
+    /// Calls through these.
+    #[must_use]
+    pub fn new(http: Arc<dyn Http>, model: Arc<dyn Model>, secrets: Arc<dyn Secrets>, clock: Arc<dyn Clock>) -> Self {
+        Self { http, model, secrets, clock }
+    }
+
+    async fn http(&self, call: HttpCall, timeout: std::time::Duration) -> Result<Reply, CallError> {
+        let request = HttpRequest {
+            method: call.method,
+            url: call.url,
+            headers: call.headers.into_iter().collect(),
+            body: call.body,
+            expect_status: call.expect_status,
+            timeout,
+        };
+        let reply = self.http.call(request).await?;
+        Ok(Reply {
+            response: reply.body.into(),
+            facts: BTreeMap::from([("statusCode".to_owned(), reply.status.to_string())]),
+            usage: None,
+        })
+    }
+
+    async fn agent(&self, run: &RunRef, call: AgentCall, timeout: std::time::Duration) -> Result<Reply, CallError> {
+        let (provider, key) = self.provider(run, &call.provider).await?;
+        let role = |role| match role {
+            Role::User => agent::Role::User,
+            Role::Assistant => agent::Role::Assistant,
+        };
+        let request = TurnRequest {
+            provider,
+            model: call.model.unwrap_or_default(),
+            system: call.system,
+            messages: call.messages.into_iter().map(|m| Message { role: role(m.role), text: m.text }).collect(),
+            max_tokens: call.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
+            temperature: call.temperature,
+            timeout,
+            key,
+        };
+        let reply = self.model.turn(request).await?;
+        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+        Ok(Reply {
+            response: reply.text.into(),
+            facts: if reply.truncated { BTreeMap::from([("truncated".to_owned(), "true".to_owned())]) } else { BTreeMap::new() },
+            usage: reply
+                .usage
+                .map(|usage| Usage { input_tokens: count(usage.input_tokens), output_tokens: count(usage.output_tokens) }),
+        })
+    }
+
+    async fn provider(&self, run: &RunRef, provider: &Provider) -> Result<(ProviderConfig, Option<SecretText>), CallError> {
+        match (&provider.openai, &provider.scripted) {
+            (Some(openai), None) => {
+                let key = match &openai.key_from {
+                    None => None,
+                    Some(from) => {
+                        let url = openai.base_url.parse().map_err(|why| {
+                            CallError::invalid(format!("provider {}: baseURL is no URL: {why}", provider.name))
+                        })?;
+                        Some(self.secrets.get(&run.namespace, &from.name, &from.key, &url).await?)
+                    }
+                };
+                Ok((ProviderConfig::OpenAi { base_url: openai.base_url.clone() }, key))
+            }
+            (None, Some(script)) => {
+                let replies = script.replies.iter();
+                let replies = replies
+                    .map(|r| ScriptedReply { contains: r.contains.clone(), text: r.text.clone(), error: r.error.clone() })
+                    .collect();
+                Ok((ProviderConfig::Scripted { replies }, None))
+            }
+            _ => Err(CallError::invalid(format!("provider {} is not exactly one of openai and scripted", provider.name))),
+        }
+    }
+}
+
+#[async_trait]
+impl Caller for Outside {
+    async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
+        let Call { idempotent, timeout, what, .. } = call;
+        let result = match what {
+            What::Http(http) => self.http(http, timeout).await,
+            What::Agent(agent) => self.agent(run, agent, timeout).await,
+        };
+        result.map_err(|error| failure(error, idempotent, self.clock.now().into()))
+    }
+}
+
+fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
+    let (class, status) = match error.class {
+        ErrorClass::Invalid => ("Invalid", None),
+        ErrorClass::Refused => ("Refused", None),
+        ErrorClass::Unreachable => ("Unreachable", None),
+        ErrorClass::Timeout => ("Timeout", None),
+        ErrorClass::TooLarge => ("TooLarge", None),
+        ErrorClass::Auth => ("Auth", None),
+        ErrorClass::RateLimited => ("RateLimited", Some(429)),
+        ErrorClass::Status(status) => ("Status", Some(status)),
+        ErrorClass::Protocol => ("Protocol", None),
+    };
+    Failure {
+        class: class.to_owned(),
+        retryable: error.retryable(idempotent),
+        unknown: !idempotent && !error.outcome_known(),
+        not_before: error.retry_after.map(|pause| now.after(pause)),
+        facts: status.map(|status: u16| ("statusCode".to_owned(), status.to_string())).into_iter().collect(),
+        message: error.message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_lost_answer_is_unknown_only_where_a_repetition_would_do_harm() {
+        let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
+        let lost = || CallError::new(ErrorClass::Timeout, true, "no answer");
+        assert!(failure(lost(), false, now).unknown);
+        assert!(!failure(lost(), false, now).retryable);
+        assert!(!failure(lost(), true, now).unknown);
+        assert!(failure(lost(), true, now).retryable);
+    }
+
+    #[test]
+    fn what_the_other_side_asked_for_is_kept() {
+        let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
+        let mut slow_down = CallError::new(ErrorClass::RateLimited, true, "slow down");
+        slow_down.retry_after = Some(Duration::from_secs(7));
+        let failure = failure(slow_down, false, now);
+        assert_eq!(failure.not_before, Some(now.after(Duration::from_secs(7))));
+        assert_eq!(failure.facts.get("statusCode").map(String::as_str), Some("429"));
+    }
+}

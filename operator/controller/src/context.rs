@@ -1,0 +1,93 @@
+//! What every reconcile is given: the ways out, what is known, and where to leave word.
+//!
+//! It may not decide anything.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use signoff_api::{Approval, Moment, Workflow};
+use signoff_engine::{Settings, turn::Call};
+use signoff_runtime::{BlobStore, Owner, Permit, Pool};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    calls::RunRef,
+    clock::Clock,
+    error::Error,
+    events::Reporter,
+    guard::Standing,
+    kinds::{Kind, Name},
+    lease::Tenure,
+    metrics::Shared,
+    plans::Plans,
+    queue::{Key, Queue},
+    runs::Runs,
+    store::Store,
+    wire::Wire,
+};
+
+/// A call to be made, with the place it holds in the pool.
+pub(crate) struct Start {
+    pub(crate) name: Name,
+    pub(crate) run: RunRef,
+    pub(crate) call: Call,
+    pub(crate) permit: Permit,
+}
+
+/// What every reconcile is given.
+pub(crate) struct Context {
+    pub(crate) wire: Wire,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) settings: Settings,
+    pub(crate) incarnation: String,
+    pub(crate) workflows: Store<Workflow>,
+    pub(crate) approvals: Store<Approval>,
+    pub(crate) queue: Queue,
+    pub(crate) runs: Runs,
+    pub(crate) plans: Plans,
+    pub(crate) pool: Pool,
+    pub(crate) guard: watch::Receiver<Standing>,
+    pub(crate) tenure: Tenure,
+    pub(crate) starts: mpsc::UnboundedSender<Start>,
+    pub(crate) reporter: Reporter,
+    pub(crate) metrics: Shared,
+    /// No new calls begin: the operator is about to stop.
+    pub(crate) draining: AtomicBool,
+}
+
+impl Context {
+    pub(crate) fn now(&self) -> Moment {
+        self.clock.now().into()
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn look_at_workflow(&self, name: Name) {
+        self.queue.trigger(Key::Workflow(name));
+    }
+
+    pub(crate) fn look_at_approval(&self, name: Name) {
+        self.queue.trigger(Key::Approval(name));
+    }
+
+    /// Asks the API server for the newest version of an object.
+    pub(crate) async fn fresh<K: Kind>(&self, store: &Store<K>, name: &Name) -> Result<Option<Arc<K>>, Error> {
+        match self.wire.get::<K>(name).await? {
+            Some(object) => Ok(Some(store.record(object))),
+            None => {
+                store.nowhere(name);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whose large values a Workflow's are.
+pub(crate) fn owner(name: &Name, uid: &str) -> Owner {
+    Owner { namespace: name.namespace.to_string(), workflow: name.name.to_string(), uid: uid.to_owned() }
+}

@@ -1,0 +1,106 @@
+//! What can go wrong in a reconcile, in four classes that decide the reaction.
+//!
+//! It may not retry anything: the queue does, by class.
+
+use std::time::Duration;
+
+/// Why a reconcile did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else wrote first: look again at once.
+    #[error("{0} was changed meanwhile: looking again")]
+    Conflict(String),
+    /// The API server did not do what was asked, and may do it later.
+    #[error("{what}: {source}")]
+    Transient {
+        /// What was asked of it, naming the object.
+        what: String,
+        /// Its answer, or that there was none.
+        source: kube::Error,
+    },
+    /// A large value could not be stored or fetched.
+    #[error("{object}: {source}")]
+    Blob {
+        /// The Workflow.
+        object: String,
+        /// What the store said.
+        source: signoff_runtime::blobs::BlobError,
+    },
+    /// A large value that a journal names is not there.
+    #[error("{object}: its journal names the value {digest}, which is in no ConfigMap any more: restore the ConfigMap {config_map}, or delete the Workflow")]
+    ValueGone {
+        /// The Workflow.
+        object: String,
+        /// The value's digest.
+        digest: String,
+        /// Where it should be.
+        config_map: String,
+    },
+    /// An object that stands where one of the operator's should, and is not the operator's.
+    #[error("{object}: {name} exists and {why}: delete it, so that the operator can go on")]
+    Foreign {
+        /// The Workflow.
+        object: String,
+        /// The kind and name of what is in the way.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A mistake of the operator.
+    #[error("{object}: {what}; this is a mistake of the operator, please report it")]
+    Bug {
+        /// The object.
+        object: String,
+        /// What should not be.
+        what: String,
+    },
+}
+
+impl Error {
+    /// Names what was asked of the API server.
+    pub(crate) fn of(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let what = what.into();
+        |source| Self::Transient { what, source }
+    }
+
+    /// A word for metrics.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Conflict(_) => "conflict",
+            Self::Transient { .. } | Self::Blob { .. } => "transient",
+            Self::ValueGone { .. } | Self::Foreign { .. } => "blocked",
+            Self::Bug { .. } => "bug",
+        }
+    }
+
+    /// How long to leave the object alone after so many failures in a row (from 1).
+    #[must_use]
+    pub fn pause(&self, failures: u32) -> Duration {
+        let doubled = |first: u64, most: u64| {
+            Duration::from_millis(first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most))
+        };
+        match self {
+            // The first look again is at once; a contender that always wins must not be met by a loop.
+            Self::Conflict(_) if failures <= 3 => Duration::ZERO,
+            Self::Conflict(_) => doubled(1, 5_000),
+            Self::Transient { .. } | Self::Blob { .. } => doubled(100, 60_000),
+            Self::ValueGone { .. } | Self::Foreign { .. } | Self::Bug { .. } => doubled(10_000, 600_000),
+        }
+    }
+}
+
+/// The HTTP status that the API server answered with, if it answered.
+#[must_use]
+pub fn status_code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// Whether the server may have done what was asked although no answer said so.
+#[must_use]
+pub fn is_ambiguous(error: &kube::Error) -> bool {
+    status_code(error).is_none_or(|code| code >= 500)
+}

@@ -1,0 +1,198 @@
+//! Kubernetes Events: one a transition, written beside the work, best effort.
+//!
+//! Nothing may depend on one, and none may hold a state write up: the queue is bounded, and what does not fit is
+//! counted and dropped. An Event's name says which transition it is, so that a repetition meets itself.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{
+    Client, Resource, ResourceExt,
+    api::PostParams,
+    core::Request,
+};
+use serde::de::IgnoredAny;
+use signoff_api::Digest;
+use signoff_engine::language::text;
+use tokio::sync::mpsc;
+
+use crate::{
+    error::{is_ambiguous, status_code},
+    kinds::Kind,
+    metrics::Shared,
+    pace::Pace,
+};
+
+/// How many may wait.
+const QUEUE: usize = 1024;
+/// With more waiting than this, Events no longer give way.
+const CROWDED: usize = QUEUE / 2;
+/// How many are being written at once.
+const AT_ONCE: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(10);
+const REPORTER: &str = "signoff.dev/operator";
+
+/// Something that people shall be told about an object.
+#[derive(Clone, Debug)]
+pub struct Report {
+    regarding: ObjectReference,
+    related: Option<ObjectReference>,
+    reason: &'static str,
+    warning: bool,
+    note: String,
+    name: String,
+    at: jiff::Timestamp,
+}
+
+impl Report {
+    /// About an object; `key` tells its transitions apart.
+    #[must_use]
+    pub fn about<K: Kind>(object: &K, reason: &'static str, note: &str, key: &str, at: jiff::Timestamp) -> Self {
+        let uid = object.meta().uid.as_deref().unwrap_or_default();
+        let digest = Digest::of_bytes(format!("{uid}/{reason}/{key}").as_bytes());
+        let name = object.name_any();
+        // A name is a DNS subdomain of at most 253 characters.
+        let cut = name.get(..200).unwrap_or(&name).trim_end_matches(['-', '.']);
+        Self {
+            regarding: reference(object),
+            related: None,
+            reason,
+            warning: false,
+            note: text::display(note, 900),
+            name: format!("{cut}.{}", digest.short(16)),
+            at,
+        }
+    }
+
+    /// Somebody should worry.
+    #[must_use]
+    pub fn warning(self, warning: bool) -> Self {
+        Self { warning, ..self }
+    }
+
+    /// Another object that it is about too.
+    #[must_use]
+    pub fn related<K: Kind>(self, object: &K) -> Self {
+        Self { related: Some(reference(object)), ..self }
+    }
+
+    fn event(self, instance: &str) -> Event {
+        Event {
+            metadata: ObjectMeta {
+                name: Some(self.name),
+                namespace: self.regarding.namespace.clone(),
+                ..ObjectMeta::default()
+            },
+            action: Some(self.reason.to_owned()),
+            event_time: Some(MicroTime(self.at)),
+            note: Some(self.note),
+            reason: Some(self.reason.to_owned()),
+            regarding: Some(self.regarding),
+            related: self.related,
+            reporting_controller: Some(REPORTER.to_owned()),
+            reporting_instance: Some(instance.to_owned()),
+            type_: Some(if self.warning { "Warning" } else { "Normal" }.to_owned()),
+            ..Event::default()
+        }
+    }
+}
+
+fn reference<K: Kind>(object: &K) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::KIND.to_owned()),
+        name: object.meta().name.clone(),
+        namespace: object.meta().namespace.clone(),
+        uid: object.meta().uid.clone(),
+        ..ObjectReference::default()
+    }
+}
+
+/// Takes reports; never waits.
+#[derive(Clone)]
+pub struct Reporter {
+    to: mpsc::Sender<Report>,
+    metrics: Shared,
+}
+
+/// Writes what a [`Reporter`] takes.
+pub struct Delivery {
+    from: mpsc::Receiver<Report>,
+    client: Client,
+    instance: Arc<str>,
+    pace: Pace,
+    metrics: Shared,
+}
+
+/// A reporter, and what writes its reports; `instance` names this operator.
+#[must_use]
+pub fn reporter(client: Client, instance: &str, pace: Pace, metrics: Shared) -> (Reporter, Delivery) {
+    let (to, from) = mpsc::channel(QUEUE);
+    let instance = instance.get(..128).unwrap_or(instance).into();
+    (Reporter { to, metrics: Arc::clone(&metrics) }, Delivery { from, client, instance, pace, metrics })
+}
+
+impl Reporter {
+    /// Takes a report, or drops it where too many are waiting.
+    pub fn report(&self, report: Report) {
+        if self.to.try_send(report).is_err() {
+            self.metrics.event("dropped");
+        }
+    }
+}
+
+impl Delivery {
+    /// Writes reports until nobody can give any more.
+    pub async fn run(mut self) {
+        let mut writing = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                biased;
+                Some(result) = writing.next(), if !writing.is_empty() => self.metrics.event(result),
+                next = self.from.recv(), if writing.len() < AT_ONCE => {
+                    let Some(report) = next else { break };
+                    if self.from.len() < CROWDED {
+                        self.pace.quiet().await;
+                    }
+                    writing.push(write(self.client.clone(), report.event(&self.instance)));
+                }
+            }
+        }
+        while let Some(result) = writing.next().await {
+            self.metrics.event(result);
+        }
+    }
+}
+
+/// Writes one Event; says what became of it.
+async fn write(client: Client, event: Event) -> &'static str {
+    for pause in [Some(1), Some(5), None] {
+        match once(&client, &event).await {
+            Ok(()) => return "written",
+            Err(error) if status_code(&error) == Some(409) => return "repeated",
+            Err(error) => match pause {
+                Some(seconds) if is_ambiguous(&error) || status_code(&error) == Some(429) => {
+                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                }
+                _ => {
+                    tracing::debug!(%error, name = event.metadata.name, "an Event was not written");
+                    break;
+                }
+            },
+        }
+    }
+    "failed"
+}
+
+async fn once(client: &Client, event: &Event) -> Result<(), kube::Error> {
+    let path = Request::new(Event::url_path(&(), event.metadata.namespace.as_deref()));
+    let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
+    let request = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    let answer = tokio::time::timeout(PATIENCE, client.request::<IgnoredAny>(request)).await;
+    answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))??;
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Reads what is in force: the policies with their bindings, the CRDs, who serves the API, and who the operator is.
+//!
+//! It may not judge.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{
+        admissionregistration::v1::{
+            MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
+            ValidatingAdmissionPolicyBinding,
+        },
+        authentication::v1::{SelfSubjectReview, UserInfo},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, PostParams},
+};
+use serde::de::DeserializeOwned;
+
+use crate::error::status_code;
+
+/// Objects by name.
+pub(super) type ByName<K> = BTreeMap<String, K>;
+
+/// Everything that is in force.
+pub(super) struct InForce {
+    pub(super) validating: ByName<ValidatingAdmissionPolicy>,
+    pub(super) validating_bindings: ByName<ValidatingAdmissionPolicyBinding>,
+    /// None where the API server does not serve them.
+    pub(super) mutating: Option<(ByName<MutatingAdmissionPolicy>, ByName<MutatingAdmissionPolicyBinding>)>,
+    pub(super) crds: ByName<CustomResourceDefinition>,
+    pub(super) service: Option<APIService>,
+    pub(super) me: UserInfo,
+}
+
+/// Whether the API server knows mutating policies: from Kubernetes 1.36 on.
+pub(super) async fn serves_mutating_policies(client: &Client) -> Result<bool, kube::Error> {
+    match Api::<MutatingAdmissionPolicy>::all(client.clone()).list_metadata(&ListParams::default().limit(1)).await {
+        Ok(_) => Ok(true),
+        Err(error) if status_code(&error) == Some(404) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -> Result<InForce, kube::Error> {
+    let mut found = ByName::new();
+    for name in crds {
+        if let Some(crd) = Api::<CustomResourceDefinition>::all(client.clone()).get_opt(name).await? {
+            found.insert(name.clone(), crd);
+        }
+    }
+    let reviews = Api::<SelfSubjectReview>::all(client.clone());
+    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    Ok(InForce {
+        validating: all(client).await?,
+        validating_bindings: all(client).await?,
+        mutating: if mutating { Some((all(client).await?, all(client).await?)) } else { None },
+        crds: found,
+        service: Api::<APIService>::all(client.clone()).get_opt(service).await?,
+        me: review.status.and_then(|status| status.user_info).unwrap_or_default(),
+    })
+}
+
+async fn all<K>(client: &Client) -> Result<ByName<K>, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let list = Api::<K>::all(client.clone()).list(&ListParams::default()).await?;
+    Ok(list.items.into_iter().map(|object| (object.name_any(), object)).collect())
+}

@@ -1,0 +1,75 @@
+//! How the operator is: what `/readyz` says, and what it waits for.
+//!
+//! It may not change anything.
+
+use std::{fmt, sync::Weak};
+
+use tokio::sync::watch;
+
+use crate::{context::Context, guard::Standing, metrics::Shared};
+
+/// How far the operator has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Another operator holds the Lease; this one takes over when that one is gone.
+    StandingBy(String),
+    /// It waits for something before it begins.
+    Starting(String),
+    /// It works.
+    Working,
+    /// It finishes what is under way.
+    Stopping,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StandingBy(why) => write!(f, "standing by: {why}"),
+            Self::Starting(why) => write!(f, "starting: {why}"),
+            Self::Working => f.write_str("working"),
+            Self::Stopping => f.write_str("stopping"),
+        }
+    }
+}
+
+/// Looks at a running operator from outside. Clones look at the same one.
+#[derive(Clone)]
+pub struct Probe {
+    pub(crate) stage: watch::Receiver<Stage>,
+    pub(crate) guard: watch::Receiver<Standing>,
+    pub(crate) metrics: Shared,
+    pub(crate) context: watch::Receiver<Weak<Context>>,
+}
+
+impl Probe {
+    /// Whether it does what it is there for, and in either case a sentence that says how it is.
+    ///
+    /// # Errors
+    /// The sentence, where it does not.
+    pub fn ready(&self) -> Result<String, String> {
+        let stage = self.stage.borrow().clone();
+        let guard = self.guard.borrow().clone();
+        match (&stage, &guard) {
+            (Stage::StandingBy(_), _) => Ok(stage.to_string()),
+            (Stage::Working, Standing::InForce { .. }) => Ok(format!("{stage}; {guard}")),
+            _ => Err(format!("{stage}; {guard}")),
+        }
+    }
+
+    /// How far it has come, now and whenever that changes.
+    #[must_use]
+    pub fn stage(&self) -> watch::Receiver<Stage> {
+        self.stage.clone()
+    }
+
+    /// All numbers in OpenMetrics text.
+    ///
+    /// # Errors
+    /// Never in practice: a `String` takes any text.
+    pub fn metrics(&self) -> Result<String, fmt::Error> {
+        if let Some(context) = self.context.borrow().upgrade() {
+            self.metrics.levels(context.approvals.count_open(), context.pool.available(), context.queue.depth());
+        }
+        self.metrics.text()
+    }
+}

@@ -1,0 +1,215 @@
+//! The two kinds as the controller reads them: which parts of the JSON are kept, and what every reconcile needs to
+//! know of either.
+//!
+//! It may not fail because of what it does not read: `managedFields` in particular is skipped, however it nests.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::{Resource, ResourceExt, core::NamespaceResourceScope};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use signoff_api::{
+    Approval, ApprovalSpec, ApprovalStatus, Moment, Workflow, WorkflowSpec, WorkflowStatus,
+};
+
+/// What the controller needs to know of a kind.
+pub trait Kind:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + Clone + fmt::Debug + Send + Sync + 'static
+{
+    /// What shall be.
+    type Spec: DeserializeOwned;
+    /// What is.
+    type Status: DeserializeOwned + Serialize + Clone + Default + PartialEq + Send + Sync;
+    /// `Workflow` or `Approval`.
+    const KIND: &'static str;
+
+    /// Puts an object together.
+    fn assemble(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self;
+    /// What is, if anything is.
+    fn status(&self) -> Option<&Self::Status>;
+    /// The same object with another status.
+    #[must_use]
+    fn with_status(&self, status: Self::Status) -> Self;
+    /// The number that fences a status.
+    fn seq(status: &Self::Status) -> i64;
+    /// Whether it has come to its end.
+    fn is_over(&self) -> bool;
+    /// When it is to be deleted, where it is.
+    fn due(&self) -> Option<Moment> {
+        None
+    }
+    /// The name and uid of the Workflow that it belongs to, where it is not one itself.
+    fn owner(&self) -> Option<(&str, &str)> {
+        None
+    }
+}
+
+impl Kind for Workflow {
+    type Spec = WorkflowSpec;
+    type Status = WorkflowStatus;
+    const KIND: &'static str = "Workflow";
+
+    fn assemble(metadata: ObjectMeta, spec: WorkflowSpec, status: Option<WorkflowStatus>) -> Self {
+        Self { metadata, spec, status }
+    }
+    fn status(&self) -> Option<&WorkflowStatus> {
+        self.status.as_ref()
+    }
+    fn with_status(&self, status: WorkflowStatus) -> Self {
+        Self { metadata: self.metadata.clone(), spec: self.spec.clone(), status: Some(status) }
+    }
+    fn seq(status: &WorkflowStatus) -> i64 {
+        status.seq
+    }
+    fn is_over(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.phase.is_end())
+    }
+    fn due(&self) -> Option<Moment> {
+        let finished = self.status.as_ref().and_then(|status| status.finished_at)?;
+        self.spec.ttl_after_finished.map(|ttl| finished.after(ttl.duration()))
+    }
+}
+
+impl Kind for Approval {
+    type Spec = ApprovalSpec;
+    type Status = ApprovalStatus;
+    const KIND: &'static str = "Approval";
+
+    fn assemble(metadata: ObjectMeta, spec: ApprovalSpec, status: Option<ApprovalStatus>) -> Self {
+        Self { metadata, spec, status }
+    }
+    fn status(&self) -> Option<&ApprovalStatus> {
+        self.status.as_ref()
+    }
+    fn with_status(&self, status: ApprovalStatus) -> Self {
+        Self { metadata: self.metadata.clone(), spec: self.spec.clone(), status: Some(status) }
+    }
+    fn seq(status: &ApprovalStatus) -> i64 {
+        status.seq
+    }
+    fn is_over(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.phase.is_end() || status.outcome.is_some())
+    }
+    fn owner(&self) -> Option<(&str, &str)> {
+        let workflow = &self.spec.request.workflow;
+        Some((&workflow.name, &workflow.uid))
+    }
+}
+
+/// Where an object is: namespace and name. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name there.
+    pub name: Arc<str>,
+}
+
+impl Name {
+    /// A namespace and a name.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// Where this object is.
+    #[must_use]
+    pub fn of(object: &impl Resource) -> Self {
+        let meta = object.meta();
+        Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    }
+
+    /// Another object of the same namespace.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> Self {
+        Self { namespace: Arc::clone(&self.namespace), name: name.into() }
+    }
+
+    /// `Workflow finance/refund-4711`, for people.
+    #[must_use]
+    pub fn as_a<K: Kind>(&self) -> String {
+        format!("{} {self}", K::KIND)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The uid of an object; every stored object has one.
+pub(crate) fn uid(object: &impl ResourceExt) -> &str {
+    object.meta().uid.as_deref().unwrap_or_default()
+}
+
+/// What is read of an object's metadata. What is not listed here costs nothing and cannot do harm.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Meta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl From<Meta> for ObjectMeta {
+    fn from(meta: Meta) -> Self {
+        Self {
+            name: meta.name,
+            namespace: meta.namespace,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            generation: meta.generation,
+            creation_timestamp: meta.creation_timestamp,
+            deletion_timestamp: meta.deletion_timestamp,
+            labels: meta.labels,
+            annotations: meta.annotations,
+            owner_references: meta.owner_references,
+            finalizers: meta.finalizers,
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Parts<S, T> {
+    metadata: Meta,
+    spec: S,
+    #[serde(default = "Option::default")]
+    status: Option<T>,
+}
+
+/// An object as it is read from JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read<K>(pub K);
+
+impl<'de, K: Kind> Deserialize<'de> for Read<K> {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let parts = Parts::<K::Spec, K::Status>::deserialize(from)?;
+        Ok(Self(K::assemble(parts.metadata.into(), parts.spec, parts.status)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_into_managed_fields_cannot_make_an_object_unreadable() {
+        let deep = format!("{}1{}", "{\"a\":".repeat(5000), "}".repeat(5000));
+        let text = format!(
+            r#"{{"apiVersion":"signoff.dev/v1alpha1","kind":"Workflow","metadata":{{"name":"w","namespace":"n","uid":"u","managedFields":[{{"fieldsV1":{deep}}}]}},"spec":{{"requestedBy":"dana","pattern":{{"chain":{{"steps":[]}}}}}}}}"#
+        );
+        let Read(workflow): Read<Workflow> = serde_json::from_str(&text).unwrap();
+        assert_eq!(Name::of(&workflow), Name::new("n", "w"));
+    }
+}

@@ -1,0 +1,262 @@
+//! Who of several operators acts: a Lease, taken by compare-and-swap on its resourceVersion.
+//!
+//! It may not trust anybody's clock but its own monotonic one: a holder is gone when its Lease did not change for
+//! as long as it may not, watched from here. It decides nothing about runs.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::coordination::v1::{Lease as Object, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{Api, Client, api::PostParams};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{clock::Clock, error::status_code};
+
+/// Which Lease, and how long it is good for without being renewed.
+#[derive(Clone, Debug)]
+pub struct LeaseSettings {
+    /// The operator's namespace.
+    pub namespace: String,
+    /// The Lease's name.
+    pub name: String,
+    /// Seconds are counted whole.
+    pub ttl: Duration,
+}
+
+impl LeaseSettings {
+    /// The Lease `signoff-operator` of a namespace, for 15 seconds at a time.
+    #[must_use]
+    pub fn in_namespace(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: "signoff-operator".to_owned(), ttl: Duration::from_secs(15) }
+    }
+}
+
+/// Until when this operator may act.
+#[derive(Clone, Debug)]
+pub struct Tenure {
+    until: Option<Arc<Mutex<Instant>>>,
+}
+
+impl Tenure {
+    /// There is no Lease: this operator is alone.
+    #[must_use]
+    pub fn unbounded() -> Self {
+        Self { until: None }
+    }
+
+    /// Whether it may act now. A process that was frozen finds out by this before it writes.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let Some(until) = &self.until else { return true };
+        Instant::now() < *until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn left(&self) -> Duration {
+        let Some(until) = &self.until else { return Duration::MAX };
+        until.lock().unwrap_or_else(PoisonError::into_inner).saturating_duration_since(Instant::now())
+    }
+
+    fn extend(&self, to: Instant) {
+        if let Some(until) = &self.until {
+            *until.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        }
+    }
+}
+
+/// The way to a Lease.
+pub struct Lease {
+    api: Api<Object>,
+    settings: LeaseSettings,
+    holder: String,
+    clock: Arc<dyn Clock>,
+}
+
+/// A Lease that is held.
+pub struct Held {
+    lease: Lease,
+    object: Object,
+    tenure: Tenure,
+}
+
+impl Lease {
+    /// The way of `holder` to a Lease.
+    #[must_use]
+    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: Arc<dyn Clock>) -> Self {
+        let api = Api::namespaced(client, &settings.namespace);
+        Self { api, settings, holder: holder.to_owned(), clock }
+    }
+
+    /// Waits until the Lease is this operator's. `standing_by` is told who holds it meanwhile, or what is wrong.
+    pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> Held {
+        // What was seen last, and since when it has been so, by this operator's own clock.
+        let mut seen: Option<(Option<String>, Instant)> = None;
+        loop {
+            let asked = Instant::now();
+            let pause = match self.ask(self.api.get_opt(&self.settings.name)).await {
+                Ok(Some(object)) => {
+                    let version = object.metadata.resource_version.clone();
+                    let since = match &seen {
+                        Some((known, since)) if *known == version => *since,
+                        _ => asked,
+                    };
+                    seen = Some((version, since));
+                    match self.wait_for(&object, since) {
+                        None => match self.take(Some(object), asked).await {
+                            Ok(held) => return held,
+                            Err(error) => self.beaten(error, &mut standing_by),
+                        },
+                        Some(left) => {
+                            let holder = object.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+                            standing_by(format!("the Lease {} is held by {holder}", self.name()));
+                            left.min(self.settings.ttl / 3)
+                        }
+                    }
+                }
+                Ok(None) => match self.take(None, asked).await {
+                    Ok(held) => return held,
+                    Err(error) => self.beaten(error, &mut standing_by),
+                },
+                Err(error) => self.beaten(error, &mut standing_by),
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// How much longer the holder may be alive; none where the Lease may be taken.
+    fn wait_for(&self, object: &Object, since: Instant) -> Option<Duration> {
+        let spec = object.spec.as_ref()?;
+        let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty() && *holder != self.holder)?;
+        let ttl = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let ttl = ttl.map_or(self.settings.ttl, Duration::from_secs);
+        let left = ttl.saturating_sub(since.elapsed());
+        tracing::trace!(holder, ?left, "the Lease is held");
+        (!left.is_zero()).then_some(left)
+    }
+
+    fn beaten(&self, error: kube::Error, standing_by: &mut impl FnMut(String)) -> Duration {
+        if status_code(&error) != Some(409) {
+            standing_by(format!("the Lease {} cannot be taken: {error}", self.name()));
+        }
+        self.settings.ttl / 10
+    }
+
+    async fn take(&self, old: Option<Object>, asked: Instant) -> Result<Held, kube::Error> {
+        let transitions = old.as_ref().and_then(|old| old.spec.as_ref()?.lease_transitions);
+        let now = MicroTime(self.clock.now());
+        let spec = LeaseSpec {
+            holder_identity: Some(self.holder.clone()),
+            lease_duration_seconds: i32::try_from(self.settings.ttl.as_secs()).ok(),
+            acquire_time: Some(now.clone()),
+            renew_time: Some(now),
+            lease_transitions: Some(transitions.map_or(0, |n| n.saturating_add(1))),
+            ..LeaseSpec::default()
+        };
+        let params = PostParams::default();
+        let object = match old {
+            None => {
+                let metadata = ObjectMeta { name: Some(self.settings.name.clone()), ..ObjectMeta::default() };
+                self.ask(self.api.create(&params, &Object { metadata, spec: Some(spec) })).await?
+            }
+            Some(mut object) => {
+                // The version in its metadata makes this a compare-and-swap.
+                object.spec = Some(spec);
+                self.ask(self.api.replace(&self.settings.name, &params, &object)).await?
+            }
+        };
+        let tenure = Tenure { until: Some(Arc::new(Mutex::new(asked + self.margin()))) };
+        let lease = Self { api: self.api.clone(), settings: self.settings.clone(), holder: self.holder.clone(), clock: Arc::clone(&self.clock) };
+        Ok(Held { lease, object, tenure })
+    }
+
+    /// The holder stops before the others may begin.
+    fn margin(&self) -> Duration {
+        self.settings.ttl * 2 / 3
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}", self.settings.namespace, self.settings.name)
+    }
+
+    async fn ask<T>(&self, request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, kube::Error> {
+        let answer = timeout(self.settings.ttl / 3, request).await;
+        answer.unwrap_or_else(|_| Err(kube::Error::Service("no answer in time".into())))
+    }
+}
+
+impl Held {
+    /// Until when this operator may act; kept up to date by [`Held::keep`].
+    #[must_use]
+    pub fn tenure(&self) -> Tenure {
+        self.tenure.clone()
+    }
+
+    /// Renews the Lease for as long as that works. Returns why it did not.
+    pub async fn keep(&mut self) -> String {
+        let third = self.lease.settings.ttl / 3;
+        let mut pause = third;
+        loop {
+            sleep(pause).await;
+            let asked = Instant::now();
+            if !self.tenure.holds() {
+                return format!("the Lease {} could not be renewed in time", self.lease.name());
+            }
+            pause = match self.renew().await {
+                Ok(object) => {
+                    self.object = object;
+                    self.tenure.extend(asked + self.lease.margin());
+                    third
+                }
+                Err(error) if matches!(status_code(&error), Some(404 | 409)) => match self.look().await {
+                    Some(why) => return why,
+                    None => Duration::ZERO,
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "the Lease was not renewed");
+                    self.tenure.left().min(third / 5).max(Duration::from_millis(1))
+                }
+            };
+        }
+    }
+
+    /// Lets the next operator begin at once.
+    pub async fn give_up(mut self) {
+        if let Some(spec) = &mut self.object.spec {
+            spec.holder_identity = None;
+            spec.lease_duration_seconds = Some(1);
+        }
+        let Lease { api, settings, .. } = &self.lease;
+        if let Err(error) = self.lease.ask(api.replace(&settings.name, &PostParams::default(), &self.object)).await {
+            tracing::warn!(%error, "the Lease could not be given up: the next operator waits until it expires");
+        }
+    }
+
+    async fn renew(&self) -> Result<Object, kube::Error> {
+        let mut object = self.object.clone();
+        if let Some(spec) = &mut object.spec {
+            spec.renew_time = Some(MicroTime(self.lease.clock.now()));
+        }
+        let Lease { api, settings, .. } = &self.lease;
+        self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
+    }
+
+    /// Somebody changed the Lease: says who holds it now, or takes note of the change where it is still ours.
+    async fn look(&mut self) -> Option<String> {
+        match self.lease.ask(self.lease.api.get_opt(&self.lease.settings.name)).await {
+            Ok(Some(object)) => {
+                let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
+                if holder.as_ref() == Some(&self.lease.holder) {
+                    self.object = object;
+                    return None;
+                }
+                Some(format!("the Lease {} was taken by {}", self.lease.name(), holder.unwrap_or_default()))
+            }
+            Ok(None) => Some(format!("the Lease {} was deleted", self.lease.name())),
+            Err(_) => None,
+        }
+    }
+}

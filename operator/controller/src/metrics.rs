@@ -1,0 +1,149 @@
+//! What the operator counts, under Prometheus names that start with `signoff_`.
+//!
+//! It may not decide anything: no number here is read by the operator itself.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::Registry,
+};
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+/// Every number.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    reconciles: Family<Labels, Histogram>,
+    errors: Family<Labels, Counter>,
+    writes: Family<Labels, Counter>,
+    reads: Family<Labels, Counter>,
+    events: Family<Labels, Counter>,
+    unreadable: Family<Labels, Counter>,
+    ends: Family<Labels, Counter>,
+    watch_failures: Family<Labels, Counter>,
+    calls: Family<Labels, Histogram>,
+    pending: Gauge,
+    permits: Gauge,
+    depth: Gauge,
+    in_force: Gauge,
+    leading: Gauge,
+    incarnation_seconds: Gauge<f64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let seconds = || Histogram::new([0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0]);
+        let long = || Histogram::new([0.01, 0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0]);
+        let mut all = Self {
+            registry: Mutex::new(Registry::with_prefix("signoff")),
+            reconciles: Family::new_with_constructor(seconds),
+            errors: Family::default(),
+            writes: Family::default(),
+            reads: Family::default(),
+            events: Family::default(),
+            unreadable: Family::default(),
+            ends: Family::default(),
+            watch_failures: Family::default(),
+            calls: Family::new_with_constructor(long),
+            pending: Gauge::default(),
+            permits: Gauge::default(),
+            depth: Gauge::default(),
+            in_force: Gauge::default(),
+            leading: Gauge::default(),
+            incarnation_seconds: Gauge::default(),
+        };
+        let mut registry = Registry::with_prefix("signoff");
+        registry.register("reconcile_seconds", "Looks at an object, by kind and result", all.reconciles.clone());
+        registry.register("reconcile_errors", "Looks that failed, by kind and class", all.errors.clone());
+        registry.register("writes", "State written to the API server, by kind, verb and result", all.writes.clone());
+        registry.register("reads", "Objects asked for by name, by kind", all.reads.clone());
+        registry.register("events", "Events, by what became of them: written, repeated, dropped, failed", all.events.clone());
+        registry.register("unreadable_objects", "Objects seen that could not be decoded, by kind", all.unreadable.clone());
+        registry.register("ended", "Runs and Approvals that came to their end, by kind and phase", all.ends.clone());
+        registry.register("watch_failures", "Watches that broke or could not begin, by kind", all.watch_failures.clone());
+        registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
+        registry.register("approvals_pending", "Open Approvals", all.pending.clone());
+        registry.register("calls_free", "Calls that may still begin at once", all.permits.clone());
+        registry.register("queue_depth", "Objects waiting to be looked at", all.depth.clone());
+        registry.register("guard_in_force", "1 while the admission policies are in force as shipped", all.in_force.clone());
+        registry.register("leading", "1 while this operator holds the Lease", all.leading.clone());
+        registry.register("start_time_seconds", "When this operator started, in Unix time", all.incarnation_seconds.clone());
+        all.registry = Mutex::new(registry);
+        all
+    }
+}
+
+impl Metrics {
+    /// All numbers in OpenMetrics text.
+    ///
+    /// # Errors
+    /// Never in practice: a `String` takes any text.
+    pub fn text(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Ok(text)
+    }
+
+    pub(crate) fn reconciled(&self, kind: &'static str, result: &'static str, took: Duration) {
+        self.reconciles.get_or_create(&vec![("kind", kind), ("result", result)]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn failed(&self, kind: &'static str, class: &'static str) {
+        self.errors.get_or_create(&vec![("kind", kind), ("class", class)]).inc();
+    }
+
+    pub(crate) fn wrote(&self, kind: &'static str, verb: &'static str, result: &'static str) {
+        self.writes.get_or_create(&vec![("kind", kind), ("verb", verb), ("result", result)]).inc();
+    }
+
+    pub(crate) fn read(&self, kind: &'static str) {
+        self.reads.get_or_create(&vec![("kind", kind)]).inc();
+    }
+
+    pub(crate) fn event(&self, result: &'static str) {
+        self.events.get_or_create(&vec![("result", result)]).inc();
+    }
+
+    pub(crate) fn unreadable(&self, kind: &'static str) {
+        self.unreadable.get_or_create(&vec![("kind", kind)]).inc();
+    }
+
+    pub(crate) fn ended(&self, kind: &'static str, phase: &'static str) {
+        self.ends.get_or_create(&vec![("kind", kind), ("phase", phase)]).inc();
+    }
+
+    pub(crate) fn watch_failed(&self, kind: &'static str) {
+        self.watch_failures.get_or_create(&vec![("kind", kind)]).inc();
+    }
+
+    pub(crate) fn called(&self, kind: &'static str, result: &'static str, took: Duration) {
+        self.calls.get_or_create(&vec![("kind", kind), ("result", result)]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn levels(&self, pending: usize, permits: usize, depth: usize) {
+        let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.pending.set(number(pending));
+        self.permits.set(number(permits));
+        self.depth.set(number(depth));
+    }
+
+    pub(crate) fn guarded(&self, in_force: bool) {
+        self.in_force.set(in_force.into());
+    }
+
+    pub(crate) fn leads(&self, leading: bool) {
+        self.leading.set(leading.into());
+    }
+
+    pub(crate) fn started(&self, at: jiff::Timestamp) {
+        self.incarnation_seconds.set(at.as_duration().as_secs_f64());
+    }
+}
+
+/// Shared by everything that counts.
+pub type Shared = Arc<Metrics>;

@@ -1,0 +1,204 @@
+//! Which objects are to be looked at, and when: one look at a time for each, some at once in all.
+//!
+//! It may not look itself, and has no clock: whoever asks brings the time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use signoff_api::Moment;
+use tokio::sync::Notify;
+
+use crate::kinds::Name;
+
+/// One object to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// An Approval.
+    Approval(Name),
+    /// A Workflow.
+    Workflow(Name),
+}
+
+/// The objects to be looked at.
+#[derive(Default)]
+pub struct Queue {
+    inner: Mutex<Inner>,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    ready: VecDeque<Key>,
+    queued: BTreeSet<Key>,
+    running: BTreeSet<Key>,
+    again: BTreeSet<Key>,
+    timers: BTreeMap<Key, Moment>,
+    by_time: BTreeSet<(Moment, Key)>,
+    failures: BTreeMap<Key, u32>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something happened to this object: look at it as soon as possible.
+    pub fn trigger(&self, key: Key) {
+        self.lock().trigger(key);
+        self.news.notify_one();
+    }
+
+    /// Waits until something was triggered since it last returned.
+    pub async fn triggered(&self) {
+        self.news.notified().await;
+    }
+
+    /// Triggers everything whose time has come.
+    pub fn tick(&self, now: Moment) {
+        let mut inner = self.lock();
+        while let Some((due, _)) = inner.by_time.first()
+            && *due <= now
+            && let Some((_, key)) = inner.by_time.pop_first()
+        {
+            inner.timers.remove(&key);
+            inner.trigger(key);
+        }
+    }
+
+    /// When the next timer is due.
+    pub fn next_due(&self) -> Option<Moment> {
+        self.lock().by_time.first().map(|(due, _)| *due)
+    }
+
+    /// The next object to be looked at; whoever takes it calls `finish` in the end.
+    pub fn take(&self) -> Option<Key> {
+        let mut inner = self.lock();
+        let key = inner.ready.pop_front()?;
+        inner.queued.remove(&key);
+        inner.running.insert(key.clone());
+        Some(key)
+    }
+
+    /// Forgets what waits to be looked at, save what is still `wanted`.
+    pub fn keep_only(&self, wanted: impl Fn(&Key) -> bool) {
+        let mut inner = self.lock();
+        inner.ready.retain(&wanted);
+        inner.queued.retain(&wanted);
+    }
+
+    /// The look is over; the next one is due then, unless something happens earlier.
+    pub fn finish(&self, key: &Key, due: Option<Moment>) {
+        let mut inner = self.lock();
+        inner.failures.remove(key);
+        inner.done(key, due);
+        drop(inner);
+        self.news.notify_one();
+    }
+
+    /// The look failed: `due` says when to look again after so many failures in a row, which are returned too.
+    pub fn fail(&self, key: &Key, due: impl FnOnce(u32) -> Moment) -> u32 {
+        let mut inner = self.lock();
+        let failures = inner.failures.entry(key.clone()).or_default();
+        *failures = failures.saturating_add(1);
+        let failures = *failures;
+        inner.done(key, Some(due(failures)));
+        drop(inner);
+        self.news.notify_one();
+        failures
+    }
+
+    /// How many are waiting to be looked at or being looked at.
+    pub fn depth(&self) -> usize {
+        let inner = self.lock();
+        inner.ready.len() + inner.running.len()
+    }
+}
+
+impl Inner {
+    fn trigger(&mut self, key: Key) {
+        if self.running.contains(&key) {
+            self.again.insert(key);
+        } else if self.queued.insert(key.clone()) {
+            self.ready.push_back(key);
+        }
+    }
+
+    fn done(&mut self, key: &Key, due: Option<Moment>) {
+        self.running.remove(key);
+        if let Some(old) = self.timers.remove(key) {
+            self.by_time.remove(&(old, key.clone()));
+        }
+        if let Some(due) = due {
+            self.timers.insert(key.clone(), due);
+            self.by_time.insert((due, key.clone()));
+        }
+        if self.again.remove(key) {
+            self.trigger(key.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::Workflow(Name::new("n", name))
+    }
+
+    fn at(second: i64) -> Moment {
+        jiff::Timestamp::from_second(second).unwrap().into()
+    }
+
+    #[test]
+    fn an_object_is_looked_at_once_at_a_time_and_once_more_for_all_that_happened_meanwhile() {
+        let queue = Queue::default();
+        queue.trigger(key("a"));
+        queue.trigger(key("a"));
+        assert_eq!(queue.take(), Some(key("a")));
+        queue.trigger(key("a"));
+        queue.trigger(key("a"));
+        assert_eq!(queue.take(), None);
+        queue.finish(&key("a"), None);
+        assert_eq!(queue.take(), Some(key("a")));
+        queue.finish(&key("a"), None);
+        assert_eq!(queue.take(), None);
+    }
+
+    #[test]
+    fn the_latest_look_says_when_the_next_one_is_due() {
+        let queue = Queue::default();
+        queue.trigger(key("a"));
+        queue.take();
+        queue.finish(&key("a"), Some(at(10)));
+        queue.trigger(key("a"));
+        queue.take();
+        queue.finish(&key("a"), Some(at(20)));
+        queue.tick(at(15));
+        assert_eq!(queue.take(), None);
+        assert_eq!(queue.next_due(), Some(at(20)));
+        queue.tick(at(20));
+        assert_eq!(queue.take(), Some(key("a")));
+        assert_eq!(queue.next_due(), None);
+    }
+
+    #[test]
+    fn failures_count_until_a_look_succeeds() {
+        let queue = Queue::default();
+        queue.trigger(key("a"));
+        queue.take();
+        assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 1);
+        queue.tick(at(1));
+        queue.take();
+        assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 2);
+        queue.tick(at(2));
+        queue.take();
+        queue.finish(&key("a"), None);
+        queue.trigger(key("a"));
+        queue.take();
+        assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 1);
+    }
+}

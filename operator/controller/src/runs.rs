@@ -1,0 +1,167 @@
+//! What is under way outside, run by run: calls that are being made, results that no commit holds yet, and large
+//! values at hand.
+//!
+//! It may not start or judge a call. A result stays here until a commit holds it or the record has one: a turn may
+//! be lost, a result never.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use signoff_engine::{Blobs, Fact, Journal};
+use tokio::task::AbortHandle;
+
+use crate::kinds::Name;
+
+/// The path and attempt of a call's record.
+pub type CallKey = (String, i32);
+
+/// Everything that is under way.
+#[derive(Default)]
+pub struct Runs {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    runs: BTreeMap<Name, Run>,
+    /// Runs with a call that found no place in the pool, the longest-waiting first.
+    hungry: VecDeque<Name>,
+}
+
+#[derive(Default)]
+struct Run {
+    uid: String,
+    calls: BTreeMap<CallKey, Option<AbortHandle>>,
+    ended: BTreeMap<CallKey, Fact>,
+    values: Blobs,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        for call in self.calls.values().flatten() {
+            call.abort();
+        }
+    }
+}
+
+impl Runs {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The results that the journal has a place for. Those whose record has a result already are dropped.
+    pub fn facts(&self, name: &Name, uid: &str, journal: &Journal) -> Vec<Fact> {
+        let mut inner = self.lock();
+        let Some(run) = inner.run(name, uid) else { return Vec::new() };
+        run.settle(journal);
+        let has_place = |(path, attempt): &CallKey| journal.get(path, *attempt).is_some();
+        run.ended.iter().filter(|(key, _)| has_place(key)).map(|(_, fact)| fact.clone()).collect()
+    }
+
+    /// Whether the call is being made, or has a result that is not committed yet.
+    pub fn is_known(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
+        let mut inner = self.lock();
+        inner.run(name, uid).is_some_and(|run| run.calls.contains_key(key) || run.ended.contains_key(key))
+    }
+
+    /// The call is going to be made.
+    pub fn begin(&self, name: &Name, uid: &str, key: CallKey) {
+        let mut inner = self.lock();
+        if inner.run(name, uid).is_none() {
+            // A run of the same name and another uid is one that was deleted.
+            let mut run = Run::default();
+            uid.clone_into(&mut run.uid);
+            inner.runs.insert(name.clone(), run);
+        }
+        if let Some(run) = inner.run(name, uid) {
+            run.calls.insert(key, None);
+        }
+    }
+
+    /// The call is being made by this task. Returns whether anybody still wants it.
+    pub fn attach(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
+        let mut inner = self.lock();
+        let wanted = inner.run(name, uid).and_then(|run| run.calls.get_mut(key));
+        wanted.map(|place| *place = Some(task)).is_some()
+    }
+
+    /// The call has ended. Returns whether anybody still wants to know.
+    pub fn end(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
+        let mut inner = self.lock();
+        let Some(run) = inner.run(name, uid) else { return false };
+        if run.calls.remove(&key).is_none() {
+            return false;
+        }
+        run.ended.insert(key, fact);
+        true
+    }
+
+    /// The journal was committed: results that it holds need not be kept.
+    pub fn committed(&self, name: &Name, uid: &str, journal: &Journal) {
+        let mut inner = self.lock();
+        if let Some(run) = inner.run(name, uid) {
+            run.settle(journal);
+        }
+    }
+
+    /// The run is over: whatever is under way for it ends.
+    pub fn close(&self, name: &Name) {
+        self.lock().runs.remove(name);
+    }
+
+    /// The large values of a run that are at hand.
+    pub fn values(&self, name: &Name, uid: &str) -> Blobs {
+        self.lock().run(name, uid).map(|run| run.values.clone()).unwrap_or_default()
+    }
+
+    /// Keeps large values at hand while the run is busy with calls.
+    pub fn keep_values(&self, name: &Name, uid: &str, values: Blobs) {
+        if let Some(run) = self.lock().run(name, uid) {
+            run.values = values;
+        }
+    }
+
+    /// Nothing is under way: nothing needs to be at hand.
+    pub fn rest(&self, name: &Name) {
+        let mut inner = self.lock();
+        if inner.runs.get(name).is_some_and(|run| run.calls.is_empty() && run.ended.is_empty()) {
+            inner.runs.remove(name);
+        }
+    }
+
+    /// A call of this run found no place in the pool.
+    pub fn wants_place(&self, name: &Name) {
+        let mut inner = self.lock();
+        if !inner.hungry.contains(name) {
+            inner.hungry.push_back(name.clone());
+        }
+    }
+
+    /// So many places are free: the runs to be looked at.
+    pub fn places_free(&self, places: usize) -> Vec<Name> {
+        let mut inner = self.lock();
+        let most = places.min(inner.hungry.len());
+        inner.hungry.drain(..most).collect()
+    }
+
+    /// The runs with calls under way or results that are not committed.
+    pub fn busy(&self) -> BTreeSet<Name> {
+        let inner = self.lock();
+        let busy = |run: &Run| !run.calls.is_empty() || !run.ended.is_empty();
+        inner.runs.iter().filter(|(_, run)| busy(run)).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Inner {
+    fn run(&mut self, name: &Name, uid: &str) -> Option<&mut Run> {
+        self.runs.get_mut(name).filter(|run| run.uid == uid)
+    }
+}
+
+impl Run {
+    fn settle(&mut self, journal: &Journal) {
+        self.ended.retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|record| record.phase.is_end()));
+    }
+}

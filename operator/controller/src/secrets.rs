@@ -1,0 +1,77 @@
+//! Secret values over the Kubernetes API, one read a call.
+//!
+//! It may not keep or log a value, and gives out none for a host that the Secret does not name.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use async_trait::async_trait;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{Client, Resource, api::GetParams, core::Request};
+use serde::Deserialize;
+use signoff_runtime::{
+    CallError, ErrorClass, SecretText, Secrets,
+    secrets::{ALLOWED_HOSTS, host_allowed},
+};
+
+use crate::{error::status_code, metrics::Shared};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Reads Secrets as they are asked for.
+pub struct ClusterSecrets {
+    client: Client,
+    metrics: Shared,
+}
+
+impl ClusterSecrets {
+    /// Secrets that this client may read.
+    #[must_use]
+    pub fn new(client: Client, metrics: Shared) -> Self {
+        Self { client, metrics }
+    }
+}
+
+/// What is read of a Secret.
+#[derive(Deserialize)]
+struct Found {
+    metadata: Annotations,
+    #[serde(default)]
+    data: BTreeMap<String, ByteString>,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[async_trait]
+impl Secrets for ClusterSecrets {
+    async fn get(&self, namespace: &str, name: &str, key: &str, for_host: &url::Url) -> Result<SecretText, CallError> {
+        let secret = format!("{namespace}/{name}");
+        let lost = |why: &str| CallError::new(ErrorClass::Unreachable, false, format!("Secret {secret} cannot be read: {why}"));
+        let request = Request::new(Secret::url_path(&(), Some(namespace))).get(name, &GetParams::default());
+        let request = request.map_err(|why| CallError::invalid(format!("Secret {secret}: {why}")))?;
+        self.metrics.read("Secret");
+        let answer = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
+        let text = match answer.map_err(|_| lost("the API server does not answer"))? {
+            Ok(text) => text,
+            Err(error) => {
+                return Err(match status_code(&error) {
+                    Some(404) => CallError::invalid(format!("there is no Secret {secret}: create it with the key {key}")),
+                    Some(403) => CallError::invalid(format!("the operator may not read Secret {secret}")),
+                    _ => lost("the API server gave no answer"),
+                });
+            }
+        };
+        // The parser's message would quote the value.
+        let Ok(found) = serde_json::from_str::<Found>(&text) else { return Err(lost("the answer is no Secret")) };
+        host_allowed(&secret, found.metadata.annotations.get(ALLOWED_HOSTS).map(String::as_str), for_host)?;
+        let Some(ByteString(bytes)) = found.data.get(key) else {
+            return Err(CallError::invalid(format!("Secret {secret} has no key {key}")));
+        };
+        let text = std::str::from_utf8(bytes);
+        let text = text.map_err(|_| CallError::invalid(format!("Secret {secret}: the value of {key} is not text")))?;
+        Ok(SecretText::from(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+}

@@ -1,0 +1,95 @@
+//! What follows from what a watch shows: what is known is brought up to date, and whoever is concerned is looked at.
+//!
+//! It may not ask the API server or wait.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use signoff_api::{Approval, Workflow};
+
+use crate::{
+    context::Context,
+    kinds::{Kind, Name},
+    store::Store,
+    watch::{Sight, name_of},
+};
+
+/// A kind that is watched.
+pub(crate) trait Watched: Kind {
+    /// Something about this object is news.
+    fn news(context: &Context, name: Name);
+    /// An object with this metadata is no more.
+    fn gone(context: &Context, name: &Name, uid: &str);
+}
+
+impl Watched for Workflow {
+    fn news(context: &Context, name: Name) {
+        context.look_at_workflow(name);
+    }
+
+    fn gone(context: &Context, name: &Name, uid: &str) {
+        for approval in context.approvals.owned_by(uid) {
+            context.look_at_approval(approval);
+        }
+        context.look_at_workflow(name.clone());
+    }
+}
+
+impl Watched for Approval {
+    fn news(context: &Context, name: Name) {
+        context.look_at_approval(name);
+    }
+
+    fn gone(context: &Context, name: &Name, _: &str) {
+        context.look_at_approval(name.clone());
+    }
+}
+
+/// Takes a sight. Returns whether the first list is complete by it.
+pub(crate) fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool {
+    match sight {
+        Sight::Listing => store.listing(),
+        Sight::Listed(object) => {
+            let name = Name::of(&*object);
+            // What is over and need not be deleted needs no look.
+            let idle = object.is_over() && object.due().is_none();
+            let news = store.list(*object);
+            if news && !idle {
+                K::news(context, name);
+            }
+        }
+        Sight::AllListed(version) => {
+            for (name, uid) in store.listed(&version) {
+                K::gone(context, &name, &uid);
+            }
+            return true;
+        }
+        Sight::Seen(object) => {
+            let name = Name::of(&*object);
+            if store.see(*object) {
+                K::news(context, name);
+            }
+        }
+        Sight::Gone(meta) => gone::<K>(context, store, &meta),
+        Sight::Unreadable { meta, why, listed } => {
+            let name = name_of(&meta);
+            context.metrics.unreadable(K::KIND);
+            tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing is done for it: {why}");
+            if listed {
+                store.list_unreadable(name);
+            } else {
+                store.doubt(&name);
+            }
+        }
+        Sight::Broken { why, unknown_kind: true } => {
+            tracing::info!(kind = K::KIND, "waiting until the API server knows the kind: {why}");
+        }
+        Sight::Broken { why, .. } => tracing::warn!(kind = K::KIND, "the watch broke and is opened again: {why}"),
+    }
+    false
+}
+
+fn gone<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
+    let (name, uid) = (name_of(meta), meta.uid.as_deref().unwrap_or_default());
+    if store.gone(&name, uid) {
+        K::gone(context, &name, uid);
+    }
+}

@@ -1,0 +1,368 @@
+//! What is known of the objects of one kind, newest version first: what the watch showed, and what the operator's
+//! own writes returned until the watch has passed them.
+//!
+//! It may not ask the API server. What is at rest is kept packed, what is over only as a few words, so that thousands
+//! of waiting runs fit.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kube::ResourceExt;
+use signoff_api::Moment;
+
+use crate::kinds::{Kind, Name, Read, uid};
+
+/// The objects of one kind.
+pub struct Store<K> {
+    inner: Mutex<Inner<K>>,
+}
+
+struct Inner<K> {
+    entries: BTreeMap<Name, Entry<K>>,
+    /// By the owner's uid: what belongs to it and is open, or over and not yet taken note of.
+    owned: BTreeMap<Box<str>, BTreeSet<Name>>,
+    /// What the list that is being read held so far.
+    listed: Option<BTreeSet<Name>>,
+}
+
+struct Entry<K> {
+    uid: Box<str>,
+    version: Box<str>,
+    body: Body<K>,
+    /// The owner's uid, as long as the object stands in `owned`.
+    owner: Option<Box<str>>,
+    over: bool,
+    due: Option<Moment>,
+    /// A write may have been stored whose answer was lost: only the server knows the newest version.
+    doubtful: bool,
+}
+
+enum Body<K> {
+    Full(Arc<K>),
+    Packed(Box<[u8]>),
+    Gist,
+}
+
+/// What is known of one object.
+#[derive(Debug)]
+pub enum Found<K> {
+    /// All of it.
+    Here(Arc<K>),
+    /// That it is over, what its uid is, and when it is to be deleted.
+    Over {
+        /// Its uid.
+        uid: String,
+        /// When it is to be deleted.
+        due: Option<Moment>,
+    },
+    /// Nothing that can be relied on: ask the server.
+    Doubtful,
+    /// It is not there, as far as the watch has come.
+    Nowhere,
+}
+
+impl<K> Default for Store<K> {
+    fn default() -> Self {
+        Self { inner: Mutex::new(Inner { entries: BTreeMap::new(), owned: BTreeMap::new(), listed: None }) }
+    }
+}
+
+impl<K: Kind> Store<K> {
+    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
+        // Every change below leaves the maps whole, so a panic elsewhere does not spoil them.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none.
+    pub fn see(&self, object: K) -> bool {
+        self.lock().put(object, false).1
+    }
+
+    /// Takes what an own read or write returned, and gives it back to be worked with.
+    pub fn record(&self, object: K) -> Arc<K> {
+        let mut inner = self.lock();
+        let name = Name::of(&object);
+        let (object, _) = inner.put(object, true);
+        if let Some(entry) = inner.entries.get_mut(&name) {
+            entry.doubtful = false;
+        }
+        object
+    }
+
+    /// A list begins.
+    pub fn listing(&self) {
+        self.lock().listed = Some(BTreeSet::new());
+    }
+
+    /// Takes one object of a list, packed at once: the lists of a large cluster do not fit otherwise.
+    /// Returns whether it is news.
+    pub fn list(&self, object: K) -> bool {
+        let name = Name::of(&object);
+        let over = object.is_over();
+        let mut inner = self.lock();
+        if let Some(listed) = &mut inner.listed {
+            listed.insert(name.clone());
+        }
+        let news = inner.put(object, false).1;
+        if news && over {
+            inner.shrink(&name);
+        } else if news {
+            inner.pack(&name);
+        }
+        news
+    }
+
+    /// Keeps the place of a listed object that could not be read, so that it is not taken for deleted.
+    pub fn list_unreadable(&self, name: Name) {
+        if let Some(listed) = &mut self.lock().listed {
+            listed.insert(name);
+        }
+    }
+
+    /// The list of this version is complete: returns names and uids of what is no more.
+    pub fn listed(&self, version: &str) -> Vec<(Name, String)> {
+        let mut inner = self.lock();
+        let Some(listed) = inner.listed.take() else { return Vec::new() };
+        // What an own write made after the list was taken is not in the list, and is there.
+        let gone: Vec<(Name, String)> = inner
+            .entries
+            .iter()
+            .filter(|(name, entry)| !listed.contains(name) && order(&entry.version, version) != Some(Ordering::Greater))
+            .map(|(name, entry)| (name.clone(), entry.uid.to_string()))
+            .collect();
+        for (name, _) in &gone {
+            inner.remove(name);
+        }
+        gone
+    }
+
+    /// Takes word that the object with this uid was deleted. Returns whether that is news.
+    pub fn gone(&self, name: &Name, uid: &str) -> bool {
+        let mut inner = self.lock();
+        let known = inner.entries.get(name).is_some_and(|entry| &*entry.uid == uid);
+        if known {
+            inner.remove(name);
+        }
+        known
+    }
+
+    /// Takes the server's word that nothing has this name.
+    pub fn nowhere(&self, name: &Name) {
+        self.lock().remove(name);
+    }
+
+    /// What is known of an object.
+    pub fn find(&self, name: &Name) -> Found<K> {
+        let inner = self.lock();
+        let Some(entry) = inner.entries.get(name) else { return Found::Nowhere };
+        if entry.doubtful {
+            return Found::Doubtful;
+        }
+        match &entry.body {
+            Body::Full(object) => Found::Here(Arc::clone(object)),
+            Body::Packed(bytes) => match serde_json::from_slice::<Read<K>>(bytes) {
+                Ok(Read(object)) => Found::Here(Arc::new(object)),
+                Err(_) => Found::Doubtful,
+            },
+            Body::Gist => Found::Over { uid: entry.uid.to_string(), due: entry.due },
+        }
+    }
+
+    /// Whether the object is known with this uid and not over.
+    pub fn is_open(&self, name: &Name, uid: &str) -> bool {
+        self.lock().entries.get(name).is_some_and(|entry| &*entry.uid == uid && !entry.over)
+    }
+
+    /// Whether the object is known and not over.
+    pub fn knows_open(&self, name: &Name) -> bool {
+        self.lock().entries.get(name).is_some_and(|entry| !entry.over)
+    }
+
+    /// A write's answer was lost: the next look asks the server.
+    pub fn doubt(&self, name: &Name) {
+        if let Some(entry) = self.lock().entries.get_mut(name) {
+            entry.doubtful = true;
+        }
+    }
+
+    /// Nothing will be asked of the object for a while.
+    pub fn rest(&self, name: &Name) {
+        self.lock().pack(name);
+    }
+
+    /// The object is over and everybody has taken note of it.
+    pub fn shrink(&self, name: &Name) {
+        let mut inner = self.lock();
+        if inner.entries.get(name).is_some_and(|entry| entry.over) {
+            inner.shrink(name);
+        }
+    }
+
+    /// What belongs to a Workflow's uid and is open, or over and not yet shrunk.
+    pub fn owned_by(&self, uid: &str) -> Vec<Name> {
+        self.lock().owned.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Every name that is not over.
+    pub fn open(&self) -> Vec<Name> {
+        self.lock().entries.iter().filter(|(_, entry)| !entry.over).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How many are not over.
+    pub fn count_open(&self) -> usize {
+        self.lock().entries.values().filter(|entry| !entry.over).count()
+    }
+}
+
+impl<K: Kind> Inner<K> {
+    /// Keeps the object unless a newer version is known. Returns the object, and whether it was news.
+    fn put(&mut self, object: K, own: bool) -> (Arc<K>, bool) {
+        let name = Name::of(&object);
+        let object = Arc::new(object);
+        let version = object.resource_version().unwrap_or_default();
+        if let Some(known) = self.entries.get_mut(&name) {
+            let same = *known.version == *version && &*known.uid == uid(&*object);
+            if same && !own {
+                return (object, false);
+            }
+            if order(&known.version, &version) == Some(Ordering::Greater) {
+                return (object, false);
+            }
+        }
+        let doubtful = !own && self.entries.get(&name).is_some_and(|known| known.doubtful && &*known.uid == uid(&*object));
+        self.remove(&name);
+        let owner: Option<Box<str>> = object.owner().map(|(_, uid)| uid.into());
+        if let Some(owner) = &owner {
+            self.owned.entry(owner.clone()).or_default().insert(name.clone());
+        }
+        let entry = Entry {
+            uid: uid(&*object).into(),
+            version: version.into(),
+            over: object.is_over(),
+            due: object.due(),
+            body: Body::Full(Arc::clone(&object)),
+            owner,
+            doubtful,
+        };
+        self.entries.insert(name, entry);
+        (object, true)
+    }
+
+    fn remove(&mut self, name: &Name) {
+        self.disown(name);
+        self.entries.remove(name);
+    }
+
+    fn disown(&mut self, name: &Name) {
+        let Some(owner) = self.entries.get_mut(name).and_then(|entry| entry.owner.take()) else { return };
+        if let Some(names) = self.owned.get_mut(&owner) {
+            names.remove(name);
+            if names.is_empty() {
+                self.owned.remove(&owner);
+            }
+        }
+    }
+
+    fn pack(&mut self, name: &Name) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        if let Body::Full(object) = &entry.body
+            && let Ok(bytes) = serde_json::to_vec(&**object)
+        {
+            entry.body = Body::Packed(bytes.into());
+        }
+    }
+
+    fn shrink(&mut self, name: &Name) {
+        self.disown(name);
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.body = Body::Gist;
+        }
+    }
+}
+
+/// The order of two versions, where it can be known: Kubernetes promises numbers, other servers may not.
+fn order(one: &str, other: &str) -> Option<Ordering> {
+    if one == other {
+        return Some(Ordering::Equal);
+    }
+    Some(one.parse::<u128>().ok()?.cmp(&other.parse::<u128>().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use signoff_api::Workflow;
+
+    use super::*;
+
+    fn workflow(version: &str, phase: &str) -> Workflow {
+        serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": version},
+            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
+            "status": {"phase": phase, "seq": 1},
+        }))
+        .unwrap()
+    }
+
+    fn version(store: &Store<Workflow>) -> String {
+        match store.find(&Name::new("n", "w")) {
+            Found::Here(object) => object.resource_version().unwrap(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_own_write_stays_the_newest_until_the_watch_has_passed_it() {
+        let store = Store::default();
+        assert!(store.see(workflow("8", "Running")));
+        store.record(workflow("10", "Waiting"));
+        assert!(!store.see(workflow("9", "Running")), "older than what was written");
+        assert_eq!(version(&store), "10");
+        assert!(!store.see(workflow("10", "Waiting")), "the write's own echo");
+        assert!(store.see(workflow("11", "Waiting")));
+        assert_eq!(version(&store), "11");
+    }
+
+    #[test]
+    fn what_was_written_after_a_list_was_taken_survives_it() {
+        let store = Store::default();
+        store.record(workflow("10", "Waiting"));
+        store.listing();
+        assert_eq!(store.listed("9"), []);
+        store.listing();
+        assert_eq!(store.listed("12"), [(Name::new("n", "w"), "u".to_owned())]);
+        assert!(matches!(store.find(&Name::new("n", "w")), Found::Nowhere));
+    }
+
+    #[test]
+    fn after_a_lost_answer_only_the_server_is_believed() {
+        let store = Store::default();
+        store.see(workflow("8", "Running"));
+        store.doubt(&Name::new("n", "w"));
+        assert!(store.see(workflow("9", "Running")));
+        assert!(matches!(store.find(&Name::new("n", "w")), Found::Doubtful), "a watch may lag behind the lost write");
+        store.record(workflow("9", "Running"));
+        assert_eq!(version(&store), "9");
+    }
+
+    #[test]
+    fn packing_loses_nothing_and_shrinking_keeps_that_it_is_over() {
+        let store = Store::default();
+        let name = Name::new("n", "w");
+        store.see(workflow("8", "Waiting"));
+        store.rest(&name);
+        let Found::Here(object) = store.find(&name) else { panic!("packed away") };
+        assert_eq!(*object, workflow("8", "Waiting"));
+        store.shrink(&name);
+        assert_eq!(version(&store), "8", "it is not over");
+        store.see(workflow("9", "Succeeded"));
+        store.shrink(&name);
+        assert!(matches!(store.find(&name), Found::Over { .. }));
+        assert!(!store.is_open(&name, "u"));
+    }
+}

@@ -1,0 +1,283 @@
+//! Follows all objects of one kind: lists them, watches from there, and begins again when the server has forgotten
+//! where that was.
+//!
+//! It may not stop for an object that cannot be read: that one is named, counted and passed over. It keeps no
+//! objects.
+
+use std::time::Duration;
+
+use futures::AsyncBufReadExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Client,
+    api::{ListParams, WatchParams},
+    core::Request,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::{
+    error::status_code,
+    kinds::{Kind, Meta, Name, Read},
+    metrics::Shared,
+    shallow::shallow,
+};
+
+/// Objects a page of a list.
+const PAGE: u32 = 500;
+/// How long the server keeps a watch open, in seconds.
+const OPEN: u32 = 290;
+/// How much later a connection without a word is taken for dead.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long a list may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// What a watch shows.
+#[derive(Debug)]
+pub enum Sight<K> {
+    /// A list begins.
+    Listing,
+    /// An object of the list.
+    Listed(Box<K>),
+    /// The list of this version is complete.
+    AllListed(String),
+    /// An object was made or changed.
+    Seen(Box<K>),
+    /// An object was deleted.
+    Gone(ObjectMeta),
+    /// An object of a list, or one that was made or changed, cannot be read.
+    Unreadable {
+        /// As far as it can be read.
+        meta: ObjectMeta,
+        /// Why the rest cannot.
+        why: String,
+        /// Whether it stood in a list.
+        listed: bool,
+    },
+    /// The watch is broken: what is known may grow old. Said once until it works again.
+    Broken {
+        /// Why.
+        why: String,
+        /// Whether the API server does not know the kind.
+        unknown_kind: bool,
+    },
+}
+
+enum Trouble {
+    /// The server has forgotten the version: list again.
+    Expired,
+    /// Nobody listens any more.
+    Deaf,
+    Failed { why: String, unknown_kind: bool },
+}
+
+impl From<kube::Error> for Trouble {
+    fn from(error: kube::Error) -> Self {
+        match status_code(&error) {
+            Some(410) => Self::Expired,
+            code => Self::Failed { why: error.to_string(), unknown_kind: code == Some(404) },
+        }
+    }
+}
+
+impl From<serde_json::Error> for Trouble {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Failed { why: format!("the API server's answer is no JSON: {error}"), unknown_kind: false }
+    }
+}
+
+/// Follows the objects of a kind in all namespaces until nobody listens any more.
+pub async fn follow<K: Kind>(client: Client, to: mpsc::Sender<Sight<K>>, metrics: Shared) {
+    let follow = Follow { client, to, path: Request::new(K::url_path(&(), None)) };
+    let mut failures = 0_u32;
+    let mut version = None;
+    loop {
+        let trouble = match follow.step(&mut version).await {
+            Ok(()) => {
+                failures = 0;
+                continue;
+            }
+            Err(trouble) => trouble,
+        };
+        match trouble {
+            Trouble::Deaf => return,
+            Trouble::Expired => version = None,
+            Trouble::Failed { why, unknown_kind } => {
+                metrics.watch_failed(K::KIND);
+                failures = failures.saturating_add(1);
+                if failures == 1 && follow.to.send(Sight::Broken { why, unknown_kind }).await.is_err() {
+                    return;
+                }
+                let pause = Duration::from_millis(250) * 2_u32.saturating_pow(failures.min(16) - 1);
+                tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+            }
+        }
+    }
+}
+
+struct Follow<K> {
+    client: Client,
+    to: mpsc::Sender<Sight<K>>,
+    path: Request,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct List<T> {
+    metadata: ListMeta,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+/// One line of a watch.
+#[derive(Deserialize)]
+struct Line<T> {
+    #[serde(rename = "type")]
+    type_: String,
+    object: T,
+}
+
+/// What is read of a line that is no object of the kind: a bookmark, an error, or an object that is broken.
+#[derive(Deserialize)]
+struct Other {
+    #[serde(default)]
+    metadata: Meta,
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    message: String,
+}
+
+impl<K: Kind> Follow<K> {
+    /// Lists if no version is known, else watches until the server ends it.
+    async fn step(&self, version: &mut Option<String>) -> Result<(), Trouble> {
+        match version {
+            None => *version = Some(self.list().await?),
+            Some(version) => self.watch(version).await?,
+        }
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<String, Trouble> {
+        self.tell(Sight::Listing).await?;
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let request = self.path.list(&params).map_err(kube::Error::BuildRequest)?;
+            let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
+            let text = text.map_err(|_| kube::Error::Service(format!("no list within {PATIENCE:?}").into()))??;
+            let meta = match serde_json::from_str::<List<Read<K>>>(&text) {
+                Ok(list) => {
+                    for Read(object) in list.items {
+                        self.tell(Sight::Listed(Box::new(object))).await?;
+                    }
+                    list.metadata
+                }
+                // One of them cannot be read: take them one by one.
+                Err(_) => self.list_one_by_one(&text).await?,
+            };
+            match meta.next.filter(|next| !next.is_empty()) {
+                Some(next) => params.continue_token = Some(next),
+                None => {
+                    self.tell(Sight::AllListed(meta.resource_version.clone())).await?;
+                    return Ok(meta.resource_version);
+                }
+            }
+        }
+    }
+
+    async fn list_one_by_one(&self, text: &str) -> Result<ListMeta, Trouble> {
+        let list: List<Value> = serde_json::from_slice(&shallow(text.as_bytes()))?;
+        for item in list.items {
+            let sight = match Read::<K>::deserialize(&item) {
+                Ok(Read(object)) => Sight::Listed(Box::new(object)),
+                Err(error) => {
+                    let meta = item.get("metadata").and_then(|meta| Meta::deserialize(meta).ok()).unwrap_or_default().into();
+                    Sight::Unreadable { meta, why: error.to_string(), listed: true }
+                }
+            };
+            self.tell(sight).await?;
+        }
+        Ok(list.metadata)
+    }
+
+    async fn watch(&self, version: &mut String) -> Result<(), Trouble> {
+        let params = WatchParams { timeout: Some(OPEN), bookmarks: true, ..WatchParams::default() };
+        let request = self.path.watch(&params, version).map_err(kube::Error::BuildRequest)?;
+        let opened = tokio::time::Instant::now();
+        let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
+        let stream = stream.map_err(|_| kube::Error::Service(format!("no watch within {PATIENCE:?}").into()))??;
+        let mut stream = std::pin::pin!(stream);
+        let mut line = Vec::new();
+        let mut lines = 0_u64;
+        loop {
+            line.clear();
+            let silence = Duration::from_secs(OPEN.into()) + GRACE;
+            let Ok(read) = tokio::time::timeout(silence, stream.read_until(b'\n', &mut line)).await else { return Ok(()) };
+            if read.map_err(kube::Error::ReadEvents)? == 0 {
+                break;
+            }
+            if line.iter().any(|byte| !byte.is_ascii_whitespace()) {
+                lines += 1;
+                self.line(&line, version).await?;
+            }
+        }
+        // A server that hangs up at once and says nothing must not be asked again in a loop.
+        if lines == 0 && opened.elapsed() < Duration::from_secs(1) {
+            return Err(Trouble::Failed { why: "the API server ended the watch at once".to_owned(), unknown_kind: false });
+        }
+        Ok(())
+    }
+
+    async fn line(&self, line: &[u8], version: &mut String) -> Result<(), Trouble> {
+        // Nearly every line is a readable object: bookmarks, errors and broken objects are told apart afterwards.
+        let why = match serde_json::from_slice::<Line<Read<K>>>(line) {
+            Ok(Line { type_, object: Read(object) }) if type_ != "BOOKMARK" => {
+                if let Some(newer) = &object.meta().resource_version {
+                    version.clone_from(newer);
+                }
+                let sight = match type_.as_str() {
+                    "DELETED" => Sight::Gone(object.meta().clone()),
+                    _ => Sight::Seen(Box::new(object)),
+                };
+                return self.tell(sight).await;
+            }
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        // A line that is cut off is a connection that broke: the watch is opened again from where it was.
+        let Line { type_, object: other } = serde_json::from_slice::<Line<Other>>(line)?;
+        if type_ == "ERROR" {
+            let expired = other.code == 410;
+            return Err(if expired { Trouble::Expired } else { Trouble::Failed { why: other.message, unknown_kind: false } });
+        }
+        let meta = ObjectMeta::from(other.metadata);
+        if let Some(newer) = meta.resource_version.as_ref().filter(|newer| !newer.is_empty()) {
+            version.clone_from(newer);
+        }
+        match type_.as_str() {
+            "BOOKMARK" => Ok(()),
+            "DELETED" => self.tell(Sight::Gone(meta)).await,
+            _ => self.tell(Sight::Unreadable { meta, why, listed: false }).await,
+        }
+    }
+
+    async fn tell(&self, sight: Sight<K>) -> Result<(), Trouble> {
+        self.to.send(sight).await.map_err(|_| Trouble::Deaf)
+    }
+}
+
+/// The name in some metadata.
+pub(crate) fn name_of(meta: &ObjectMeta) -> Name {
+    Name::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}

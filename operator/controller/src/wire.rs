@@ -1,0 +1,135 @@
+//! The requests by which objects of both kinds are read and written, each with an end in time and a number in the
+//! metrics.
+//!
+//! It may not retry, cache or judge: an answer goes to whoever asked.
+
+use std::{future::Future, time::Duration};
+
+use kube::{
+    Client,
+    api::{DeleteParams, PostParams, Preconditions},
+    core::Request,
+};
+use serde_json::Value;
+
+use crate::{
+    error::{Error, status_code},
+    kinds::{Kind, Name, Read},
+    metrics::Shared,
+    pace::Pace,
+};
+
+/// How long an answer may take. A connection that died without a word must not hold an object for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The way to the API server.
+#[derive(Clone)]
+pub struct Wire {
+    client: Client,
+    metrics: Shared,
+    pace: Pace,
+}
+
+impl Wire {
+    /// A way through this client.
+    #[must_use]
+    pub fn new(client: Client, metrics: Shared, pace: Pace) -> Self {
+        Self { client, metrics, pace }
+    }
+
+    /// The newest version of an object; `None` when there is none.
+    ///
+    /// # Errors
+    /// No answer, or one that is no such object.
+    pub async fn get<K: Kind>(&self, name: &Name) -> Result<Option<K>, Error> {
+        let what = || format!("getting {}", name.as_a::<K>());
+        self.metrics.read(K::KIND);
+        let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
+        let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
+        match self.ask::<Read<K>>(request).await {
+            Ok(Read(object)) => Ok(Some(object)),
+            Err(error) if status_code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(Error::of(what())(error)),
+        }
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// As the API server answers.
+    pub async fn create<K: Kind>(&self, object: &K) -> Result<K, kube::Error> {
+        let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let request = path::<K>(&Name::of(object)).create(&PostParams::default(), bytes);
+        self.write(K::KIND, "create", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?)).await.map(|Read(o)| o)
+    }
+
+    /// Replaces an object's status if it still has the version that `object` has.
+    ///
+    /// # Errors
+    /// As the API server answers; 409 when it has another version.
+    pub async fn replace_status<K: Kind>(&self, object: &K) -> Result<K, kube::Error> {
+        let name = Name::of(object);
+        let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let request = path::<K>(&name).replace_subresource("status", &name.name, &PostParams::default(), bytes);
+        self.write(K::KIND, "replace", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?)).await.map(|Read(o)| o)
+    }
+
+    /// Applies a JSON Patch to an object's status.
+    ///
+    /// # Errors
+    /// As the API server answers; 422 when a `test` of the patch does not hold.
+    pub async fn patch_status<K: Kind>(&self, name: &Name, operations: &[Value]) -> Result<K, kube::Error> {
+        let bytes = serde_json::to_vec(operations).map_err(kube::Error::SerdeError)?;
+        let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
+        let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
+        self.write(K::KIND, "patch", self.ask::<Read<K>>(request.map_err(kube::Error::HttpError)?)).await.map(|Read(o)| o)
+    }
+
+    /// Deletes exactly the object with this uid, and what it owns after it.
+    ///
+    /// # Errors
+    /// No answer, or a refusal. That it is not there is none.
+    pub async fn delete<K: Kind>(&self, name: &Name, uid: &str) -> Result<(), Error> {
+        let what = || format!("deleting {}", name.as_a::<K>());
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::background()
+        };
+        let request = path::<K>(name).delete(&name.name, &params);
+        let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
+        match self.write(K::KIND, "delete", self.ask::<serde::de::IgnoredAny>(request)).await {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(status_code(&error), Some(404 | 409)) => Ok(()),
+            Err(error) => Err(Error::of(what())(error)),
+        }
+    }
+
+    async fn ask<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
+        let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
+        let text = text.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))??;
+        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+    }
+
+    async fn write<T>(
+        &self,
+        kind: &'static str,
+        verb: &'static str,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, kube::Error> {
+        let busy = self.pace.state_write();
+        let answer = request.await;
+        drop(busy);
+        let result = match answer.as_ref().err().map(status_code) {
+            None => "ok",
+            Some(Some(409)) => "conflict",
+            Some(Some(_)) => "refused",
+            Some(None) => "lost",
+        };
+        self.metrics.wrote(kind, verb, result);
+        answer
+    }
+}
+
+fn path<K: Kind>(name: &Name) -> Request {
+    Request::new(K::url_path(&(), Some(&name.namespace)))
+}

@@ -1,0 +1,63 @@
+//! Writes down what a turn came to, before any of it is done.
+//!
+//! It may not write where nothing changed. Large values go first: they are named by their content, so that one
+//! that is never referred to harms nobody.
+
+use std::sync::Arc;
+
+use signoff_api::{Moment, Workflow, WorkflowStatus};
+use signoff_engine::{Plan, Turn};
+
+use super::{claim::Claims, observe::Seen, plan::Refusal, status};
+use crate::{
+    commit::commit as write,
+    context::{Context, owner},
+    error::Error,
+    events::Report,
+    kinds::{Name, uid},
+};
+
+pub(super) async fn commit(
+    context: &Context,
+    seen: &Seen,
+    plan: &Plan,
+    turn: &Turn,
+    claims: &Claims,
+) -> Result<Arc<Workflow>, Error> {
+    let next = status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), seen.overdue && turn.end.is_none(), context.now());
+    if next == seen.status {
+        return Ok(Arc::clone(&seen.workflow));
+    }
+    let owner = owner(&seen.name, &seen.uid);
+    let output = status::long_output(turn).map(|(digest, text)| (digest, text.to_owned()));
+    for (digest, text) in turn.blobs.iter().cloned().chain(output) {
+        let stored = context.blobs.put(&owner, digest.as_str(), text.into()).await;
+        stored.map_err(|source| Error::Blob { object: seen.name.as_a::<Workflow>(), source })?;
+    }
+    let stored = write(context, &context.workflows, &*seen.workflow, next, claims.tests.clone()).await?;
+    context.runs.committed(&seen.name, &seen.uid, &turn.journal);
+    if let Some(end) = &turn.end {
+        context.metrics.ended("Workflow", end.phase().name());
+    }
+    Ok(stored)
+}
+
+/// Ends a run because of its spec.
+pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
+    let next = status::refused(&seen.workflow, why, context.now());
+    let stored = write(context, &context.workflows, &*seen.workflow, next, Vec::new()).await?;
+    context.metrics.ended("Workflow", "Failed");
+    tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
+    context.reporter.report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
+    super::retire::retire(context, &seen.name, &seen.uid, crate::kinds::Kind::due(&*stored)).await
+}
+
+/// Says that a run is held because nobody vouches for decisions.
+pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
+    let next: WorkflowStatus = status::unguarded(workflow, why, context.now());
+    if workflow.status.as_ref() != Some(&next) {
+        write(context, &context.workflows, workflow, next, Vec::new()).await?;
+    }
+    tracing::debug!(workflow = %Name::of(workflow), uid = uid(workflow), "held: {why}");
+    Ok(None)
+}

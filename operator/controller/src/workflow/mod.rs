@@ -1,0 +1,39 @@
+//! The Workflow reconcile: observe, plan, advance, claim, commit, dispatch, report.
+//!
+//! It may not await a call: calls are started here and come back as a trigger of the next reconcile.
+
+mod advance;
+mod claim;
+mod commit;
+mod dispatch;
+mod observe;
+mod plan;
+mod report;
+mod retire;
+mod status;
+
+use signoff_api::Moment;
+
+use crate::{context::Context, error::Error, kinds::Name};
+use observe::Observed;
+use plan::Planned;
+
+/// Looks at a Workflow and does what follows. Returns when to look again although nothing has happened.
+pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+    let seen = match observe::observe(context, name).await? {
+        Observed::Run(seen) => *seen,
+        Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
+        Observed::Over { uid, due } => return retire::retire(context, name, &uid, due).await,
+        Observed::Gone { uid } => return Ok(retire::call_off(context, name, uid.as_deref())),
+    };
+    let plan = match plan::plan(context, &seen)? {
+        Planned::Runs(plan) => plan,
+        Planned::Refused(why) => return commit::refuse(context, &seen, &why).await,
+    };
+    let mut turn = advance::advance(context, &seen, &plan).await?;
+    let claims = claim::claim(context, &seen, &mut turn);
+    let stored = commit::commit(context, &seen, &plan, &turn, &claims).await?;
+    let asked = dispatch::dispatch(context, &seen, &turn, claims).await?;
+    report::report(context, &seen, &plan, &turn, &asked);
+    retire::rest(context, &seen, &stored, &turn).await
+}

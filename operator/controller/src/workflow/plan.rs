@@ -1,0 +1,60 @@
+//! Whether a run can go on by the spec it has, and how.
+//!
+//! Pure: it looks at nothing but the object.
+
+use std::sync::Arc;
+
+use signoff_api::{Workflow, conditions};
+use signoff_engine::{Plan, plan::spec_digest};
+
+use super::observe::Seen;
+use crate::{context::Context, error::Error};
+
+pub(super) enum Planned {
+    /// By this plan.
+    Runs(Arc<Plan>),
+    /// Never.
+    Refused(Refusal),
+}
+
+/// Why a run ends before its next step.
+pub(super) struct Refusal {
+    /// A reason of the condition `Accepted`.
+    pub(super) reason: &'static str,
+    /// For people.
+    pub(super) message: String,
+}
+
+pub(super) fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
+    let planned = context.plans.of(&seen.workflow, &context.settings);
+    let Some(pinned) = &seen.status.spec_digest else {
+        return Ok(match planned {
+            Ok(plan) => Planned::Runs(plan),
+            Err(complaints) => Planned::Refused(Refusal {
+                reason: "Invalid",
+                message: complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+            }),
+        });
+    };
+    let is = match &planned {
+        Ok(plan) => Some(plan.spec_digest().clone()),
+        Err(_) => spec_digest(&seen.workflow.spec).ok(),
+    };
+    if is.as_ref() != Some(pinned) {
+        return Ok(Planned::Refused(Refusal {
+            reason: "SpecTampered",
+            message: format!("{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and apply the Workflow anew", conditions::ACCEPTED),
+        }));
+    }
+    match planned {
+        Ok(plan) => Ok(Planned::Runs(plan)),
+        // It was accepted: an operator that cannot read it any more must not end it.
+        Err(complaints) => Err(Error::Bug {
+            object: seen.name.as_a::<Workflow>(),
+            what: format!(
+                "its spec was accepted and is not understood any more: {}",
+                complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            ),
+        }),
+    }
+}

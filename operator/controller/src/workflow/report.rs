@@ -1,0 +1,45 @@
+//! Tells people what a turn came to: one Event a transition.
+//!
+//! It may not fail, and nothing depends on it.
+
+use std::sync::Arc;
+
+use signoff_api::{Approval, journal::StepPhase, workflow::WorkflowPhase};
+use signoff_engine::{Plan, Turn};
+
+use super::observe::Seen;
+use crate::{context::Context, events::Report};
+
+pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, asked: &[Arc<Approval>]) {
+    let at = context.clock.now();
+    let tell = |reason, note: &str, key: &str| Report::about(&*seen.workflow, reason, note, key, at);
+    if seen.status.spec_digest.is_none() && !plan.warnings().is_empty() {
+        context.reporter.report(tell("Warned", &plan.warnings().join("; "), "accepted").warning(true));
+    }
+    for approval in asked {
+        let request = &approval.spec.request;
+        let whom: Vec<_> = request.approvers.iter().map(ToString::to_string).collect();
+        let name = approval.metadata.name.as_deref().unwrap_or_default();
+        let note = format!("{name} asks {}: {}", whom.join(", "), request.prompt);
+        context.reporter.report(tell("ApprovalRequested", &note, name).related(&**approval));
+    }
+    for record in turn.journal.records() {
+        let before = seen.journal.get(&record.path, record.attempt).map(|old| old.phase);
+        if record.phase == StepPhase::Unknown && before != Some(StepPhase::Unknown) {
+            let why = record.error.as_ref().map_or("", |error| &error.message);
+            let key = format!("{}#{}", record.path, record.attempt);
+            context.reporter.report(tell("OutcomeUnknown", &format!("step {}: {why}", record.path), &key).warning(true));
+        }
+    }
+    let (before, after) = (seen.status.phase, turn.phase);
+    if let Some(end) = &turn.end {
+        let good = matches!(end.phase(), WorkflowPhase::Succeeded | WorkflowPhase::Cancelled);
+        context.reporter.report(tell(end.phase().name(), end.message(), "end").warning(!good));
+        tracing::info!(workflow = %seen.name, phase = end.phase().name(), "ended");
+    } else if before != after && (before == WorkflowPhase::Suspended || after == WorkflowPhase::Suspended) {
+        let (reason, note) = if after == WorkflowPhase::Suspended { ("Suspended", "by spec.suspend") } else { ("Resumed", "by spec.suspend") };
+        // It may happen many times: the generation tells them apart.
+        let key = seen.workflow.metadata.generation.unwrap_or_default().to_string();
+        context.reporter.report(tell(reason, note, &key));
+    }
+}

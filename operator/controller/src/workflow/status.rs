@@ -1,0 +1,104 @@
+//! The status that follows from a turn.
+//!
+//! Pure, and the only place where a Workflow's conditions are said. What follows from the same turn twice is equal,
+//! so that nothing is written for it.
+
+use signoff_api::{
+    Digest, Moment, Workflow, WorkflowStatus,
+    conditions::{self, Say},
+    journal::{self, BlobRef},
+    workflow::WorkflowPhase,
+};
+use signoff_engine::{End, Turn, language::text};
+
+use super::plan::Refusal;
+
+/// The longest output that stands in the status itself, in bytes.
+const SHORT: usize = 4096;
+
+/// What the run has to show, where it does not fit into the status.
+pub(super) fn long_output(turn: &Turn) -> Option<(Digest, &str)> {
+    match &turn.end {
+        Some(End::Succeeded(text)) if text.len() > SHORT => Some((Digest::of_bytes(text.as_bytes()), text)),
+        _ => None,
+    }
+}
+
+/// The status after a turn.
+pub(super) fn after(workflow: &Workflow, turn: &Turn, pinned: &Digest, warnings: &[String], overdue: bool, now: Moment) -> WorkflowStatus {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    status.seq = turn.journal.seq();
+    status.steps = turn.journal.records().to_vec();
+    status.usage = turn.journal.usage();
+    status.phase = turn.end.as_ref().map_or(turn.phase, End::phase);
+    status.pending = if turn.end.is_some() { Vec::new() } else { turn.pending.clone() };
+    status.observed_generation = workflow.metadata.generation;
+    status.journal_version = Some(journal::VERSION);
+    status.spec_digest = Some(pinned.clone());
+    status.started_at = status.started_at.or(Some(now));
+    status.message = match &turn.end {
+        Some(end) => Some(text::display(end.message(), 1024)),
+        None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),
+        None => None,
+    };
+    if let Some(End::Succeeded(text)) = &turn.end {
+        match long_output(turn) {
+            None => status.outputs = Some(text.clone()),
+            Some((digest, text)) => {
+                let size = i64::try_from(text.len()).unwrap_or(i64::MAX);
+                status.outputs_ref = Some(BlobRef { digest, size });
+            }
+        }
+    }
+    let accepted = if warnings.is_empty() { "every field was understood".to_owned() } else { format!("with warnings: {}", warnings.join("; ")) };
+    say(&mut status, workflow, now, conditions::ACCEPTED, true, "Accepted", &accepted);
+    say(&mut status, workflow, now, conditions::GUARDED, true, "PoliciesInForce", "the admission policies that vouch for decisions are in force");
+    waiting(&mut status, workflow, overdue, now);
+    if let Some(end) = &turn.end {
+        finish(&mut status, workflow, end.message(), now);
+    }
+    status
+}
+
+/// The status of a run that ends because of its spec.
+pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    status.phase = WorkflowPhase::Failed;
+    status.pending = Vec::new();
+    status.observed_generation = workflow.metadata.generation;
+    status.message = Some(text::display(&why.message, 1024));
+    say(&mut status, workflow, now, conditions::ACCEPTED, false, why.reason, &why.message);
+    waiting(&mut status, workflow, false, now);
+    finish(&mut status, workflow, &why.message, now);
+    status
+}
+
+/// The status of a run that is held because nobody vouches for decisions.
+pub(super) fn unguarded(workflow: &Workflow, why: &str, now: Moment) -> WorkflowStatus {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    say(&mut status, workflow, now, conditions::GUARDED, false, "PoliciesDiffer", why);
+    status
+}
+
+fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, now: Moment) {
+    let (reason, message) = match status.pending.as_slice() {
+        [] => ("NothingPending", "nobody needs to decide anything".to_owned()),
+        names => (if overdue { "Overdue" } else { "ApprovalPending" }, format!("waiting for {}", names.join(", "))),
+    };
+    let holds = !status.pending.is_empty();
+    say(status, workflow, now, conditions::WAITING, holds, reason, &message);
+}
+
+fn finish(status: &mut WorkflowStatus, workflow: &Workflow, message: &str, now: Moment) {
+    status.finished_at = Some(now);
+    let phase = status.phase;
+    say(status, workflow, now, conditions::FINISHED, true, phase.name(), message);
+    let good = if phase == WorkflowPhase::Succeeded { conditions::COMPLETE } else { conditions::FAILED };
+    say(status, workflow, now, good, true, phase.name(), message);
+}
+
+fn say(status: &mut WorkflowStatus, workflow: &Workflow, now: Moment, kind: &str, holds: bool, reason: &str, message: &str) {
+    let message = text::display(message, 1024);
+    let say = Say { kind, holds, reason, message: &message };
+    conditions::set(&mut status.conditions, &say, workflow.metadata.generation, now);
+}

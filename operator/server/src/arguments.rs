@@ -1,0 +1,96 @@
+//! The arguments of `signoff-operator`.
+//!
+//! It may not read the cluster: what an argument means there is said elsewhere.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Parser, ValueEnum};
+use signoff_api::Span;
+use signoff_engine::Settings;
+use signoff_runtime::Allowed;
+
+/// Runs Workflows and records what people decide.
+#[derive(Debug, Parser)]
+#[command(name = "signoff-operator", version)]
+pub struct Arguments {
+    /// A kubeconfig file; without it, the operator runs in a Pod of the cluster it serves.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig file, where it is not the current one.
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    pub context: Option<String>,
+    /// The operator's own namespace, where its Lease is. Default: that of its Pod or context.
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    pub namespace: Option<String>,
+    /// Where /metrics, /healthz and /readyz are served.
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// What tells this operator from others; the moment of its start is always added.
+    #[arg(long, env = "POD_UID", default_value = "signoff-operator", value_name = "TEXT")]
+    pub identity: String,
+    /// How long people have at a gate that does not say.
+    #[arg(long, default_value = "24h", value_name = "DURATION")]
+    pub default_gate_timeout: Span,
+    /// The longest time a gate may give.
+    #[arg(long, default_value = "168h", value_name = "DURATION")]
+    pub max_gate_timeout: Span,
+    /// A special address that calls may reach, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated.
+    #[arg(long, value_name = "ADDRESS")]
+    pub allow_address: Vec<Allowed>,
+    /// How many calls of models and addresses may be made at once.
+    #[arg(long, default_value_t = 64, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_calls: u16,
+    /// The form of the log on standard error.
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+    /// Take no Lease: certainly no other operator runs.
+    #[arg(long)]
+    pub no_lease: bool,
+}
+
+/// The form of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Arguments {
+    /// What tells this process from every other one, also from earlier ones with the same identity.
+    pub fn incarnation(&self, started: jiff::Timestamp) -> String {
+        let identity: String = self.identity.chars().take(64).collect();
+        format!("{identity}_{}", started.as_microsecond())
+    }
+
+    /// What the administrator decided for all runs.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            default_gate_timeout: self.default_gate_timeout.duration(),
+            max_gate_timeout: self.max_gate_timeout.duration(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_do_not_contradict_each_other() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn two_processes_with_one_identity_are_two_incarnations() {
+        let arguments = Arguments::parse_from(["signoff-operator", "--identity", "pod-1"]);
+        let start = jiff::Timestamp::UNIX_EPOCH;
+        let later = start + jiff::SignedDuration::from_millis(1);
+        assert_ne!(arguments.incarnation(start), arguments.incarnation(later));
+        assert!(arguments.incarnation(start).starts_with("pod-1_"));
+    }
+}

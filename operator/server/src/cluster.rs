@@ -1,0 +1,31 @@
+//! The way to the API server: from a kubeconfig file that was named, else from the Pod.
+//!
+//! It may not take the ambient kubeconfig: a cluster is served because somebody meant it.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::arguments::Arguments;
+
+/// A client, and the operator's namespace.
+pub async fn client(arguments: &Arguments) -> anyhow::Result<(Client, String)> {
+    let mut config = match &arguments.kubeconfig {
+        Some(file) => {
+            let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;
+            let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            config.with_context(|| format!("understanding {}", file.display()))?
+        }
+        None => Config::incluster().context("no --kubeconfig is given, and this is no Pod of a cluster")?,
+    };
+    // Watches are open for minutes; every other request has a shorter end of its own.
+    config.read_timeout = Some(Duration::from_secs(310));
+    let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let client = Client::try_from(config).context("preparing the client of the API server")?;
+    Ok((client, namespace))
+}

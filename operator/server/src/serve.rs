@@ -1,0 +1,39 @@
+//! `/metrics`, `/healthz` and `/readyz`.
+//!
+//! It may not serve anything that a stranger in the cluster must not see.
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+    routing::get,
+};
+use signoff_controller::Probe;
+use tokio::net::TcpListener;
+
+/// Serves until it is aborted.
+pub async fn serve(listener: TcpListener, probe: Probe) {
+    let pages = Router::new()
+        .route("/healthz", get(|| async { "alive\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(probe);
+    if let Err(error) = axum::serve(listener, pages).await {
+        tracing::error!(%error, "/metrics, /healthz and /readyz are no longer served");
+    }
+}
+
+async fn readyz(State(probe): State<Probe>) -> (StatusCode, String) {
+    match probe.ready() {
+        Ok(how) => (StatusCode::OK, format!("{how}\n")),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
+}
+
+async fn metrics(State(probe): State<Probe>) -> impl IntoResponse {
+    match probe.metrics() {
+        Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text),
+        Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], why.to_string()),
+    }
+}
