@@ -102,7 +102,7 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
             Fact::Ended { result: Ok(reply), at: ended, .. } => {
                 at = ended;
                 let response = match reply.response {
-                    serde_json::Value::String(text) => text::clean(&text),
+                    serde_json::Value::String(text) => text,
                     other => other.to_string(),
                 };
                 record.facts = reply.facts;

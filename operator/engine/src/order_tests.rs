@@ -116,7 +116,7 @@ fn fact(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_order_of_events_keeps_the_journal_whole(events in events()) {

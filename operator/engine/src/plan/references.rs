@@ -37,10 +37,12 @@ impl Check<'_> {
         if earlier.iter().any(|s| s.hitl.is_some()) || steps.iter().skip(at).any(defers) {
             known = known.with("hitl", Members::fields(HITL)).with("hitl_response", Members::Open);
         }
-        match steps.get(at) {
-            Some(step) => step.vars.keys().fold(known, |known, name| known.with(name.clone(), Members::Open)),
-            None => known,
-        }
+        known
+    }
+
+    /// The same names and a step's own variables.
+    pub(super) fn with_vars(known: Known, step: &Step) -> Known {
+        step.vars.keys().fold(known, |known, name| known.with(name.clone(), Members::Open))
     }
 
     /// Complains about every name that will not exist.

@@ -65,7 +65,8 @@ impl Quorums {
         Self { all, persons, has_rules }
     }
 
-    /// One ballot a person. Whoever voted under two names is counted by the more careful of the two.
+    /// One ballot for each person who counts anywhere. Whoever voted under two names is counted by the more careful
+    /// of the two.
     pub(super) fn persons<'b>(&self, ballots: &'b [Ballot]) -> Vec<&'b Ballot> {
         let mut counted: Vec<(String, &Ballot)> = Vec::new();
         for ballot in ballots {
@@ -76,7 +77,8 @@ impl Quorums {
                 None => counted.push((person, ballot)),
             }
         }
-        counted.into_iter().map(|(_, ballot)| ballot).collect()
+        let ballots = counted.into_iter().map(|(_, ballot)| ballot);
+        ballots.filter(|ballot| self.all.iter().any(|quorum| self.counts(quorum, ballot))).collect()
     }
 
     /// The person behind a user name; none where there are rules and no rule matches.

@@ -341,3 +341,32 @@ fn what_is_decided_stays_decided() {
     says(&mut open, "bob", "Abort");
     assert!(!tally(&open, Owner::Over, &at(100)).changed);
 }
+
+#[test]
+fn whoever_does_not_count_can_neither_stop_nor_escalate() {
+    for verdict in ["Abort", "Reject", "Escalate", "Defer"] {
+        let mut open = approval(json!({"excludeRequester": true, "escalateTo": users(&["olga"]),
+            "persons": [{"pattern": "(?:oidc:)?([a-z]+)", "person": "$1"}]}));
+        let mut decision = json!({"verdict": verdict});
+        if verdict == "Defer" {
+            decision["guidance"] = json!("again");
+        }
+        vote(&mut open, "oidc:dana", decision);
+        let ruling = count(&mut open, 1);
+        assert_eq!((ruling.status.outcome, ruling.status.level), (None, None), "{verdict}");
+    }
+}
+
+#[test]
+fn escalating_what_was_undecidable_makes_it_decidable_again() {
+    let mut open = approval(json!({"threshold": 2, "approvers": users(&["alice"]), "allowedVerdicts": ["Approve"],
+        "timeout": {"after": "60s", "action": "Escalate", "escalation": [{"to": users(&["olga"])}]}}));
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 1);
+    let status = open.status.as_ref().unwrap();
+    assert_eq!((status.level, status.outcome.as_ref()), (Some(1), None));
+    assert!(!conditions::holds(&status.conditions, conditions::UNDECIDABLE));
+    says(&mut open, "olga", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}

@@ -116,6 +116,11 @@ impl Count<'_> {
         self.status.deadline = Some(deadline);
         self.status.closes_at = closes.then_some(deadline);
         self.status.reminders = None;
+        if conditions::holds(&self.status.conditions, conditions::UNDECIDABLE) {
+            let message = "more people may decide now";
+            let said = Say { kind: conditions::UNDECIDABLE, holds: false, reason: "Escalated", message };
+            conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
+        }
         let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
         self.note("Escalated", false, format!("{why}: {} may decide too, until {deadline}", names.join(", ")), format!("escalated-{level}"));
     }
