@@ -1,4 +1,6 @@
 //! Tests of contracts: what is committed, shipped and documented agrees with the code. They need no cluster.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod chart;
+mod examples;
 mod generated;

@@ -1,0 +1,141 @@
+//! The examples: every file is a Workflow that can be run as it stands, and the index names every file.
+//! These tests may not need a cluster; that a real API server takes the examples is tested with the cluster's tests.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use kube::ResourceExt;
+use serde_json::Value;
+use signoff_api::Workflow;
+use signoff_engine::{Plan, Settings};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+}
+
+/// Every example by its path below the folder.
+fn examples() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(folder()).unwrap().display().to_string();
+            match path.extension().and_then(|end| end.to_str()) {
+                Some("yaml") => found.push((name, std::fs::read_to_string(&path).unwrap())),
+                None if path.is_dir() => folders.push(path),
+                _ => assert_eq!(name, "README.md", "an example is a .yaml file"),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The schema of a Workflow, as the API server goes by it.
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let crds = signoff_api::crds::all();
+    let crd = crds.iter().find(|crd| crd.spec.names.kind == "Workflow").unwrap();
+    serde_json::to_value(crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()).unwrap()
+});
+
+/// Fields that the schema does not have, which an API server would drop, with their paths.
+fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                let path = format!("{path}.{name}");
+                match (schema["properties"].get(name), schema.get("additionalProperties")) {
+                    (Some(known), _) => strangers(inner, known, &path, found),
+                    (None, Some(any)) => strangers(inner, any, &path, found),
+                    _ if schema["x-kubernetes-preserve-unknown-fields"] == true => {}
+                    _ if path.starts_with(".metadata.")
+                        || [".apiVersion", ".kind", ".metadata"].contains(&path.as_str()) => {}
+                    _ => found.push(path),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                strangers(item, &schema["items"], &format!("{path}[{at}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The Workflow in a file, asked for by somebody, as the API server would fill that in.
+fn parse(name: &str, text: &str) -> Workflow {
+    let mut value: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut found = Vec::new();
+    strangers(&value, &SCHEMA, "", &mut found);
+    assert_eq!(found, [] as [String; 0], "{name}: no such fields");
+    assert_eq!(value["apiVersion"], "signoff.dev/v1alpha1", "{name}");
+    assert_eq!(value["kind"], "Workflow", "{name}");
+    assert!(value["spec"].get("requestedBy").is_none(), "{name}: who asks is stamped, not typed");
+    value["spec"]["requestedBy"] = "dana@example.com".into();
+    serde_json::from_value(value).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn every_example_can_be_run_as_it_stands() {
+    let examples = examples();
+    assert!(examples.len() > 10, "{} examples: where are they?", examples.len());
+    for (name, text) in examples {
+        if let Err(complaints) = Plan::of(&parse(&name, &text), &Settings::default()) {
+            let complaints: Vec<_> = complaints.iter().map(ToString::to_string).collect();
+            panic!("{name}:\n{}", complaints.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn a_field_that_does_not_exist_is_found() {
+    let text = "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {name: x}\n\
+                spec: {pattern: {chain: {steps: [{name: a, set: {value: x, valeu: y}, vars: {any: x}}]}}}";
+    let value = serde_saphyr::from_str(text).unwrap();
+    let mut found = Vec::new();
+    strangers(&value, &SCHEMA, "", &mut found);
+    assert_eq!(found, [".spec.pattern.chain.steps[0].set.valeu"]);
+}
+
+#[test]
+fn only_the_timeout_that_approves_by_itself_is_warned_about() {
+    for (name, text) in examples() {
+        let plan = Plan::of(&parse(&name, &text), &Settings::default()).unwrap();
+        let expected = usize::from(name == "gates/timeout-goes-on.yaml");
+        assert_eq!(plan.warnings().len(), expected, "{name}: {:?}", plan.warnings());
+    }
+}
+
+#[test]
+fn all_examples_can_be_applied_to_one_namespace() {
+    let mut names = BTreeSet::new();
+    for (file, text) in examples() {
+        assert!(names.insert(parse(&file, &text).name_any()), "{file}: another example has the same name");
+    }
+}
+
+#[test]
+fn every_example_says_what_it_shows_and_what_to_type() {
+    for (name, text) in examples() {
+        let header: Vec<_> = text.lines().take_while(|line| line.starts_with('#')).collect();
+        assert!(header.len() >= 3, "{name} begins with a comment on what it shows");
+        let typed = format!("kubectl apply -f examples/{name}");
+        assert!(header.iter().any(|line| line.contains(&typed)), "{name}: its comment has the line `{typed}`");
+        let file = Path::new(&name).file_stem().unwrap().to_str().unwrap();
+        let named = name == "quickstart/workflow.yaml" || text.contains(&format!("\n  name: {file}\n"));
+        assert!(named, "{name}: its Workflow is called {file}");
+    }
+}
+
+#[test]
+fn the_index_names_every_example_and_nothing_else() {
+    let index = std::fs::read_to_string(folder().join("README.md")).unwrap();
+    let linked: Vec<_> =
+        index.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect();
+    let named: BTreeSet<_> = linked.iter().cloned().collect();
+    assert_eq!(named.len(), linked.len(), "the index names an example twice");
+    assert_eq!(named, examples().into_iter().map(|(name, _)| name).collect());
+}
