@@ -1,5 +1,9 @@
 //! Tests on a real control plane, with real users, kubectl and helm. They may not touch a cluster of anybody else.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod asked;
+mod chart;
 mod control_plane;
+mod deciding_guide;
+mod plugin;
 mod policies;

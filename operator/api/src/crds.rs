@@ -105,15 +105,6 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_files_are_what_the_types_and_templates_make() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for (path, text) in files().unwrap() {
-            let committed = std::fs::read_to_string(root.join(&path)).unwrap_or_default();
-            assert!(committed == text, "{path} is out of date: run `cargo xtask codegen`");
-        }
-    }
-
-    #[test]
     fn a_new_object_reads_as_pending() {
         for crd in all() {
             let crd = serde_json::to_value(&crd).unwrap();

@@ -338,8 +338,12 @@ pub struct Also {
 /// Which user names are one person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = kube::core::Rule::new(r"!self.person.contains('$1') || self.pattern.matches('^([^()\\\\]|\\\\[^()])*[(]([^()?\\\\]|\\\\[^()])([^()\\\\]|\\\\[^()])*[)]([^()\\\\]|\\\\[^()])*$')")
+        .message("a person with $1 needs a pattern with exactly one group and no other parentheses, as in (.+)@example\\.com: the API server reads the person by what stands around it")
+)]
 pub struct PersonRule {
-    /// A regular expression that a whole user name must match.
+    /// A regular expression that a whole user name must match. Where `person` says `$1` it has exactly one group.
     #[schemars(length(min = 1, max = 253))]
     pub pattern: String,
     /// The person; `$1` stands for the first group of the pattern.

@@ -40,14 +40,39 @@ async fn a_payload_belongs_to_its_verdict() {
     let with = |verdict: &str, field: &str, value: Value| json!({"verdict": verdict, field: value});
     let text = json!("x");
     each(vec![
-        (json!({}), with("Approve", "parameters", json!({"response": "x"})), "parameters belong to Modify or Retry", approve()),
-        (json!({}), json!({"verdict": "Modify"}), "Modify needs parameters", with("Modify", "parameters", json!({"response": "x"}))),
+        (
+            json!({}),
+            with("Approve", "parameters", json!({"response": "x"})),
+            "parameters belong to Modify or Retry",
+            approve(),
+        ),
+        (
+            json!({}),
+            json!({"verdict": "Modify"}),
+            "Modify needs parameters",
+            with("Modify", "parameters", json!({"response": "x"})),
+        ),
         (json!({}), with("Approve", "response", text.clone()), "only Respond may carry them", respond("x")),
         (json!({}), json!({"verdict": "Respond"}), "Respond needs a response or answers", respond("x")),
         (json!({}), json!({"verdict": "Defer"}), "Defer needs guidance", with("Defer", "guidance", text.clone())),
-        (json!({}), with("Reject", "guidance", text.clone()), "only Defer may carry it", with("Reject", "reason", text)),
-        (json!({"escalateTo": [user("bob")]}), with("Approve", "escalateTo", json!([user("bob")])), "escalateTo belongs to Escalate", with("Escalate", "escalateTo", json!([user("bob")]))),
-        (json!({}), json!({"verdict": "Reject", "grant": {"scope": "run", "match": "gate", "ttl": "1h"}}), "a grant belongs to Approve", approve()),
+        (
+            json!({}),
+            with("Reject", "guidance", text.clone()),
+            "only Defer may carry it",
+            with("Reject", "reason", text),
+        ),
+        (
+            json!({"escalateTo": [user("bob")]}),
+            with("Approve", "escalateTo", json!([user("bob")])),
+            "escalateTo belongs to Escalate",
+            with("Escalate", "escalateTo", json!([user("bob")])),
+        ),
+        (
+            json!({}),
+            json!({"verdict": "Reject", "grant": {"scope": "run", "match": "gate", "ttl": "1h"}}),
+            "a grant belongs to Approve",
+            approve(),
+        ),
     ])
     .await;
 }
@@ -76,14 +101,18 @@ async fn a_decision_about_another_request_is_stale() {
     let stage = Stage::open("answers").await;
     let approval = stage.ask(json!({})).await;
     let about = |digest: &str| json!({"verdict": "Approve", "requestDigest": digest});
-    refused(stage.decide("alice", &approval, about(&format!("sha256:{}", "f".repeat(64)))).await, "stale: requestDigest");
+    refused(
+        stage.decide("alice", &approval, about(&format!("sha256:{}", "f".repeat(64)))).await,
+        "stale: requestDigest",
+    );
     let digest = approval.spec.request.digest.to_string();
     stage.decide("alice", &approval, about(&digest)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_pattern_matches_the_whole_text_or_its_own_message_is_shown() {
-    let iban = || form(json!([{"id": "answer", "pattern": "DE[0-9]{4}|none", "errorMessage": "an IBAN looks like DE1234"}]));
+    let iban =
+        || form(json!([{"id": "answer", "pattern": "DE[0-9]{4}|none", "errorMessage": "an IBAN looks like DE1234"}]));
     let plain = || form(json!([{"id": "answer", "pattern": "[a-z]+"}]));
     each(vec![
         (iban(), respond("DE12345"), "an IBAN looks like DE1234", respond("DE1234")),
@@ -120,7 +149,12 @@ async fn a_question_that_must_be_answered_is() {
     let words = "a response is missing for: who";
     each(vec![
         (two(), answer(json!({"why": {"text": "because"}})), words, answer(json!({"who": {"text": "me"}}))),
-        (two(), answer(json!({"who": {"text": "  "}})), words, answer(json!({"who": {"text": "me"}, "why": {"text": ""}}))),
+        (
+            two(),
+            answer(json!({"who": {"text": "  "}})),
+            words,
+            answer(json!({"who": {"text": "me"}, "why": {"text": ""}})),
+        ),
         (skippable(), answer(json!({"why": {"text": "because"}})), words, answer(json!({"who": {"text": "me"}}))),
         (form(json!([{"id": "answer"}])), respond("\n"), "a response is missing for: answer", respond("yes")),
     ])
@@ -134,7 +168,12 @@ async fn answers_are_for_the_questions_of_the_gate() {
     let third = answer(json!({"who": {"text": "me"}, "why": {"text": "because"}, "when": {"text": "now"}}));
     each(vec![
         (two(), third, "answers must be for the questions of this gate: who, why", both()),
-        (two(), respond("me"), "this gate asks several questions: instead of response give answers for who, why", both()),
+        (
+            two(),
+            respond("me"),
+            "this gate asks several questions: instead of response give answers for who, why",
+            both(),
+        ),
         (json!({}), answer(json!({"answer": {"text": "x"}})), "it has none: use response", respond("x")),
     ])
     .await;
@@ -150,8 +189,18 @@ async fn an_answer_has_at_most_as_many_characters_as_the_question_takes() {
 async fn an_escalation_goes_to_the_gates_own_targets() {
     let to = |who: Value| json!({"verdict": "Escalate", "escalateTo": [who]});
     each(vec![
-        (json!({"escalateTo": [user("bob")]}), to(user("mallory")), "escalateTo must be among the targets", to(user("bob"))),
-        (json!({}), to(user("bob")), "escalateTo must be among the targets that the gate itself names: (none)", json!({"verdict": "Escalate"})),
+        (
+            json!({"escalateTo": [user("bob")]}),
+            to(user("mallory")),
+            "escalateTo must be among the targets",
+            to(user("bob")),
+        ),
+        (
+            json!({}),
+            to(user("bob")),
+            "escalateTo must be among the targets that the gate itself names: (none)",
+            json!({"verdict": "Escalate"}),
+        ),
     ])
     .await;
 }
@@ -162,6 +211,11 @@ async fn a_standing_grant_needs_the_verb_grant() {
     let approval = stage.ask(json!({})).await;
     let vote = json!({"verdict": "Approve", "grant": {"scope": "run", "match": "gate", "ttl": "1h"}});
     refused(stage.decide("alice", &approval, vote.clone()).await, "lacks the RBAC verb grant");
-    stage.grant("alice@example.com", json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["grant"]})).await;
+    stage
+        .grant(
+            "alice@example.com",
+            json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["grant"]}),
+        )
+        .await;
     stage.decide("alice", &approval, vote).await.unwrap();
 }

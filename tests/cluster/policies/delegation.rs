@@ -28,7 +28,8 @@ async fn carry(stage: &Stage, approval: &Approval, entries: &[(String, Value)]) 
 }
 
 async fn may_speak_for(stage: &Stage, people: &[&str]) {
-    let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": people, "verbs": ["delegate"]});
+    let rule =
+        json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": people, "verbs": ["delegate"]});
     stage.grant(flux(), rule).await;
 }
 
@@ -61,7 +62,10 @@ async fn speaking_for_somebody_needs_the_verb_delegate_on_that_person() {
     may_speak_for(&stage, &[ALICE]).await;
     let approval = stage.ask(json!({"approvers": [user("alice"), user("erin")]})).await;
     let erin = "erin@example.com";
-    refused(carry(&stage, &approval, &[(key(erin), on_behalf_of(erin))]).await, "lacks the RBAC verb delegate on people.signoff.dev");
+    refused(
+        carry(&stage, &approval, &[(key(erin), on_behalf_of(erin))]).await,
+        "lacks the RBAC verb delegate on people.signoff.dev",
+    );
     carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
 }
 
@@ -70,7 +74,10 @@ async fn the_person_must_be_listed_by_user_name() {
     let stage = Stage::open("delegation").await;
     may_speak_for(&stage, &[ALICE, BOB]).await;
     let approval = stage.ask(json!({"approvers": [user("alice"), group("finance")]})).await;
-    refused(carry(&stage, &approval, &[(key(BOB), on_behalf_of(BOB))]).await, "bob@example.com is not an approver of this gate by user name");
+    refused(
+        carry(&stage, &approval, &[(key(BOB), on_behalf_of(BOB))]).await,
+        "bob@example.com is not an approver of this gate by user name",
+    );
     carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
 }
 
@@ -102,7 +109,10 @@ async fn nobody_decides_twice_in_two_forms() {
     stage.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
     refused(carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await, "this person has already decided");
     carry(&stage, &approval, &[(key(BOB), on_behalf_of(BOB))]).await.unwrap();
-    refused(stage.decide("bob", &approval, json!({"verdict": "Approve"})).await, "somebody has already decided on your behalf");
+    refused(
+        stage.decide("bob", &approval, json!({"verdict": "Approve"})).await,
+        "somebody has already decided on your behalf",
+    );
 }
 
 #[tokio::test]
@@ -125,7 +135,10 @@ async fn the_excluded_requester_does_not_decide_through_another() {
     may_speak_for(&stage, &[ALICE, "dana@example.com"]).await;
     let approval = stage.ask(json!({"approvers": [user("alice"), user("dana")], "excludeRequester": true})).await;
     let dana = "dana@example.com";
-    refused(carry(&stage, &approval, &[(key(dana), on_behalf_of(dana))]).await, "the requester may not decide this gate");
+    refused(
+        carry(&stage, &approval, &[(key(dana), on_behalf_of(dana))]).await,
+        "the requester may not decide this gate",
+    );
     carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
 }
 

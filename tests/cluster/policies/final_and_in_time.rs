@@ -18,7 +18,12 @@ async fn a_recorded_decision_is_final() {
     let stage = Stage::open("final").await;
     let approval = stage.ask(json!({})).await;
     stage.decide("alice", &approval, approve()).await.unwrap();
-    for change in [json!({"verdict": "Reject"}), json!({"reason": "later"}), json!({"attempt": 2}), json!({"attempt": 2, "verdict": "Reject"})] {
+    for change in [
+        json!({"verdict": "Reject"}),
+        json!({"reason": "later"}),
+        json!({"attempt": 2}),
+        json!({"attempt": 2, "verdict": "Reject"}),
+    ] {
         refused(stage.decide("alice", &approval, change).await, "a decision is final");
     }
     let answer = stage.patch("alice", &approval, json!({"spec": {"decisions": {"alice@example.com": null}}})).await;
@@ -33,12 +38,16 @@ async fn a_recorded_decision_is_final() {
 async fn only_the_attempt_that_was_found_invalid_is_replaced_by_the_next_one() {
     let stage = Stage::open("final").await;
     let approval = stage.ask(json!({})).await;
-    let modify = |attempt: i32, to: &str| json!({"verdict": "Modify", "attempt": attempt, "parameters": {"response": to}});
+    let modify =
+        |attempt: i32, to: &str| json!({"verdict": "Modify", "attempt": attempt, "parameters": {"response": to}});
     refused(stage.decide("alice", &approval, modify(2, "early")).await, "a decision is final");
     stage.decide("alice", &approval, modify(1, "bad")).await.unwrap();
     refused(stage.decide("alice", &approval, modify(2, "eager")).await, "a decision is final");
 
-    stage.status(&approval, json!({"invalid": {"alice@example.com": {"attempt": 1, "why": "not that"}}})).await.unwrap();
+    stage
+        .status(&approval, json!({"invalid": {"alice@example.com": {"attempt": 1, "why": "not that"}}}))
+        .await
+        .unwrap();
     refused(stage.decide("alice", &approval, modify(1, "same number")).await, "a decision is final");
     refused(stage.decide("alice", &approval, modify(3, "skipped one")).await, "a decision is final");
     stage.decide("alice", &approval, modify(2, "good")).await.unwrap();
@@ -52,7 +61,9 @@ async fn a_key_inside_free_form_parameters_cannot_be_taken_back_or_added() {
     let approval = stage.ask(json!({})).await;
     let vote = json!({"verdict": "Modify", "parameters": {"response": "x", "extra": {"a": 1}}});
     stage.decide("alice", &approval, vote).await.unwrap();
-    for parameters in [json!({"extra": null}), json!({"extra": {"a": null}}), json!({"more": 1}), json!({"extra": {"b": 2}})] {
+    for parameters in
+        [json!({"extra": null}), json!({"extra": {"a": null}}), json!({"more": 1}), json!({"extra": {"b": 2}})]
+    {
         refused(stage.decide("alice", &approval, json!({"parameters": parameters})).await, "a decision is final");
     }
 }
@@ -62,9 +73,13 @@ async fn no_vote_after_the_outcome() {
     let stage = Stage::open("final").await;
     let approval = stage.ask(json!({})).await;
     stage.decide("alice", &approval, approve()).await.unwrap();
-    let outcome = json!({"phase": "Approved", "outcome": {"phase": "Approved", "verdict": "Approve", "source": "Human"}});
+    let outcome =
+        json!({"phase": "Approved", "outcome": {"phase": "Approved", "verdict": "Approve", "source": "Human"}});
     stage.status(&approval, outcome).await.unwrap();
-    refused(stage.decide("bob", &approval, json!({"verdict": "Reject"})).await, "too late: this gate was already decided");
+    refused(
+        stage.decide("bob", &approval, json!({"verdict": "Reject"})).await,
+        "too late: this gate was already decided",
+    );
 }
 
 #[tokio::test]
@@ -76,7 +91,11 @@ async fn no_vote_while_it_is_being_deleted() {
     let held = api.create(&PostParams::default(), &held).await.unwrap();
     stage.decide("alice", &held, approve()).await.unwrap();
     // Deleting is the garbage collector's in production; a namespace on its way out does the same.
-    let collector = stage.cluster.client("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"]).await.unwrap();
+    let collector = stage
+        .cluster
+        .client("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"])
+        .await
+        .unwrap();
     let collected: kube::Api<signoff_api::Approval> = kube::Api::namespaced(collector, &stage.namespace.name);
     collected.delete(&held.name_any(), &DeleteParams::default()).await.unwrap();
     refused(stage.decide("bob", &held, approve()).await, "too late: this Approval is being deleted with its Workflow");
@@ -117,7 +136,12 @@ async fn after_an_escalation_only_the_new_closing_time_counts() {
 #[tokio::test]
 async fn nobody_closes_a_gate_by_typing_a_time_from_the_future() {
     let stage = Stage::open("time").await;
-    stage.grant("alice@example.com", json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]})).await;
+    stage
+        .grant(
+            "alice@example.com",
+            json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]}),
+        )
+        .await;
     let mut forged = stage.ask(json!({"closesAt": "2090-01-01T00:00:00Z"})).await;
     let entry = json!({"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": FUTURE,
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}});

@@ -22,11 +22,13 @@ async fn policies_and_bindings_are_stored_exactly_as_they_are_shipped() {
     for object in ours() {
         match object {
             Shipped::Validating(policy) => {
-                let stored = Api::<ValidatingAdmissionPolicy>::all(admin.clone()).get(&policy.name_any()).await.unwrap();
+                let stored =
+                    Api::<ValidatingAdmissionPolicy>::all(admin.clone()).get(&policy.name_any()).await.unwrap();
                 assert_eq!(stored.spec, policy.spec, "{}", policy.name_any());
             }
             Shipped::ValidatingBinding(binding) => {
-                let stored = Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone()).get(&binding.name_any()).await.unwrap();
+                let stored =
+                    Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone()).get(&binding.name_any()).await.unwrap();
                 assert_eq!(stored.spec, binding.spec, "{}", binding.name_any());
             }
             Shipped::Mutating(policy) => {
@@ -34,7 +36,8 @@ async fn policies_and_bindings_are_stored_exactly_as_they_are_shipped() {
                 assert_eq!(stored.spec, policy.spec, "{}", policy.name_any());
             }
             Shipped::MutatingBinding(binding) => {
-                let stored = Api::<MutatingAdmissionPolicyBinding>::all(admin.clone()).get(&binding.name_any()).await.unwrap();
+                let stored =
+                    Api::<MutatingAdmissionPolicyBinding>::all(admin.clone()).get(&binding.name_any()).await.unwrap();
                 assert_eq!(stored.spec, binding.spec, "{}", binding.name_any());
             }
         }
@@ -69,7 +72,8 @@ async fn the_crds_are_stored_as_they_are_made_from_the_types() {
     let api: Api<CustomResourceDefinition> = Api::all(Cluster::shared().unwrap().admin().await.unwrap());
     for crd in crds::all() {
         let stored = api.get(&crd.name_any()).await.unwrap();
-        let versions = |crd: &CustomResourceDefinition| without_empty_lists(serde_json::to_value(&crd.spec.versions).unwrap());
+        let versions =
+            |crd: &CustomResourceDefinition| without_empty_lists(serde_json::to_value(&crd.spec.versions).unwrap());
         assert_eq!(versions(&crd), versions(&stored), "{}", crd.name_any());
         assert_eq!(stored.annotations().get("helm.sh/resource-policy").map(String::as_str), Some("keep"));
     }

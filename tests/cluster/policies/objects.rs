@@ -56,8 +56,14 @@ async fn only_approvers_put_labels_on_it_and_none_of_signoffs() {
     let stage = Stage::open("objects").await;
     let approval = stage.ask(json!({"approvers": [user("alice")]})).await;
     let label = |key: &str| json!({"metadata": {"labels": {key: "x"}}});
-    refused(stage.patch("bob", &approval, label("team")).await, "only an approver of this gate may change this Approval");
-    refused(stage.patch("alice", &approval, label("signoff.dev/workflow")).await, "labels and annotations of signoff.dev are the operator's");
+    refused(
+        stage.patch("bob", &approval, label("team")).await,
+        "only an approver of this gate may change this Approval",
+    );
+    refused(
+        stage.patch("alice", &approval, label("signoff.dev/workflow")).await,
+        "labels and annotations of signoff.dev are the operator's",
+    );
     let note = json!({"metadata": {"annotations": {"signoff.dev/decided": "yes"}}});
     refused(stage.patch("alice", &approval, note).await, "labels and annotations of signoff.dev are the operator's");
     stage.patch("alice", &approval, label("team")).await.unwrap();
@@ -77,8 +83,14 @@ async fn owners_and_finalizers_are_the_operators() {
     let stage = Stage::open("objects").await;
     let approval = stage.ask(json!({})).await;
     let dangling = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000001"}]);
-    refused(stage.patch("alice", &approval, json!({"metadata": {"ownerReferences": dangling}})).await, "owner references and finalizers");
-    refused(stage.patch("alice", &approval, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await, "owner references and finalizers");
+    refused(
+        stage.patch("alice", &approval, json!({"metadata": {"ownerReferences": dangling}})).await,
+        "owner references and finalizers",
+    );
+    refused(
+        stage.patch("alice", &approval, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await,
+        "owner references and finalizers",
+    );
     stage.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 
@@ -119,7 +131,12 @@ async fn when_the_object_is_nearly_full_small_votes_still_fit() {
 #[tokio::test]
 async fn managed_fields_nested_to_blind_other_clients_are_refused() {
     let stage = Stage::open("objects").await;
-    stage.grant("alice@example.com", json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]})).await;
+    stage
+        .grant(
+            "alice@example.com",
+            json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]}),
+        )
+        .await;
     let approval = stage.ask(json!({})).await;
     let api = stage.approvals("alice").await;
     let put = async |levels: usize| {
@@ -188,11 +205,17 @@ async fn status_is_the_operators_word() {
         assert!(answer.is_err(), "{who} wrote status: {answer:?}");
     }
     let admin = stage.approvals("admin").await;
-    refused(said(admin.patch_status(&approval.name_any(), &Default::default(), &patch).await), "only the operator, from its pod, writes status");
+    refused(
+        said(admin.patch_status(&approval.name_any(), &Default::default(), &patch).await),
+        "only the operator, from its pod, writes status",
+    );
     stage.request("dana", "refund", json!({})).await.unwrap();
     let workflows = stage.workflows("admin").await;
     let done = kube::api::Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
-    refused(said(workflows.patch_status("refund", &Default::default(), &done).await), "only the operator, from its pod, writes status");
+    refused(
+        said(workflows.patch_status("refund", &Default::default(), &done).await),
+        "only the operator, from its pod, writes status",
+    );
     stage.status(&approval, outcome["status"].clone()).await.unwrap();
 }
 
@@ -202,7 +225,12 @@ async fn an_outcome_is_written_once_by_the_operator_too() {
     let approval = stage.ask(json!({})).await;
     let outcome = json!({"phase": "Modified", "verdict": "Modify", "source": "Human", "parameters": {"response": "x", "more": 1}});
     stage.status(&approval, json!({"phase": "Modified", "outcome": outcome})).await.unwrap();
-    for change in [json!({"verdict": "Reject"}), json!(null), json!({"parameters": {"more": null}}), json!({"parameters": {"third": 3}})] {
+    for change in [
+        json!({"verdict": "Reject"}),
+        json!(null),
+        json!({"parameters": {"more": null}}),
+        json!({"parameters": {"third": 3}}),
+    ] {
         refused(stage.status(&approval, json!({"outcome": change})).await, "status.outcome is final");
     }
     let other = json!({"conditions": [], "observedGeneration": 1});

@@ -72,17 +72,35 @@ async fn only_the_operator_creates_approvals_and_without_decisions() {
     let vote = signoff_api::Decision::new(signoff_api::Verdict::Approve);
     decided.spec.decisions.insert("alice@example.com".into(), vote);
     let operator = stage.approvals_of_operator();
-    refused(said(operator.create(&PostParams::default(), &decided).await), "only the operator creates Approvals, and without decisions");
+    refused(
+        said(operator.create(&PostParams::default(), &decided).await),
+        "only the operator creates Approvals, and without decisions",
+    );
     operator.create(&PostParams::default(), &approval).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_operator_holds_no_verb_that_decides() {
     let stage = Stage::open("operator").await;
-    for (verb, resource) in [("approve", "approvals"), ("grant", "approvals"), ("delegate", "people"), ("patch", "approvals"), ("update", "workflows"), ("list", "secrets"), ("create", "pods")] {
+    for (verb, resource) in [
+        ("approve", "approvals"),
+        ("grant", "approvals"),
+        ("delegate", "people"),
+        ("patch", "approvals"),
+        ("update", "workflows"),
+        ("list", "secrets"),
+        ("create", "pods"),
+    ] {
         let asked = stage
             .cluster
-            .kubectl(["auth", "can-i", verb, &format!("{resource}{}", if resource == "secrets" || resource == "pods" { "" } else { ".signoff.dev" }), "-n", &stage.namespace.name])
+            .kubectl([
+                "auth",
+                "can-i",
+                verb,
+                &format!("{resource}{}", if resource == "secrets" || resource == "pods" { "" } else { ".signoff.dev" }),
+                "-n",
+                &stage.namespace.name,
+            ])
             .kubeconfig(&stage.cluster.operator_kubeconfig().unwrap())
             .run()
             .await
@@ -129,8 +147,12 @@ async fn who_administers_the_operators_namespace_does_not_become_the_operator() 
     let mut forever = template.clone();
     forever["spec"]["restartPolicy"] = json!("Always");
     let pod = object(json!({"metadata": {"name": "shell"}, "spec": spec}));
-    let deployment = object(json!({"metadata": {"name": "shell"}, "spec": {"selector": {"matchLabels": labels}, "template": forever}}));
-    let job = object(json!({"metadata": {"name": "shell"}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}}));
+    let deployment = object(
+        json!({"metadata": {"name": "shell"}, "spec": {"selector": {"matchLabels": labels}, "template": forever}}),
+    );
+    let job = object(
+        json!({"metadata": {"name": "shell"}, "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": template}}}}),
+    );
     refused(said(pods.create(&dry_run(), &pod).await), words);
     refused(said(deployments.create(&dry_run(), &deployment).await), words);
     refused(said(jobs.create(&dry_run(), &job).await), words);
@@ -139,7 +161,18 @@ async fn who_administers_the_operators_namespace_does_not_become_the_operator() 
     refused(said(secrets.create(&dry_run(), &object(token)).await), words);
     let request = TokenRequest { spec: Some(TokenRequestSpec::default()), ..TokenRequest::default() };
     refused(said(accounts.create_token_request(OPERATOR_ACCOUNT, &dry_run(), &request).await), words);
-    let shell = ["exec", "signoff-operator-outside", "-n", OPERATOR_NAMESPACE, "--as", &user, "--as-group", "system:authenticated", "--", "sh"];
+    let shell = [
+        "exec",
+        "signoff-operator-outside",
+        "-n",
+        OPERATOR_NAMESPACE,
+        "--as",
+        &user,
+        "--as-group",
+        "system:authenticated",
+        "--",
+        "sh",
+    ];
     let shell = stage.cluster.kubectl(shell).run().await.unwrap().refused().unwrap();
     assert!(shell.contains(words), "{shell}");
 

@@ -67,7 +67,12 @@ async fn a_shell_in_a_steps_pod_needs_the_verb_debug() {
     assert!(answer.contains(words), "{answer}");
     let answer = exec("hers").await;
     assert!(answer.contains(unscheduled), "{answer}");
-    stage.grant("nina@example.com", json!({"apiGroups": ["signoff.dev"], "resources": ["workflows"], "verbs": ["debug"]})).await;
+    stage
+        .grant(
+            "nina@example.com",
+            json!({"apiGroups": ["signoff.dev"], "resources": ["workflows"], "verbs": ["debug"]}),
+        )
+        .await;
     let answer = exec("signoff-step-refund-0123456789").await;
     assert!(answer.contains(unscheduled), "{answer}");
 }

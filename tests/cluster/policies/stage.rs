@@ -12,18 +12,18 @@ use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Workflow, names};
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
 /// What the API server said: the object, or its refusal in its own words.
-pub(super) type Answer<T> = Result<T, String>;
+pub(crate) type Answer<T> = Result<T, String>;
 
 /// One test's namespace, and the operator's own client.
-pub(super) struct Stage {
-    pub(super) cluster: Cluster,
-    pub(super) namespace: Namespace,
-    pub(super) operator: Client,
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) namespace: Namespace,
+    pub(crate) operator: Client,
     asked: AtomicU32,
 }
 
 impl Stage {
-    pub(super) async fn open(prefix: &str) -> Self {
+    pub(crate) async fn open(prefix: &str) -> Self {
         let cluster = Cluster::shared().unwrap();
         let namespace = cluster.namespace(prefix).await.unwrap();
         let operator = cluster.operator_client().await.unwrap();
@@ -31,25 +31,25 @@ impl Stage {
     }
 
     /// A client of one of the cast.
-    pub(super) async fn client(&self, who: &str) -> Client {
+    pub(crate) async fn client(&self, who: &str) -> Client {
         self.cluster.token_client(who).await.unwrap()
     }
 
-    pub(super) async fn approvals(&self, who: &str) -> Api<Approval> {
+    pub(crate) async fn approvals(&self, who: &str) -> Api<Approval> {
         Api::namespaced(self.client(who).await, &self.namespace.name)
     }
 
-    pub(super) fn approvals_of_operator(&self) -> Api<Approval> {
+    pub(crate) fn approvals_of_operator(&self) -> Api<Approval> {
         Api::namespaced(self.operator.clone(), &self.namespace.name)
     }
 
-    pub(super) async fn workflows(&self, who: &str) -> Api<Workflow> {
+    pub(crate) async fn workflows(&self, who: &str) -> Api<Workflow> {
         Api::namespaced(self.client(who).await, &self.namespace.name)
     }
 
     /// An Approval that asks alice and bob (threshold 1), with these fields of the request on top of it.
     /// Two equal questions are two visits of the gate, as they would be in a run.
-    pub(super) async fn ask(&self, mut fields: Value) -> Approval {
+    pub(crate) async fn ask(&self, mut fields: Value) -> Approval {
         let visit = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         fields["gate"] = json!({"name": "review", "type": "step", "path": "review", "visit": visit});
         let approval = approval(fields);
@@ -57,32 +57,32 @@ impl Stage {
     }
 
     /// One of the cast records a decision under their own name, by a plain merge patch.
-    pub(super) async fn decide(&self, who: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
+    pub(crate) async fn decide(&self, who: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
         let user = named(who).unwrap().user;
         self.patch(who, approval, json!({"spec": {"decisions": {user: decision}}})).await
     }
 
     /// One of the cast sends any merge patch.
-    pub(super) async fn patch(&self, who: &str, approval: &Approval, patch: Value) -> Answer<Approval> {
+    pub(crate) async fn patch(&self, who: &str, approval: &Approval, patch: Value) -> Answer<Approval> {
         let api = self.approvals(who).await;
         said(api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
     }
 
     /// The operator writes status, by a merge patch.
-    pub(super) async fn status(&self, approval: &Approval, status: Value) -> Answer<Approval> {
+    pub(crate) async fn status(&self, approval: &Approval, status: Value) -> Answer<Approval> {
         let patch = Patch::Merge(json!({"status": status}));
         let api = self.approvals_of_operator();
         said(api.patch_status(&approval.name_any(), &PatchParams::default(), &patch).await)
     }
 
     /// A one-step Workflow of one of the cast, with these fields of the spec on top of it.
-    pub(super) async fn request(&self, who: &str, name: &str, fields: Value) -> Answer<Workflow> {
+    pub(crate) async fn request(&self, who: &str, name: &str, fields: Value) -> Answer<Workflow> {
         let workflow = serde_json::from_value(workflow(name, fields)).unwrap();
         said(self.workflows(who).await.create(&PostParams::default(), &workflow).await)
     }
 
     /// Lets one user do this in the namespace (a ClusterRole's rules), and waits until the API server goes by it.
-    pub(super) async fn grant(&self, user: &str, rule: Value) {
+    pub(crate) async fn grant(&self, user: &str, rule: Value) {
         let admin = self.client("admin").await;
         let role = json!({"metadata": {"generateName": "signoff-test-"}, "rules": [rule]});
         let roles: Api<ClusterRole> = Api::all(admin.clone());
@@ -105,14 +105,14 @@ impl Stage {
         panic!("{rule} is not in force for {user} after 1000 questions");
     }
 
-    pub(super) async fn delete_approval(&self, who: &str, approval: &Approval) -> Answer<()> {
+    pub(crate) async fn delete_approval(&self, who: &str, approval: &Approval) -> Answer<()> {
         let api = self.approvals(who).await;
         said(api.delete(&approval.name_any(), &DeleteParams::default()).await).map(drop)
     }
 }
 
 /// The answer, or the refusal in the API server's own words.
-pub(super) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
+pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
     answer.map_err(|error| match error {
         kube::Error::Api(status) => status.message,
         other => panic!("not an answer of the API server: {other}"),
@@ -121,7 +121,7 @@ pub(super) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
 
 /// Demands that the API server refused in these words.
 #[track_caller]
-pub(super) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
+pub(crate) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
     match answer {
         Err(message) => assert!(message.contains(words), "refused, but not because of {words:?}: {message}"),
         Ok(object) => panic!("accepted, and should have been refused with {words:?}: {object:?}"),
@@ -129,7 +129,7 @@ pub(super) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
 }
 
 /// An Approval as the operator would make it.
-pub(super) fn approval(fields: Value) -> Approval {
+pub(crate) fn approval(fields: Value) -> Approval {
     let mut request = json!({
         "workflow": {"name": "refund", "uid": "00000000-0000-4000-8000-000000000000"},
         "gate": {"name": "review", "type": "step", "path": "review", "visit": 1},
@@ -154,7 +154,7 @@ pub(super) fn approval(fields: Value) -> Approval {
 }
 
 /// A Workflow as a person would write it; `requestedBy` is left to be stamped.
-pub(super) fn workflow(name: &str, fields: Value) -> Value {
+pub(crate) fn workflow(name: &str, fields: Value) -> Value {
     let mut spec = json!({"requestedBy": "to-be-stamped", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -163,11 +163,11 @@ pub(super) fn workflow(name: &str, fields: Value) -> Value {
 }
 
 /// One of the cast, as an approver by user name.
-pub(super) fn user(who: &str) -> Value {
+pub(crate) fn user(who: &str) -> Value {
     json!({"kind": "User", "name": named(who).unwrap().user})
 }
 
 /// A group as an approver.
-pub(super) fn group(name: &str) -> Value {
+pub(crate) fn group(name: &str) -> Value {
     json!({"kind": "Group", "name": name})
 }

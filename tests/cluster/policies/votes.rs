@@ -27,7 +27,8 @@ async fn a_second_approver_cannot_change_or_remove_the_first_ones_vote() {
     let approval = stage.ask(json!({})).await;
     stage.decide("alice", &approval, json!({"verdict": "Reject"})).await.unwrap();
     for theft in [json!({"verdict": "Approve"}), json!({"reason": "added"}), json!(null)] {
-        let patch = json!({"spec": {"decisions": {"alice@example.com": theft, "bob@example.com": {"verdict": "Approve"}}}});
+        let patch =
+            json!({"spec": {"decisions": {"alice@example.com": theft, "bob@example.com": {"verdict": "Approve"}}}});
         let answer = stage.patch("bob", &approval, patch).await;
         assert!(answer.is_err(), "accepted {theft}: {answer:?}");
     }
@@ -56,7 +57,10 @@ async fn a_user_whose_name_looks_like_a_delegation_cannot_vote() {
 async fn only_those_who_are_listed_decide() {
     let stage = Stage::open("votes").await;
     let approval = stage.ask(json!({"approvers": [user("alice"), group("sre")]})).await;
-    refused(stage.decide("bob", &approval, json!({"verdict": "Approve"})).await, "bob@example.com is not an approver of this gate");
+    refused(
+        stage.decide("bob", &approval, json!({"verdict": "Approve"})).await,
+        "bob@example.com is not an approver of this gate",
+    );
     stage.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
     stage.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
@@ -98,7 +102,8 @@ async fn the_built_in_roles_edit_and_admin_decide_nothing() {
 #[tokio::test]
 async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
     let stage = Stage::open("votes").await;
-    let robot = |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "kustomize-controller"});
+    let robot =
+        |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "kustomize-controller"});
     let elsewhere = stage.ask(json!({"approvers": [robot("other")]})).await;
     refused(stage.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await, "is not an approver of this gate");
     let approval = stage.ask(json!({"approvers": [robot("flux-system")]})).await;
@@ -135,7 +140,8 @@ async fn groups_are_ones_own() {
 #[tokio::test]
 async fn groups_that_a_quorum_counts_are_stamped() {
     let stage = Stage::open("votes").await;
-    let also = json!([{"source": "floor", "approvers": [group("finance")], "requiredFrom": [{"group": "finance", "min": 1}]}]);
+    let also =
+        json!([{"source": "floor", "approvers": [group("finance")], "requiredFrom": [{"group": "finance", "min": 1}]}]);
     let approval = stage
         .ask(json!({"approvers": [group("finance-leads"), user("bob")], "requiredFrom": [{"group": "finance-leads", "min": 1}], "also": also}))
         .await;
@@ -173,12 +179,18 @@ async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
     stage.decide("dana", &open, json!({"verdict": "Approve"})).await.unwrap();
 
     let closed = stage.ask(json!({"approvers": approvers, "excludeRequester": true})).await;
-    refused(stage.decide("dana", &closed, json!({"verdict": "Approve"})).await, "the requester may not decide this gate");
+    refused(
+        stage.decide("dana", &closed, json!({"verdict": "Approve"})).await,
+        "the requester may not decide this gate",
+    );
     stage.decide("alice", &closed, json!({"verdict": "Approve"})).await.unwrap();
 
     let by_machine = json!({"approvers": approvers, "excludeRequester": true, "requestedBy": "system:serviceaccount:ci:bot", "requestedFor": "dana@example.com"});
     let closed = stage.ask(by_machine).await;
-    refused(stage.decide("dana", &closed, json!({"verdict": "Approve"})).await, "the requester may not decide this gate");
+    refused(
+        stage.decide("dana", &closed, json!({"verdict": "Approve"})).await,
+        "the requester may not decide this gate",
+    );
 }
 
 #[tokio::test]
@@ -211,7 +223,9 @@ async fn another_user_name_of_an_excluded_person_is_excluded_too() {
         {"pattern": "(.+)-admin", "person": "$1"},
     ]);
     let approvers = json!([user("alice"), user("bob"), user("slash")]);
-    let ask = async |excluded: &str| stage.ask(json!({"approvers": approvers, "persons": persons, "excluded": [excluded]})).await;
+    let ask = async |excluded: &str| {
+        stage.ask(json!({"approvers": approvers, "persons": persons, "excluded": [excluded]})).await
+    };
     let vote = json!({"verdict": "Approve"});
     for (excluded, who) in [("b.obson", "bob"), ("alice-admin", "alice")] {
         let approval = ask(excluded).await;

@@ -18,7 +18,9 @@ async fn a_json_patch_decides() {
         let vote = json!({"verdict": "Approve"});
         let operation = match first {
             true => json!([{"op": "add", "path": "/spec/decisions", "value": {key: vote}}]),
-            false => json!([{"op": "add", "path": format!("/spec/decisions/{}", key.replace('~', "~0").replace('/', "~1")), "value": vote}]),
+            false => {
+                json!([{"op": "add", "path": format!("/spec/decisions/{}", key.replace('~', "~0").replace('/', "~1")), "value": vote}])
+            }
         };
         let patch: Patch<Approval> = Patch::Json(serde_json::from_value(operation).unwrap());
         said(stage.approvals(who).await.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
@@ -66,8 +68,12 @@ async fn server_side_apply_by_different_field_managers_touches_only_ones_own_ent
     let approval = stage.ask(json!({"threshold": 2})).await;
     let vote = json!({"verdict": "Approve"});
     apply(&stage, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
-    refused(apply(&stage, "bob", "kustomize-controller", &approval, json!({ALICE: vote, "carol@example.com": vote})).await, "only under your own user name");
-    let approval = apply(&stage, "bob", "kustomize-controller", &approval, json!({"bob@example.com": vote})).await.unwrap();
+    refused(
+        apply(&stage, "bob", "kustomize-controller", &approval, json!({ALICE: vote, "carol@example.com": vote})).await,
+        "only under your own user name",
+    );
+    let approval =
+        apply(&stage, "bob", "kustomize-controller", &approval, json!({"bob@example.com": vote})).await.unwrap();
     assert_eq!(approval.spec.decisions.len(), 2);
     // A controller applies the same again at every turn.
     apply(&stage, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
@@ -77,7 +83,8 @@ async fn server_side_apply_by_different_field_managers_touches_only_ones_own_ent
 #[tokio::test]
 async fn a_stamped_group_survives_the_next_apply() {
     let stage = Stage::open("ways").await;
-    let fields = json!({"approvers": [group("finance"), user("bob")], "requiredFrom": [{"group": "finance", "min": 1}]});
+    let fields =
+        json!({"approvers": [group("finance"), user("bob")], "requiredFrom": [{"group": "finance", "min": 1}]});
     let approval = stage.ask(fields).await;
     let vote = json!({ALICE: {"verdict": "Approve"}});
     for _ in 0..2 {

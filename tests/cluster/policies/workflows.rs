@@ -25,7 +25,10 @@ async fn who_asked_never_changes() {
     let stage = Stage::open("asked").await;
     stage.request("dana", "refund", json!({})).await.unwrap();
     for who in ["dana", "admin"] {
-        refused(change(&stage, who, json!({"spec": {"requestedBy": "alice@example.com"}})).await, "requestedBy is immutable");
+        refused(
+            change(&stage, who, json!({"spec": {"requestedBy": "alice@example.com"}})).await,
+            "requestedBy is immutable",
+        );
     }
     change(&stage, "dana", json!({"spec": {"suspend": true}})).await.unwrap();
 }
@@ -39,7 +42,11 @@ async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
     typed["metadata"]["resourceVersion"] = json!(stored.resource_version());
     typed["spec"].as_object_mut().unwrap().remove("requestedBy");
     let replace = async |object: &Value, who: &str| {
-        let run = stage.cluster.kubectl(["replace", "-n", &stage.namespace.name, "-f", "-"]).person(who).input(object.to_string());
+        let run = stage
+            .cluster
+            .kubectl(["replace", "-n", &stage.namespace.name, "-f", "-"])
+            .person(who)
+            .input(object.to_string());
         run.run().await.unwrap()
     };
     replace(&typed, "dana").await.ok().unwrap();
@@ -71,7 +78,10 @@ async fn the_spec_never_changes_save_suspend_cancel_and_ttl() {
         json!({"inputs": other(json!({"id": 1, "note": "x", "more": 1}))}),
     ];
     for fields in changes {
-        refused(change(&stage, "dana", json!({"spec": fields})).await, "spec is immutable save suspend, cancel and ttlAfterFinished");
+        refused(
+            change(&stage, "dana", json!({"spec": fields})).await,
+            "spec is immutable save suspend, cancel and ttlAfterFinished",
+        );
     }
     change(&stage, "dana", json!({"spec": {"suspend": true, "ttlAfterFinished": "1h"}})).await.unwrap();
     change(&stage, "dana", json!({"spec": {"suspend": null, "cancel": true}})).await.unwrap();
@@ -81,7 +91,10 @@ async fn the_spec_never_changes_save_suspend_cancel_and_ttl() {
 async fn asking_for_somebody_needs_the_verb_delegate_on_that_person() {
     let stage = Stage::open("asked").await;
     let fields = json!({"requestedFor": "erin@example.com"});
-    refused(stage.request("dana", "refund", fields.clone()).await, "lacks the RBAC verb delegate on people.signoff.dev erin@example.com");
+    refused(
+        stage.request("dana", "refund", fields.clone()).await,
+        "lacks the RBAC verb delegate on people.signoff.dev erin@example.com",
+    );
     let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": ["erin@example.com"], "verbs": ["delegate"]});
     stage.grant("dana@example.com", rule).await;
     stage.request("dana", "refund", fields).await.unwrap();
@@ -118,7 +131,10 @@ async fn no_workflow_runs_in_the_operators_or_a_system_namespace() {
     let workflow: Workflow = serde_json::from_value(stage::workflow("refund", json!({}))).unwrap();
     for namespace in [OPERATOR_NAMESPACE, "kube-system", "kube-public"] {
         let api: Api<Workflow> = Api::namespaced(admin.clone(), namespace);
-        refused(said(api.create(&PostParams::default(), &workflow).await), "no Workflow runs in the operator's or a system namespace");
+        refused(
+            said(api.create(&PostParams::default(), &workflow).await),
+            "no Workflow runs in the operator's or a system namespace",
+        );
     }
     stage.request("admin", "refund", json!({})).await.unwrap();
 }
@@ -201,6 +217,9 @@ async fn owners_of_a_workflow_are_fixed_at_creation() {
     let stage = Stage::open("asked").await;
     stage.request("dana", "refund", json!({})).await.unwrap();
     let dangling = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000001"}]);
-    refused(change(&stage, "dana", json!({"metadata": {"ownerReferences": dangling}})).await, "owner references of a Workflow are fixed at creation");
+    refused(
+        change(&stage, "dana", json!({"metadata": {"ownerReferences": dangling}})).await,
+        "owner references of a Workflow are fixed at creation",
+    );
     change(&stage, "dana", json!({"metadata": {"labels": {"team": "finance"}}})).await.unwrap();
 }

@@ -121,7 +121,9 @@ fn secrets(most: usize) -> String {
         "  - expression: \"!variables.create || size(variables.secrets) <= {most}\"\n    message: \"a Workflow may name at most {most} Secrets\"\n"
     );
     let check = |n: usize| {
-        format!("(size(variables.secrets) <= {n} || variables.secret.name(variables.secrets[{n}]).check('get').allowed())")
+        format!(
+            "(size(variables.secrets) <= {n} || variables.secret.name(variables.secrets[{n}]).check('get').allowed())"
+        )
     };
     for first in (0..most).step_by(2) {
         rules.push_str(&format!(

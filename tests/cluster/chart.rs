@@ -1,0 +1,217 @@
+//! The chart by real helm on control planes of its own: installed, upgraded with Approvals pending, uninstalled.
+//! These tests may not use the suite's cluster: they change what everybody shares.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+use signoff_api::{Approval, Workflow};
+use signoff_tests::control_plane::{Cluster, OPERATOR_NAMESPACE};
+
+use crate::policies::stage::{approval, refused, said, workflow};
+
+const OPERATOR_POD: &str = "signoff-operator-outside";
+
+fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff")
+}
+
+/// The chart as an earlier release might have been: without a column, without a policy, with a rule less.
+fn earlier_chart(folder: &Path) {
+    for part in ["", "templates", "files"] {
+        std::fs::create_dir_all(folder.join(part)).unwrap();
+        for entry in std::fs::read_dir(chart().join(part)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), folder.join(part).join(entry.file_name())).unwrap();
+            }
+        }
+    }
+    let edit = |file: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(folder.join(file)).unwrap();
+        assert!(text.contains(from), "{file} no longer holds {from:?}");
+        std::fs::write(folder.join(file), text.replacen(from, to, 1)).unwrap();
+    };
+    edit("Chart.yaml", "version: 0.1.0", "version: 0.0.9");
+    edit("files/crd-approvals.yaml", "name: Decided by", "name: Deciders");
+    edit("files/crd-approvals.yaml", "parameters belong to Modify or Retry", "parameters belong to Modify");
+    edit("files/validating-approvals.yaml", "at most 24 labels", "at most 24 labels here");
+    std::fs::remove_file(folder.join("files/validating-children-exec.yaml")).unwrap();
+}
+
+async fn helm(cluster: &Cluster, arguments: &[&str]) {
+    cluster.helm(arguments).run().await.unwrap().ok().unwrap();
+}
+
+async fn vote(
+    cluster: &Cluster,
+    namespace: &str,
+    who: &str,
+    approval: &Approval,
+    verdict: Value,
+) -> Result<Approval, String> {
+    let api: Api<Approval> = Api::namespaced(cluster.token_client(who).await.unwrap(), namespace);
+    let patch = Patch::Merge(json!({"spec": {"decisions": {format!("{who}@example.com"): verdict}}}));
+    said(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
+}
+
+async fn columns(admin: &Client) -> Vec<String> {
+    let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    let crd = crds.get("approvals.signoff.dev").await.unwrap();
+    crd.spec.versions[0].additional_printer_columns.iter().flatten().map(|column| column.name.clone()).collect()
+}
+
+async fn generations(admin: &Client) -> Vec<(String, Option<String>, Option<i64>)> {
+    let policies: Api<ValidatingAdmissionPolicy> = Api::all(admin.clone());
+    let list = policies.list(&ListParams::default()).await.unwrap();
+    list.into_iter().map(|policy| (policy.name_any(), policy.uid(), policy.metadata.generation)).collect()
+}
+
+#[tokio::test]
+async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
+    let cluster = Cluster::own().await.unwrap();
+    let admin = cluster.admin().await.unwrap();
+    let earlier = tempfile::tempdir().unwrap();
+    earlier_chart(earlier.path());
+    let path = earlier.path().display().to_string();
+    let install = [
+        "install",
+        "signoff",
+        &path,
+        "-n",
+        OPERATOR_NAMESPACE,
+        "--create-namespace",
+        "--set",
+        "operator.enabled=false",
+    ];
+    helm(&cluster, &install).await;
+    cluster.in_force().await.unwrap();
+    cluster.operator_identity(OPERATOR_POD).await.unwrap();
+    assert!(columns(&admin).await.contains(&"Deciders".to_owned()));
+
+    let namespace = cluster.namespace("upgrade").await.unwrap().name;
+    let operator: Api<Approval> = Api::namespaced(cluster.operator_client().await.unwrap(), &namespace);
+    let ask = async |prompt: &str| {
+        let approvers =
+            json!([{"kind": "User", "name": "alice@example.com"}, {"kind": "User", "name": "bob@example.com"}]);
+        let asked = approval(json!({"prompt": prompt, "approvers": approvers, "threshold": 2}));
+        operator.create(&PostParams::default(), &asked).await.unwrap()
+    };
+    let untouched = ask("Not voted on?").await;
+    let voted = ask("Voted on?").await;
+    let voted =
+        vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Approve", "reason": "before"})).await.unwrap();
+    let unchanged_before = generations(&admin).await;
+
+    // Now the chart as it is: `helm upgrade`, as the installer of every test does it.
+    cluster.install(&[]).await.unwrap();
+    let columns = columns(&admin).await;
+    assert!(columns.contains(&"Decided by".to_owned()) && !columns.contains(&"Deciders".to_owned()), "{columns:?}");
+    for before in [&untouched, &voted] {
+        let after = operator.get(&before.name_any()).await.unwrap();
+        assert_eq!((after.uid(), &after.spec, &after.status), (before.uid(), &before.spec, &before.status));
+        assert_eq!(after.resource_version(), before.resource_version(), "an upgrade writes no Approval");
+    }
+    // A policy whose text stayed the same was not written: the guard need not start anew for it.
+    let after = generations(&admin).await;
+    let moved: Vec<_> =
+        unchanged_before.iter().filter(|policy| !after.contains(policy)).map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(moved, ["signoff-approvals"]);
+    assert!(after.iter().any(|(name, ..)| name == "signoff-children-exec"), "a policy that is new was not installed");
+
+    refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
+    refused(vote(&cluster, &namespace, "mallory", &voted, json!({"verdict": "Approve"})).await, "forbidden");
+    vote(&cluster, &namespace, "bob", &voted, json!({"verdict": "Approve"})).await.unwrap();
+    vote(&cluster, &namespace, "alice", &untouched, json!({"verdict": "Approve"})).await.unwrap();
+    let status = Patch::Merge(json!({"status": {"tally": {"needed": 2, "have": 2}}}));
+    operator.patch_status(&voted.name_any(), &PatchParams::default(), &status).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_uninstall_keeps_the_crds_and_every_object_and_an_install_takes_them_up_again() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let admin = cluster.admin().await.unwrap();
+    let namespace = cluster.namespace("uninstall").await.unwrap().name;
+    let operator: Api<Approval> = Api::namespaced(cluster.operator_client().await.unwrap(), &namespace);
+    let asked = approval(
+        json!({"approvers": [{"kind": "User", "name": "alice@example.com"}, {"kind": "User", "name": "bob@example.com"}]}),
+    );
+    let asked = operator.create(&PostParams::default(), &asked).await.unwrap();
+    let voted = vote(&cluster, &namespace, "alice", &asked, json!({"verdict": "Approve"})).await.unwrap();
+    let workflows: Api<Workflow> = Api::namespaced(cluster.token_client("dana").await.unwrap(), &namespace);
+    let refund = serde_json::from_value(workflow("refund", json!({}))).unwrap();
+    let refund = workflows.create(&PostParams::default(), &refund).await.unwrap();
+
+    helm(&cluster, &["uninstall", "signoff", "-n", OPERATOR_NAMESPACE]).await;
+    assert!(generations(&admin).await.is_empty(), "the policies went with the release");
+    let approvals: Api<Approval> = Api::namespaced(admin.clone(), &namespace);
+    let kept: Api<Workflow> = Api::namespaced(admin, &namespace);
+    assert_eq!(approvals.get(&voted.name_any()).await.unwrap().spec, voted.spec);
+    assert_eq!(kept.get("refund").await.unwrap().uid(), refund.uid());
+
+    cluster.install(&[]).await.unwrap();
+    assert_eq!(approvals.get(&voted.name_any()).await.unwrap().uid(), voted.uid());
+    refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
+    vote(&cluster, &namespace, "bob", &voted, json!({"verdict": "Approve"})).await.unwrap();
+}
+
+#[tokio::test]
+async fn under_restricted_pod_security_in_any_namespace_the_operators_pod_is_made_and_its_identity_is_the_one_that_counts()
+ {
+    const ELSEWHERE: &str = "judges";
+    let cluster = Cluster::own().await.unwrap();
+    let admin = cluster.admin().await.unwrap();
+    let restricted =
+        json!({"metadata": {"name": ELSEWHERE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
+    let restricted: Namespace = serde_json::from_value(restricted).unwrap();
+    Api::all(admin.clone()).create(&PostParams::default(), &restricted).await.unwrap();
+    let path = chart().display().to_string();
+    helm(&cluster, &["install", "signoff", &path, "-n", ELSEWHERE, "--set", "serviceAccount.name=judge"]).await;
+    cluster.in_force().await.unwrap();
+
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), ELSEWHERE);
+    let mut made = std::pin::pin!(watcher(pods, watcher::Config::default()).applied_objects());
+    let pod = tokio::time::timeout(Duration::from_secs(60), made.try_next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()), Some("judge"));
+
+    let token = cluster.kubectl([
+        "create",
+        "token",
+        "judge",
+        "-n",
+        ELSEWHERE,
+        "--bound-object-kind",
+        "Pod",
+        "--bound-object-name",
+        &pod.name_any(),
+        "--bound-object-uid",
+        &pod.uid().unwrap(),
+    ]);
+    let token = token.run().await.unwrap().ok().unwrap();
+    let asked = serde_json::to_string(&approval(json!({}))).unwrap();
+    let create = async |arguments: &[&str]| {
+        let all = [&["create", "-n", "default", "-f", "-"], arguments].concat();
+        cluster.kubectl(all).input(&asked).run().await.unwrap()
+    };
+    let by_admin = create(&[]).await.refused().unwrap();
+    assert!(by_admin.contains("only the operator creates Approvals"), "{by_admin}");
+    // kubectl would prefer the certificate or token of its kubeconfig: one without a user has none.
+    let nobody = cluster.folder().join("nobody.yaml");
+    let mut file: Value = serde_saphyr::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
+    file["users"] = json!([{"name": "judge", "user": {"token": token.trim()}}]);
+    for context in file["contexts"].as_array_mut().unwrap() {
+        context["context"]["user"] = json!("judge");
+    }
+    std::fs::write(&nobody, serde_json::to_string(&file).unwrap()).unwrap();
+    let by_judge =
+        cluster.kubectl(["create", "-n", "default", "-f", "-"]).kubeconfig(&nobody).input(&asked).run().await.unwrap();
+    by_judge.ok().unwrap();
+}

@@ -1,0 +1,159 @@
+//! The chart as real helm renders it: linted, compared with snapshots, and true to the generated files.
+//! These tests may not need a cluster. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes the snapshots anew.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use signoff_api::policies::{self, Identity};
+use signoff_tests::control_plane::clients;
+
+const MUTATING: &str = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What helm printed, or why it refused.
+fn helm(arguments: &[&str]) -> Result<String, String> {
+    let home = tempfile::tempdir().unwrap();
+    let output = Command::new(clients().unwrap().helm)
+        .args(arguments)
+        .current_dir(root())
+        .env("HELM_CACHE_HOME", home.path())
+        .env("HELM_CONFIG_HOME", home.path())
+        .env("HELM_DATA_HOME", home.path())
+        .output()
+        .unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+fn template(arguments: &[&str]) -> Result<String, String> {
+    let always = ["template", "signoff", "charts/signoff", "--namespace", "signoff-system", "--kube-version", "1.36.2"];
+    helm(&[&always, arguments].concat())
+}
+
+/// The rendered documents that did not come from these templates.
+fn without(rendered: &str, templates: &[&str]) -> String {
+    let source = |document: &&str| {
+        document
+            .lines()
+            .next()
+            .is_some_and(|line| !templates.iter().any(|name| line.ends_with(&format!("templates/{name}"))))
+    };
+    rendered
+        .split("---\n")
+        .filter(|document| !document.trim().is_empty())
+        .filter(source)
+        .map(|d| format!("---\n{d}"))
+        .collect()
+}
+
+#[track_caller]
+fn matches_snapshot(name: &str, text: &str) {
+    let path = root().join("tests/contract/snapshots").join(name);
+    if std::env::var_os("SIGNOFF_UPDATE_SNAPSHOTS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let differing = text.lines().zip(kept.lines()).position(|(new, old)| new != old);
+    assert!(
+        kept == text,
+        "{} differs from line {} on: look at the change, then write it with SIGNOFF_UPDATE_SNAPSHOTS=1",
+        path.display(),
+        differing.unwrap_or_else(|| kept.lines().count().min(text.lines().count())) + 1
+    );
+}
+
+#[test]
+fn helm_finds_nothing_wrong_with_the_chart() {
+    helm(&["lint", "--strict", "charts/signoff"]).unwrap();
+}
+
+#[test]
+fn by_default_the_chart_makes_what_it_made_before() {
+    let rendered = template(&["--api-versions", MUTATING]).unwrap();
+    matches_snapshot("chart-default.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
+}
+
+#[test]
+fn with_every_value_set_the_chart_makes_what_it_made_before() {
+    let values = root().join("tests/contract/chart-values.yaml");
+    let rendered = template(&["--values", &values.display().to_string()]).unwrap();
+    matches_snapshot("chart-every-value.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
+}
+
+#[test]
+fn without_the_operator_no_workload_is_made_but_its_identity_is() {
+    let rendered = template(&["--set", "operator.enabled=false"]).unwrap();
+    for kind in ["Deployment", "Service", "NetworkPolicy"] {
+        assert!(!rendered.contains(&format!("\nkind: {kind}\n")), "{kind}");
+    }
+    for kind in ["ServiceAccount", "ClusterRole", "ValidatingAdmissionPolicy", "CustomResourceDefinition"] {
+        assert!(rendered.contains(&format!("\nkind: {kind}\n")), "{kind}");
+    }
+}
+
+#[test]
+fn policies_carry_the_releases_identity_and_nothing_else_is_changed() {
+    let arguments =
+        ["--namespace", "my-signoff-system", "--set", "serviceAccount.name=judge", "--api-versions", MUTATING];
+    let rendered = template(&arguments).unwrap();
+    for (name, text) in policies::files(&Identity::new("my-signoff-system", "judge")) {
+        // helm tells before each document where it comes from.
+        for document in text.split("\n---\n") {
+            assert!(rendered.contains(document.trim_end()), "{name} is not in the chart as it is generated");
+        }
+    }
+}
+
+#[test]
+fn mutating_policies_are_left_out_where_the_cluster_does_not_serve_them() {
+    assert!(!template(&[]).unwrap().contains("kind: MutatingAdmissionPolicy"));
+    assert!(template(&["--api-versions", MUTATING]).unwrap().contains("kind: MutatingAdmissionPolicy"));
+}
+
+#[test]
+fn crds_are_kept_on_uninstall_and_otherwise_as_generated() {
+    let rendered = template(&[]).unwrap();
+    let crds: Vec<_> =
+        signoff_api::crds::files().unwrap().into_iter().filter(|(path, _)| path.starts_with("crds/crd-")).collect();
+    assert_eq!(crds.len(), 2);
+    for (path, text) in crds {
+        let kept =
+            text.replacen("\nmetadata:\n", "\nmetadata:\n  annotations:\n    helm.sh/resource-policy: keep\n", 1);
+        assert!(rendered.contains(kept.trim_end()), "{path} is not in the chart as it is generated");
+    }
+}
+
+#[test]
+fn deciding_is_in_no_aggregated_role_and_not_the_operators() {
+    let rendered =
+        template(&["--set", "roles.aggregateRequester=true", "--set", "roles.delegate.people={alice}"]).unwrap();
+    let roles = rendered.split("---\n").filter(|document| document.contains("\nkind: ClusterRole\n"));
+    for role in roles {
+        let operator = role.contains("  name: signoff-operator\n");
+        let aggregated = role.contains("rbac.authorization.k8s.io/aggregate-to-");
+        let rules = role.split_once("\nrules:").unwrap().1;
+        for verb in ["approve", "delegate", "grant", "administer", "debug", "\"*\"", "'*'"] {
+            let held = rules.lines().any(|line| line.contains("verbs") && line.contains(verb));
+            assert!(!held || !(operator || aggregated), "{verb} is held by:\n{role}");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_does_not_exist_or_fit_is_refused_by_name() {
+    for (value, words) in [
+        ("operator.enable=false", "enable"),
+        ("args.defaultGateTimeout=tomorrow", "/args/defaultGateTimeout"),
+        ("serviceAccount.name=Not_A_Name", "/serviceAccount/name"),
+        ("args.logFormat=xml", "/args/logFormat"),
+    ] {
+        let refusal = template(&["--set", value]).unwrap_err();
+        assert!(refusal.contains(words), "{value}: {refusal}");
+    }
+}
