@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use signoff_tests::control_plane::{BINARIES, Cluster, SHARED};
+use signoff_tests::control_plane::{BINARIES, Cluster, OPERATED, OperatorOptions, OperatorProcess, SHARED};
 
 use crate::cargo::{cargo, metadata, succeeds, tee};
 use crate::tally::Tally;
@@ -114,21 +114,53 @@ fn cluster(names: &[String]) -> Result<Tally> {
     }
     let binaries = metadata()?.target_directory.join("debug");
     let runtime = tokio::runtime::Runtime::new()?;
-    say::step("cluster: starting the control plane and installing the chart");
-    let mut cluster = runtime.block_on(Cluster::own()).context("the suite's control plane")?;
-    let outcome = runtime.block_on(cluster.install(&[])).and_then(|()| on(&cluster, &binaries, names));
-    let clean = outcome.as_ref().is_ok_and(|tally| tally.failed().is_empty());
-    if let (false, Some(plane)) = (clean, cluster.plane_mut()) {
-        plane.keep_logs();
-    }
-    outcome
-}
+    say::step("cluster: starting two control planes, one with an operator, and installing the chart");
+    let (shared, operated) = runtime.block_on(async { tokio::join!(installed(), installed()) });
+    let (mut shared, mut operated) = (shared?, operated?);
+    let mut tally = Tally::default();
+    let operator = runtime.block_on(operator(&operated, &binaries));
+    tally.check(
+        "cluster: the operator starts",
+        operator.as_ref().inspect_err(|error| say::problem(&format!("{error:#}"))).is_ok(),
+    );
 
-fn on(cluster: &Cluster, binaries: &Path, names: &[String]) -> Result<Tally> {
-    let file = cluster.folder().join("shared.json");
-    cluster.hand_over(&file)?;
     // Four at once: they wait for each other's processor more than for the cluster.
     let mut command = workspace_test(&["--test", "cluster"]);
-    command.args(["--", "--test-threads", "4"]).args(names).env(SHARED, &file).env(BINARIES, binaries);
-    tests("cluster", &mut command)
+    command.args(["--", "--test-threads", "4"]).args(names).env(BINARIES, &binaries);
+    for (variable, cluster) in [(SHARED, Some(&shared)), (OPERATED, operator.is_ok().then_some(&operated))] {
+        if let Some(cluster) = cluster {
+            let file = cluster.folder().join("handed-over.json");
+            cluster.hand_over(&file)?;
+            command.env(variable, file);
+        }
+    }
+    tally.add(tests("cluster", &mut command)?);
+
+    // An operator that cannot end in order would lose what it had in flight.
+    if let Ok(operator) = operator {
+        let stopped = runtime.block_on(operator.stop());
+        tally.check(
+            "cluster: the operator ends when asked",
+            stopped.inspect_err(|error| say::problem(&format!("{error:#}"))).is_ok(),
+        );
+    }
+    if !tally.failed().is_empty() {
+        for plane in [&mut shared, &mut operated].into_iter().filter_map(Cluster::plane_mut) {
+            plane.keep_logs();
+        }
+    }
+    Ok(tally)
+}
+
+async fn installed() -> Result<Cluster> {
+    let cluster = Cluster::own().await.context("the suite's control plane")?;
+    cluster.install(&[]).await?;
+    Ok(cluster)
+}
+
+async fn operator(cluster: &Cluster, binaries: &Path) -> Result<OperatorProcess> {
+    let program = Some(binaries.join("signoff-operator"));
+    // The services that tests let a workflow call listen on loopback, which is out of bounds otherwise.
+    let arguments = vec!["--allow-address".to_owned(), "127.0.0.1".to_owned()];
+    OperatorProcess::start(cluster, OperatorOptions { program, arguments, ..OperatorOptions::default() }).await
 }

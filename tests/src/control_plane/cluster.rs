@@ -21,6 +21,9 @@ use super::{Disguise, connect, kubeconfig};
 /// file written by [`Cluster::hand_over`].
 pub const SHARED: &str = "SIGNOFF_TEST_CLUSTER";
 
+/// The same for a second control plane, on which one operator runs.
+pub const OPERATED: &str = "SIGNOFF_TEST_OPERATED_CLUSTER";
+
 /// A cluster to act on. Clones are the same cluster; our own control plane ends with the last of them.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -69,20 +72,34 @@ impl Cluster {
         Ok(Self { access, owner: Owner::Plane(Arc::new(plane)) })
     }
 
-    /// The one control plane of this test suite, with the chart installed and no operator running.
+    /// The control plane of this test suite with the chart installed and *no* operator running: tests may play the
+    /// operator themselves.
     ///
     /// # Errors
     /// When the suite was not started by `cargo xtask test cluster`.
     pub fn shared() -> Result<Self> {
-        let file = std::env::var_os(SHARED).with_context(|| {
+        Self::handed_over(SHARED)
+    }
+
+    /// The control plane of this test suite on which an operator runs, the same one for all tests: whoever wants to stop
+    /// it needs a cluster of their own.
+    ///
+    /// # Errors
+    /// When the suite was not started by `cargo xtask test cluster`, or the operator did not start.
+    pub fn operated() -> Result<Self> {
+        Self::handed_over(OPERATED)
+    }
+
+    fn handed_over(variable: &str) -> Result<Self> {
+        let file = std::env::var_os(variable).with_context(|| {
             format!(
-                "these tests need the suite's control plane and {SHARED} is not set: run `cargo xtask test cluster`"
+                "this test needs the suite's control plane and {variable} is not set: run `cargo xtask test cluster`"
             )
         })?;
         let file = PathBuf::from(file);
-        let text = std::fs::read_to_string(&file).with_context(|| format!("{SHARED}={}", file.display()))?;
+        let text = std::fs::read_to_string(&file).with_context(|| format!("{variable}={}", file.display()))?;
         let access = serde_json::from_str(&text)
-            .with_context(|| format!("{SHARED}={} is of another version", file.display()))?;
+            .with_context(|| format!("{variable}={} is of another version", file.display()))?;
         Ok(Self { access, owner: Owner::Elsewhere })
     }
 
@@ -101,7 +118,7 @@ impl Cluster {
         Ok(Self { access, owner: Owner::Folder(Arc::new(folder)) })
     }
 
-    /// Writes the file that [`Self::shared`] reads; the cluster lives as long as `self`.
+    /// Writes the file that [`Self::shared`] and [`Self::operated`] read; the cluster lives as long as `self`.
     ///
     /// # Errors
     /// When the file cannot be written.

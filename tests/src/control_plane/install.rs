@@ -37,6 +37,8 @@ const DELEGATES_SPEAK_FOR: &str = "roles.delegate.people={alice@example.com,bob@
 pub struct OperatorIdentity {
     /// The Pod that the token is bound to. It is never scheduled: it stands for a process outside the cluster.
     pub pod: String,
+    /// That Pod's uid: the first half of the operator's incarnation.
+    pub uid: String,
     kubeconfig: PathBuf,
     token: PathBuf,
     admin: Client,
@@ -90,14 +92,16 @@ impl Cluster {
     pub async fn operator_identity(&self, pod: &str) -> Result<OperatorIdentity> {
         let admin = self.admin().await?;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
-        match pods.create(&PostParams::default(), &never_scheduled(pod)?).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            other => drop(other.context("making the operator's Pod: is the chart installed?")?),
-        }
+        let there = match pods.create(&PostParams::default(), &never_scheduled(pod)?).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => pods.get(pod).await,
+            other => other,
+        };
+        let uid = there.context("making the operator's Pod: is the chart installed?")?.metadata.uid;
         let folder = self.folder().join("operator");
         std::fs::create_dir_all(&folder)?;
         let identity = OperatorIdentity {
             pod: pod.to_owned(),
+            uid: uid.context("a Pod without a uid")?,
             kubeconfig: folder.join(format!("{pod}.yaml")),
             token: folder.join(format!("{pod}.token")),
             admin,
@@ -150,8 +154,6 @@ impl OperatorIdentity {
     /// # Errors
     /// When the API server refuses it, or the Pod is gone.
     pub async fn renew(&self) -> Result<()> {
-        let pods: Api<Pod> = Api::namespaced(self.admin.clone(), OPERATOR_NAMESPACE);
-        let uid = pods.get(&self.pod).await.context("the operator's Pod")?.metadata.uid;
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), OPERATOR_NAMESPACE);
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
@@ -160,7 +162,7 @@ impl OperatorIdentity {
                     api_version: Some("v1".to_owned()),
                     kind: Some("Pod".to_owned()),
                     name: Some(self.pod.clone()),
-                    uid,
+                    uid: Some(self.uid.clone()),
                 }),
                 expiration_seconds: Some(TOKEN_SECONDS),
             }),

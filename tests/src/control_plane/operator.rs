@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::cluster::Cluster;
-use super::install::OPERATOR_NAMESPACE;
+use super::install::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 use super::ports;
 use super::supervised::{Signal, Supervised};
 
@@ -21,6 +21,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How an operator should run.
 #[derive(Clone, Debug)]
 pub struct OperatorOptions {
+    /// The program; without it [`program`] finds or builds it.
+    pub program: Option<PathBuf>,
     /// The Pod whose identity it takes on, and its `--identity`; two operators at once need two.
     pub identity: String,
     /// Further arguments.
@@ -34,6 +36,7 @@ pub struct OperatorOptions {
 impl Default for OperatorOptions {
     fn default() -> Self {
         Self {
+            program: None,
             identity: "signoff-operator-outside".to_owned(),
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -55,7 +58,10 @@ impl OperatorProcess {
     /// # Errors
     /// When it cannot be built or is not ready within a minute, with the end of its log.
     pub async fn start(cluster: &Cluster, options: OperatorOptions) -> Result<Self> {
-        let program = tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await??;
+        let program = match options.program {
+            Some(program) => program,
+            None => tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await??,
+        };
         let identity = cluster.operator_identity(&options.identity).await?;
         let port = ports::free()?;
         let listen = format!("127.0.0.1:{port}");
@@ -70,8 +76,13 @@ impl OperatorProcess {
             options.identity.clone(),
         ];
         arguments.extend(options.arguments);
-        let environment: Vec<_> =
-            options.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        // What a Deployment tells its containers by the downward API.
+        let mut environment = vec![
+            ("POD_NAME", identity.pod.as_str()),
+            ("POD_UID", &identity.uid),
+            ("POD_SERVICE_ACCOUNT", OPERATOR_ACCOUNT),
+        ];
+        environment.extend(options.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         // The port keeps the logs of one test's successive operators apart.
         let log = cluster.logs().join(format!("{}-{port}.log", options.identity));
         let process = Supervised::start("signoff-operator", &program, arguments, &environment, &log)?;
