@@ -2,4 +2,5 @@
 //! It may not decide what is right: assertions belong to the tests, and nothing here depends on the operator's code.
 
 pub mod control_plane;
+pub mod quickstart;
 pub mod sim;
