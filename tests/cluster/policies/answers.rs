@@ -31,6 +31,11 @@ fn answer(answers: Value) -> Value {
     json!({"verdict": "Respond", "answers": answers})
 }
 
+/// What every gate asks that says nothing more.
+fn plain() -> Value {
+    form(json!([{"id": "answer"}]))
+}
+
 fn approve() -> Value {
     json!({"verdict": "Approve"})
 }
@@ -52,8 +57,8 @@ async fn a_payload_belongs_to_its_verdict() {
             "Modify needs parameters",
             with("Modify", "parameters", json!({"response": "x"})),
         ),
-        (json!({}), with("Approve", "response", text.clone()), "only Respond may carry them", respond("x")),
-        (json!({}), json!({"verdict": "Respond"}), "Respond needs a response or answers", respond("x")),
+        (plain(), with("Approve", "response", text.clone()), "only Respond may carry them", respond("x")),
+        (plain(), json!({"verdict": "Respond"}), "Respond needs a response or answers", respond("x")),
         (json!({}), json!({"verdict": "Defer"}), "Defer needs guidance", with("Defer", "guidance", text.clone())),
         (
             json!({}),
@@ -135,7 +140,13 @@ async fn options_are_chosen_by_id_and_one_unless_several_are_asked_for() {
         (one(), choose(json!(["Red"])), "options of answer must be among: r, g", choose(json!(["g"]))),
         (one(), choose(json!(["r", "g"])), "choose one option for answer", choose(json!(["g"]))),
         (many(), choose(json!(["r", "blue"])), "options of answer must be among", choose(json!(["r", "g"]))),
-        (one(), respond("red"), "the answer to answer must be one of: r, g", respond("Red")),
+        (one(), respond("red"), "the answer to answer must be one of: r, g", respond(" Red\n")),
+        (
+            one(),
+            answer(json!({"answer": {"options": ["r"], "text": "Green"}})),
+            "choose one option for answer",
+            answer(json!({"answer": {"options": ["r"], "text": "Red"}})),
+        ),
         (one(), respond("Red, Green"), "the answer to answer must be one of: r, g", respond("g")),
         (free(), choose(json!(["blue"])), "options of answer must be among", respond("blue")),
     ])
@@ -174,7 +185,8 @@ async fn answers_are_for_the_questions_of_the_gate() {
             "this gate asks several questions: instead of response give answers for who, why",
             both(),
         ),
-        (json!({}), answer(json!({"answer": {"text": "x"}})), "it has none: use response", respond("x")),
+        (json!({}), answer(json!({"answer": {"text": "x"}})), "(it has none)", approve()),
+        (json!({}), respond("x"), "this gate asks no question", approve()),
     ])
     .await;
 }

@@ -167,7 +167,7 @@ async fn nobody_deletes_an_approval_by_hand() {
 }
 
 #[tokio::test]
-async fn an_approval_goes_with_its_workflow_and_with_its_namespace() {
+async fn an_approval_goes_with_its_workflow() {
     let stage = Stage::open("objects").await;
     let workflow = stage.request("dana", "refund", json!({})).await.unwrap();
     let mut approval = stage::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
@@ -178,6 +178,16 @@ async fn an_approval_goes_with_its_workflow_and_with_its_namespace() {
     let gone = await_condition(api, &name, conditions::is_deleted(&uid));
     stage.workflows("dana").await.delete("refund", &DeleteParams::background()).await.unwrap();
     tokio::time::timeout(std::time::Duration::from_secs(30), gone).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_approval_goes_with_its_namespace() {
+    let stage = Stage::open("objects").await;
+    let approval = stage.ask(json!({})).await;
+    let (name, uid) = (approval.name_any(), approval.uid().unwrap());
+    stage.namespace.delete().await.unwrap();
+    let gone = await_condition(stage.approvals_of_operator(), &name, conditions::is_deleted(&uid));
+    tokio::time::timeout(std::time::Duration::from_secs(60), gone).await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
 //! Whose vote it is, and who may vote at all. These tests may not know anything about what a vote says.
 
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 use signoff_api::Approval;
 use signoff_tests::control_plane::{Disguise, named};
 
-use super::stage::{Stage, group, refused, said, user};
+use super::stage::{self, Stage, group, refused, said, user};
 
 #[tokio::test]
 async fn a_decision_stands_under_its_authors_own_name_only() {
@@ -63,6 +63,25 @@ async fn only_those_who_are_listed_decide() {
     );
     stage.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
     stage.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
+}
+
+#[tokio::test]
+async fn users_and_groups_of_the_system_are_never_approvers() {
+    let stage = Stage::open("votes").await;
+    let api = stage.approvals_of_operator();
+    let words = "system users and groups cannot decide";
+    for approver in [
+        group("system:authenticated"),
+        group("system:serviceaccounts"),
+        json!({"kind": "User", "name": "system:admin"}),
+    ] {
+        let asked = stage::approval(json!({"approvers": [user("alice"), approver]}));
+        refused(said(api.create(&PostParams::default(), &asked).await), words);
+        let gate = json!({"prompt": "Send it?", "approvers": [approver]});
+        let fields = json!({"pattern": {"chain": {"steps": [{"name": "ask", "hitl": gate}]}}});
+        refused(stage.request("dana", "refund", fields).await, words);
+    }
+    stage.ask(json!({"approvers": [group("finance")]})).await;
 }
 
 #[tokio::test]

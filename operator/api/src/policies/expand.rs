@@ -21,6 +21,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "DEPTH" => text.push_str(&keys_end_within(argument, 20, 0)),
             "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
             "FITS" => text.push_str(&fits(argument)),
+            "NAMES" => text.push_str(&names(argument)),
             "SECRETS" => text.push_str(&secrets(8)),
             _ => text.push_str(&format!("@@{inside}@@")),
         }
@@ -101,6 +102,12 @@ fn nests_within(v: &str, levels: u32, depth: u32) -> String {
         "(type({v}) == map ? {v}.map({key}, {v}[{key}]) : type({v}) == list ? {v} : []).all({inner}, {})",
         nests_within(&inner, levels - 1, depth + 1)
     )
+}
+
+/// Whether a text names an option, by id or by label: `option, text`.
+fn names(argument: &str) -> String {
+    let (option, text) = argument.split_once(", ").unwrap_or((argument, "''"));
+    format!("({option}.id == {text}.trim() || (has({option}.label) && {option}.label == {text}.trim()))")
 }
 
 /// Whether a value is of the type that an input declares: `value, type`. Integers stay where every JSON reader
