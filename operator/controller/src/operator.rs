@@ -390,7 +390,10 @@ impl Works {
         };
         metrics.reconciled(kind, if result.is_ok() { "ok" } else { "error" }, took);
         match result {
-            Ok(due) => queue.finish(&key, due),
+            Ok(due) => queue.finish(&key, due, |version| match &key {
+                Key::Workflow(name) => self.context.workflows.is_own(name, version),
+                Key::Approval(name) => self.context.approvals.is_own(name, version),
+            }),
             Err(error) => {
                 metrics.failed(kind, error.class());
                 let now = self.context.now();

@@ -33,7 +33,8 @@ struct Inner {
     ready: VecDeque<Key>,
     queued: BTreeSet<Key>,
     running: BTreeSet<Key>,
-    again: BTreeSet<Key>,
+    /// What happened to objects while they were looked at: only that this version was seen, or more than that.
+    again: BTreeMap<Key, Option<String>>,
     timers: BTreeMap<Key, Moment>,
     by_time: BTreeSet<(Moment, Key)>,
     failures: BTreeMap<Key, u32>,
@@ -47,6 +48,19 @@ impl Queue {
     /// Something happened to this object: look at it as soon as possible.
     pub fn trigger(&self, key: Key) {
         self.lock().trigger(key);
+        self.news.notify_one();
+    }
+
+    /// A watch showed this version of the object. Where the look that is under way turns out to have made that very
+    /// version, there is nothing new to look at.
+    pub fn seen(&self, key: Key, version: String) {
+        let mut inner = self.lock();
+        if inner.running.contains(&key) {
+            inner.again.entry(key).and_modify(|cause| *cause = cause.take().map(|_| version.clone())).or_insert(Some(version));
+        } else {
+            inner.trigger(key);
+        }
+        drop(inner);
         self.news.notify_one();
     }
 
@@ -88,10 +102,16 @@ impl Queue {
         inner.queued.retain(&wanted);
     }
 
-    /// The look is over; the next one is due then, unless something happens earlier.
-    pub fn finish(&self, key: &Key, due: Option<Moment>) {
+    /// The look is over; the next one is due then, unless something happens earlier. `made` says whether a version
+    /// is the one that the look left behind.
+    pub fn finish(&self, key: &Key, due: Option<Moment>, made: impl FnOnce(&str) -> bool) {
         let mut inner = self.lock();
         inner.failures.remove(key);
+        if let Some(Some(version)) = inner.again.get(key)
+            && made(version)
+        {
+            inner.again.remove(key);
+        }
         inner.done(key, due);
         drop(inner);
         self.news.notify_one();
@@ -119,7 +139,7 @@ impl Queue {
 impl Inner {
     fn trigger(&mut self, key: Key) {
         if self.running.contains(&key) {
-            self.again.insert(key);
+            self.again.insert(key, None);
         } else if self.queued.insert(key.clone()) {
             self.ready.push_back(key);
         }
@@ -134,7 +154,7 @@ impl Inner {
             self.timers.insert(key.clone(), due);
             self.by_time.insert((due, key.clone()));
         }
-        if self.again.remove(key) {
+        if self.again.remove(key).is_some() {
             self.trigger(key.clone());
         }
     }
@@ -162,10 +182,29 @@ mod tests {
         queue.trigger(key("a"));
         queue.trigger(key("a"));
         assert_eq!(queue.take(), None);
-        queue.finish(&key("a"), None);
+        queue.finish(&key("a"), None, |_| false);
         assert_eq!(queue.take(), Some(key("a")));
-        queue.finish(&key("a"), None);
+        queue.finish(&key("a"), None, |_| false);
         assert_eq!(queue.take(), None);
+    }
+
+    #[test]
+    fn an_echo_that_comes_before_its_writes_answer_is_no_news() {
+        let queue = Queue::default();
+        queue.trigger(key("a"));
+        queue.take();
+        queue.seen(key("a"), "7".to_owned());
+        queue.finish(&key("a"), None, |version| version == "7");
+        assert_eq!(queue.take(), None);
+        queue.trigger(key("a"));
+        queue.take();
+        queue.seen(key("a"), "8".to_owned());
+        queue.finish(&key("a"), None, |version| version == "7");
+        assert_eq!(queue.take(), Some(key("a")), "somebody else made version 8");
+        queue.trigger(key("a"));
+        queue.seen(key("a"), "9".to_owned());
+        queue.finish(&key("a"), None, |version| version == "9");
+        assert_eq!(queue.take(), Some(key("a")), "something else happened too");
     }
 
     #[test]
@@ -173,10 +212,10 @@ mod tests {
         let queue = Queue::default();
         queue.trigger(key("a"));
         queue.take();
-        queue.finish(&key("a"), Some(at(10)));
+        queue.finish(&key("a"), Some(at(10)), |_| false);
         queue.trigger(key("a"));
         queue.take();
-        queue.finish(&key("a"), Some(at(20)));
+        queue.finish(&key("a"), Some(at(20)), |_| false);
         queue.tick(at(15));
         assert_eq!(queue.take(), None);
         assert_eq!(queue.next_due(), Some(at(20)));
@@ -196,7 +235,7 @@ mod tests {
         assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 2);
         queue.tick(at(2));
         queue.take();
-        queue.finish(&key("a"), None);
+        queue.finish(&key("a"), None, |_| false);
         queue.trigger(key("a"));
         queue.take();
         assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 1);

@@ -8,21 +8,22 @@ use signoff_api::{Approval, Workflow};
 use crate::{
     context::Context,
     kinds::{Kind, Name},
+    queue::Key,
     store::Store,
     watch::{Sight, name_of},
 };
 
 /// A kind that is watched.
 pub(crate) trait Watched: Kind {
-    /// Something about this object is news.
-    fn news(context: &Context, name: Name);
+    /// How to look at it.
+    fn key(name: Name) -> Key;
     /// An object with this metadata is no more.
     fn gone(context: &Context, name: &Name, uid: &str);
 }
 
 impl Watched for Workflow {
-    fn news(context: &Context, name: Name) {
-        context.look_at_workflow(name);
+    fn key(name: Name) -> Key {
+        Key::Workflow(name)
     }
 
     fn gone(context: &Context, name: &Name, uid: &str) {
@@ -34,8 +35,8 @@ impl Watched for Workflow {
 }
 
 impl Watched for Approval {
-    fn news(context: &Context, name: Name) {
-        context.look_at_approval(name);
+    fn key(name: Name) -> Key {
+        Key::Approval(name)
     }
 
     fn gone(context: &Context, name: &Name, _: &str) {
@@ -53,7 +54,7 @@ pub(crate) fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<
             let idle = object.is_over() && object.due().is_none();
             let news = store.list(*object);
             if news && !idle {
-                K::news(context, name);
+                context.queue.trigger(K::key(name));
             }
         }
         Sight::AllListed(version) => {
@@ -64,8 +65,9 @@ pub(crate) fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<
         }
         Sight::Seen(object) => {
             let name = Name::of(&*object);
+            let version = object.meta().resource_version.clone().unwrap_or_default();
             if store.see(*object) {
-                K::news(context, name);
+                context.queue.seen(K::key(name), version);
             }
         }
         Sight::Gone(meta) => gone::<K>(context, store, &meta),

@@ -36,6 +36,8 @@ struct Entry<K> {
     owner: Option<Box<str>>,
     over: bool,
     due: Option<Moment>,
+    /// Whether an own read or write returned this version, so that whoever asked knows it.
+    own: bool,
     /// A write may have been stored whose answer was lost: only the server knows the newest version.
     doubtful: bool,
 }
@@ -176,6 +178,11 @@ impl<K: Kind> Store<K> {
         self.lock().entries.get(name).is_some_and(|entry| &*entry.uid == uid && !entry.over)
     }
 
+    /// Whether this is the newest version that is known, and one that an own read or write returned.
+    pub fn is_own(&self, name: &Name, version: &str) -> bool {
+        self.lock().entries.get(name).is_some_and(|entry| entry.own && *entry.version == *version)
+    }
+
     /// Whether the object is known and not over.
     pub fn knows_open(&self, name: &Name) -> bool {
         self.lock().entries.get(name).is_some_and(|entry| !entry.over)
@@ -225,7 +232,8 @@ impl<K: Kind> Inner<K> {
         let version = object.resource_version().unwrap_or_default();
         if let Some(known) = self.entries.get_mut(&name) {
             let same = *known.version == *version && &*known.uid == uid(&*object);
-            if same && !own {
+            if same {
+                known.own |= own;
                 return (object, false);
             }
             if order(&known.version, &version) == Some(Ordering::Greater) {
@@ -245,6 +253,7 @@ impl<K: Kind> Inner<K> {
             due: object.due(),
             body: Body::Full(Arc::clone(&object)),
             owner,
+            own,
             doubtful,
         };
         self.entries.insert(name, entry);

@@ -71,5 +71,8 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Owner, Err
         Found::Over { uid, .. } if uid == wanted => return Ok(Owner::Over),
         _ => {}
     }
-    Ok(context.fresh(&context.workflows, run).await?.map_or(Owner::Gone, |workflow| judge(&workflow)))
+    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Owner::Gone) };
+    // What is read here is no news to the watch any more.
+    context.look_at_workflow(run.clone());
+    Ok(judge(&workflow))
 }

@@ -2,13 +2,12 @@
 //!
 //! It may not overlook a difference: what is not understood differs.
 
-use std::fmt::Debug;
-
 use k8s_openapi::{
     api::authentication::v1::UserInfo,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::{CustomResourceDefinition, CustomResourceDefinitionSpec},
 };
 use kube::{Client, Resource, ResourceExt};
+use serde::Serialize;
 use serde_json::{Value, json};
 use signoff_api::{
     Digest, GROUP, VERSION, crds,
@@ -16,7 +15,7 @@ use signoff_api::{
 };
 
 use super::{
-    Names, Standing,
+    Names, Standing, difference,
     read::{ByName, InForce, read},
 };
 
@@ -100,29 +99,33 @@ impl Findings {
         }
     }
 
-    fn object<K: Resource, S: PartialEq + Debug>(&mut self, kind: &str, shipped: &K, found: &ByName<K>, spec: impl Fn(&K) -> &S) {
+    fn object<K: Resource, S: Serialize>(&mut self, kind: &str, shipped: &K, found: &ByName<K>, spec: impl Fn(&K) -> &S) {
         let name = shipped.name_any();
         self.names.insert(name.clone());
         match found.get(&name) {
             None => self.wrong.push(format!("{kind} {name} is missing: {REMEDY}")),
-            Some(object) if spec(object) != spec(shipped) => {
-                tracing::debug!(kind, name, in_force = ?spec(object), shipped = ?spec(shipped), "differs");
-                self.wrong.push(format!("{kind} {name} is not the one that this operator ships: {REMEDY}"));
-            }
-            Some(object) => self.mark(kind, object),
+            Some(object) => match difference::first(spec(shipped), spec(object)) {
+                Some(place) => self.differs(kind, &name, &place),
+                None => self.mark(kind, object),
+            },
         }
     }
 
     fn crd(&mut self, shipped: &CustomResourceDefinition, found: &ByName<CustomResourceDefinition>) {
+        const KIND: &str = "CustomResourceDefinition";
         let name = shipped.name_any();
         self.names.insert(name.clone());
         match found.get(&name) {
-            None => self.wrong.push(format!("CustomResourceDefinition {name} is missing: {REMEDY}")),
-            Some(object) if defaulted(&object.spec) != defaulted(&shipped.spec) => {
-                self.wrong.push(format!("CustomResourceDefinition {name} is not the one that this operator ships: {REMEDY}"));
-            }
-            Some(object) => self.mark("CustomResourceDefinition", object),
+            None => self.wrong.push(format!("{KIND} {name} is missing: {REMEDY}")),
+            Some(object) => match difference::first(&defaulted(&shipped.spec), &defaulted(&object.spec)) {
+                Some(place) => self.differs(KIND, &name, &place),
+                None => self.mark(KIND, object),
+            },
         }
+    }
+
+    fn differs(&mut self, kind: &str, name: &str, place: &str) {
+        self.wrong.push(format!("{kind} {name} is not the one that this operator ships, {place} differs: {REMEDY}"));
     }
 
     fn mark<K: Resource>(&mut self, kind: &str, object: &K) {

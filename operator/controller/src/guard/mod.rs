@@ -4,6 +4,7 @@
 //! It may not install or repair anything, and never guesses: what cannot be read is not in force.
 
 mod compare;
+mod difference;
 mod read;
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};

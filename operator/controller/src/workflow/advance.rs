@@ -19,7 +19,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
     let mut values = context.runs.values(&seen.name, &seen.uid);
     let mut facts = seen.facts.clone();
     for _ in 0..ROUNDS {
-        let turn = take(context, seen, plan, facts.clone(), &values);
+        let turn = take(seen, plan, facts.clone(), &values);
         if !turn.missing.is_empty() {
             for digest in &turn.missing {
                 values.insert(digest.clone(), fetch(context, seen, &owner, digest.as_str()).await?);
@@ -38,10 +38,10 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
     Err(Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("a turn took more than {ROUNDS} rounds") })
 }
 
-fn take(context: &Context, seen: &Seen, plan: &Plan, facts: Vec<Fact>, values: &Blobs) -> Turn {
+fn take(seen: &Seen, plan: &Plan, facts: Vec<Fact>, values: &Blobs) -> Turn {
     let spec = &seen.workflow.spec;
     let control = Control { suspend: spec.suspend.unwrap_or(false), cancel: spec.cancel.unwrap_or(false) };
-    let now = Now { at: context.now(), guard_epoch: seen.guard_epoch.to_string() };
+    let now = Now { at: seen.now, guard_epoch: seen.guard_epoch.to_string() };
     signoff_engine::advance(plan, control, seen.journal.clone(), facts, values, &now)
 }
 

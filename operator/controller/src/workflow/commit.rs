@@ -24,7 +24,7 @@ pub(super) async fn commit(
     turn: &Turn,
     claims: &Claims,
 ) -> Result<Arc<Workflow>, Error> {
-    let next = status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), seen.overdue && turn.end.is_none(), context.now());
+    let next = status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), seen.overdue, seen.now);
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
     }
@@ -44,7 +44,7 @@ pub(super) async fn commit(
 
 /// Ends a run because of its spec.
 pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
-    let next = status::refused(&seen.workflow, why, context.now());
+    let next = status::refused(&seen.workflow, why, seen.now);
     let stored = write(context, &context.workflows, &*seen.workflow, next, Vec::new()).await?;
     context.metrics.ended("Workflow", "Failed");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);

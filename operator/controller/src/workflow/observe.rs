@@ -40,6 +40,8 @@ pub(super) struct Seen {
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
     pub(super) guard_epoch: Arc<str>,
+    /// The moment of the turn.
+    pub(super) now: Moment,
     /// Whether an open gate of the run is overdue.
     pub(super) overdue: bool,
 }
@@ -77,11 +79,13 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         journal,
         facts: Vec::new(),
         guard_epoch,
+        now: context.now(),
         overdue: false,
     };
     gates(context, &mut seen).await?;
     let results = context.runs.facts(name, &seen.uid, &seen.journal);
     seen.facts.extend(results);
+    seen.now = context.now();
     Ok(Observed::Run(Box::new(seen)))
 }
 
@@ -95,7 +99,11 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<(), Error> {
         let place = seen.name.beside(object);
         let approval = match context.approvals.find(&place) {
             Found::Here(approval) => Some(approval),
-            Found::Over { .. } | Found::Doubtful | Found::Nowhere => context.fresh(&context.approvals, &place).await?,
+            Found::Over { .. } | Found::Doubtful | Found::Nowhere => {
+                let found = context.fresh(&context.approvals, &place).await?;
+                // What is read here is no news to the watch any more.
+                found.inspect(|_| context.look_at_approval(place.clone()))
+            }
         };
         let Some(approval) = approval else {
             facts.push(Fact::Gone { path: record.path.clone() });
