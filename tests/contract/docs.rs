@@ -1,0 +1,139 @@
+//! The documentation: every link leads somewhere, every Workflow in it can be run, every metric it names exists.
+//! These tests may not need a cluster or a network: links to other sites are not followed.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use signoff_engine::{Plan, Settings};
+
+use super::examples::parse;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every page by its path below the repository.
+fn pages() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![(root(), false), (root().join("docs"), true), (root().join("examples"), true)];
+    while let Some((folder, deep)) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && deep {
+                folders.push((path, deep));
+            } else if path.extension().is_some_and(|end| end == "md") {
+                let name = path.strip_prefix(root()).unwrap().display().to_string();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    assert!(found.iter().any(|(name, _)| name == "README.md") && found.len() > 10, "where are the pages?");
+    found
+}
+
+/// The fenced blocks of a page: what stands behind the fence, and the text, without the fence's indentation.
+fn blocks(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut inside = None;
+    for line in text.lines() {
+        match (line.trim_start().strip_prefix("```"), inside) {
+            (Some(info), None) => {
+                inside = Some(line.len() - line.trim_start().len());
+                found.push((info.trim().to_owned(), String::new()));
+            }
+            (Some(_), Some(_)) => inside = None,
+            (None, Some(indent)) => {
+                if let Some((_, block)) = found.last_mut() {
+                    block.push_str(line.get(indent..).unwrap_or_default());
+                    block.push('\n');
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    assert!(inside.is_none(), "a fence is not closed");
+    found
+}
+
+/// A page without its fenced blocks.
+fn prose(text: &str) -> String {
+    let mut fenced = false;
+    let lines = text.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The anchors of a page's headings, as they are made where the pages are read.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text);
+    let headings = headings.lines().filter_map(|line| line.strip_prefix('#')).map(|rest| rest.trim_start_matches('#'));
+    let letters = |heading: &str| {
+        let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    headings.map(letters).collect()
+}
+
+/// Where the links of a page lead.
+fn links(text: &str) -> Vec<String> {
+    prose(text).split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
+    let mut broken = Vec::new();
+    for (page, text) in pages() {
+        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) =
+                link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
+            let here = root().join(&page);
+            let target = if file.is_empty() { here.clone() } else { here.parent().unwrap().join(file) };
+            let there = target.exists()
+                && anchor.is_none_or(|anchor| anchors(&std::fs::read_to_string(&target).unwrap()).contains(anchor));
+            if !there {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert_eq!(broken, [] as [String; 0], "links that lead nowhere");
+}
+
+#[test]
+fn every_workflow_in_the_documentation_can_be_run() {
+    let mut count = 0;
+    for (page, text) in pages() {
+        for (info, block) in blocks(&text).into_iter().filter(|(info, _)| info.starts_with("yaml")) {
+            let tagged = info == "yaml workflow";
+            assert_eq!(
+                block.contains("kind: Workflow"),
+                tagged,
+                "{page}: tag Workflows, and nothing else, `yaml workflow`:\n{block}"
+            );
+            if tagged {
+                count += 1;
+                if let Err(complaints) = Plan::of(&parse(&page, &block), &Settings::default()) {
+                    let complaints: Vec<_> = complaints.iter().map(ToString::to_string).collect();
+                    panic!("{page}:\n{block}\n{}", complaints.join("\n"));
+                }
+            }
+        }
+    }
+    assert!(count > 5, "{count} Workflows: where are they?");
+}
+
+#[test]
+fn the_documented_metrics_are_those_that_are_counted() {
+    let code = std::fs::read_to_string(root().join("operator/controller/src/metrics.rs")).unwrap();
+    let counted: BTreeSet<_> =
+        code.split("registry.register(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(counted.len() > 10, "{counted:?}");
+    let page = std::fs::read_to_string(root().join("docs/guides/operating.md")).unwrap();
+    let rows =
+        page.lines().filter_map(|line| line.strip_prefix("| `signoff_")).filter_map(|rest| rest.split('`').next());
+    let documented: BTreeSet<_> = rows.map(|name| name.strip_suffix("_total").unwrap_or(name)).collect();
+    assert_eq!(documented, counted);
+}
