@@ -1,5 +1,11 @@
-//! Controllers in simulation: paused time, a simulated API server, and everything that can go wrong between them.
+//! The real controllers in simulation: paused time, a simulated API server, and everything that can go wrong between them.
 //! Nothing here opens a socket or waits in real time; what needs a real API server is in `cluster/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod crash_at_every_step;
+mod disturbances;
+mod ending;
+mod laws;
+mod people;
+mod scenarios;
+mod stage;

@@ -1,0 +1,133 @@
+//! What holds of every simulated history, whatever went wrong in it.
+//! It looks at what was stored and done, never at the operator: a law that it breaks is broken for everybody.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use signoff_tests::sim::{Entry, Verb};
+
+use crate::{
+    ending::list,
+    stage::{QUIET, Stage},
+};
+
+/// Every law, for a stage on which nothing happens any more.
+pub fn hold(stage: &Stage, run: &str) -> Result<(), String> {
+    nothing_is_asked_twice(stage)?;
+    what_must_not_be_repeated_is_done_once(stage)?;
+    what_was_done_had_been_committed_as_begun(stage, run)?;
+    what_is_finished_is_never_edited(stage, run)?;
+    every_vote_that_counted_was_cast(stage)?;
+    nothing_happens_after_the_end(stage, run)
+}
+
+fn nothing_is_asked_twice(stage: &Stage) -> Result<(), String> {
+    let mut asked = BTreeMap::<String, usize>::new();
+    for entry in stage.server.writes().iter().filter(|e| e.verb == Verb::Create && e.resource.plural == "approvals") {
+        let request = entry.json()["spec"]["request"].take();
+        if entry.took_effect() {
+            *asked.entry(format!("{} of {}", request["gate"]["path"], request["workflow"]["uid"])).or_default() += 1;
+        }
+    }
+    asked.into_iter().find(|(_, times)| *times > 1).map_or(Ok(()), |(gate, times)| Err(format!("{gate} was asked {times} times")))
+}
+
+fn what_must_not_be_repeated_is_done_once(stage: &Stage) -> Result<(), String> {
+    let effects = stage.world.effects();
+    for (key, digests) in stage.world.repeated() {
+        let idempotent = effects.iter().filter(|effect| effect.key == key).all(|effect| effect.input["idempotent"] == true);
+        if !idempotent {
+            return Err(format!("{key} must not be repeated and was"));
+        }
+        if digests.len() > 1 {
+            return Err(format!("{key} was repeated with another input"));
+        }
+    }
+    Ok(())
+}
+
+/// Commit, then act.
+fn what_was_done_had_been_committed_as_begun(stage: &Stage, run: &str) -> Result<(), String> {
+    let journals = journals(stage, run);
+    for effect in stage.world.effects() {
+        let Some(path) = effect.key.path.strip_prefix(&format!("{run}/")) else { continue };
+        let begun = |record: &Value| record["path"] == path && record["attempt"] == effect.key.attempt && record["by"] == *effect.incarnation;
+        let committed = journals.iter().any(|(entry, steps)| entry.at <= effect.at && list(steps).any(begun));
+        if !committed {
+            return Err(format!("{} was done by {} without a commit that said so", effect.key, effect.incarnation));
+        }
+    }
+    Ok(())
+}
+
+fn what_is_finished_is_never_edited(stage: &Stage, run: &str) -> Result<(), String> {
+    let mut finished = BTreeMap::<String, Value>::new();
+    let mut seq = 0;
+    for (entry, steps) in journals(stage, run) {
+        let mut known = 0;
+        for record in list(&steps) {
+            let key = format!("{}, attempt {}", record["path"], record["attempt"]);
+            if let Some(before) = finished.get(&key) {
+                known += 1;
+                if before != record {
+                    return Err(format!("{key} was finished and then edited by {}", entry.line()));
+                }
+            } else if record["done"].is_i64() {
+                known += 1;
+                finished.insert(key, record.clone());
+            }
+        }
+        if known != finished.len() {
+            return Err(format!("a finished record was dropped by {}", entry.line()));
+        }
+        let drawn = status_in(&entry)["seq"].as_i64().unwrap_or_default();
+        if drawn < seq {
+            return Err(format!("the journal's counter went back from {seq} to {drawn} by {}", entry.line()));
+        }
+        seq = drawn;
+    }
+    Ok(())
+}
+
+/// Nothing is invented.
+fn every_vote_that_counted_was_cast(stage: &Stage) -> Result<(), String> {
+    for approval in stage.approvals() {
+        for vote in list(&approval["status"]["votes"]) {
+            let cast = &approval["spec"]["decisions"][vote["key"].as_str().unwrap_or_default()];
+            if cast["verdict"] != vote["verdict"] {
+                return Err(format!("{vote} of {} was never cast", approval["metadata"]["name"]));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// And nothing more.
+fn nothing_happens_after_the_end(stage: &Stage, run: &str) -> Result<(), String> {
+    let now = stage.server.clock().now();
+    // Half of the quiet time is for what was on its way: answers, repetitions of Events, a late write of the dead.
+    let quiet = now.checked_sub(QUIET / 2).map_err(|why| why.to_string())?;
+    let late = stage.operators_writes().into_iter().find(|entry| entry.at > quiet);
+    if let Some(entry) = late {
+        return Err(format!("long after the end of {run}: {}", entry.line()));
+    }
+    let open = stage.approvals().into_iter().find(|approval| approval["status"]["outcome"].is_null());
+    open.map_or(Ok(()), |approval| Err(format!("{} is still open", approval["metadata"]["name"])))
+}
+
+/// Every journal of a run that was stored, in order.
+fn journals(stage: &Stage, run: &str) -> Vec<(Entry, Value)> {
+    let of_run = |entry: &Entry| entry.resource.plural == "workflows" && entry.subresource.as_deref() == Some("status") && entry.name.as_deref() == Some(run);
+    let stored = stage.server.writes().into_iter().filter(|entry| of_run(entry) && entry.took_effect());
+    // What arrived after its sender's death stands in the log where it was sent.
+    stored.map(|entry| { let steps = status_in(&entry)["steps"].take(); (entry, steps) }).collect()
+}
+
+/// The status that a write carries: of the whole object, or of a patch's last operation.
+fn status_in(entry: &Entry) -> Value {
+    let mut body = entry.json();
+    match body.as_array_mut().and_then(|operations| operations.pop()) {
+        Some(mut operation) => operation["value"].take(),
+        None => body["status"].take(),
+    }
+}

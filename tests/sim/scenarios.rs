@@ -1,0 +1,256 @@
+//! The runs that are simulated: a small workflow each, what people do about it, and what the world answers.
+//! Nothing goes wrong here; that is added from outside.
+
+use std::time::Duration;
+
+use futures::{FutureExt, future::BoxFuture};
+use serde_json::{Value, json};
+use signoff_tests::sim::{Answer, World};
+
+use crate::people::{People, verdict};
+
+/// The name of the Workflow of every scenario.
+pub const RUN: &str = "refund";
+
+/// A workflow with everything around it.
+pub struct Scenario {
+    pub name: &'static str,
+    pub spec: fn() -> Value,
+    pub world: fn(&World),
+    pub people: fn(People) -> BoxFuture<'static, ()>,
+}
+
+/// The spec of a chain.
+pub fn chain(steps: Value) -> Value {
+    json!({
+        "requestedBy": "dana",
+        "providers": [{"name": "models", "scripted": {"replies": [{"text": "the world answers instead"}]}}],
+        "agents": [{"name": "writer", "provider": "models"}],
+        "pattern": {"chain": {"steps": steps}},
+    })
+}
+
+/// A gate that alice or bob decides.
+pub fn gate(name: &str, more: Value) -> Value {
+    let mut hitl = json!({
+        "prompt": "Go on?",
+        "approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}],
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        hitl[field] = value.clone();
+    }
+    json!({"name": name, "hitl": hitl})
+}
+
+pub fn set(name: &str, value: &str) -> Value {
+    json!({"name": name, "set": {"value": value}})
+}
+
+fn agent(name: &str, input: &str) -> Value {
+    json!({"name": name, "agent": {"name": "writer", "input": input}})
+}
+
+pub fn post(name: &str, body: &str, on_error: &str) -> Value {
+    json!({"name": name, "http": {"method": "POST", "url": "http://pay.test/", "body": body}, "onError": on_error})
+}
+
+fn nobody(_: People) -> BoxFuture<'static, ()> {
+    std::future::ready(()).boxed()
+}
+
+fn alice_approves(people: People) -> BoxFuture<'static, ()> {
+    async move { people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await }.boxed()
+}
+
+/// set → gate → set: the smallest run with a person in it.
+pub const ONE_GATE: Scenario = Scenario {
+    name: "set, gate, set",
+    spec: || chain(json!([set("draft", "42 EUR"), gate("review", json!({})), set("send", "{{ steps.draft.response }}: {{ hitl_response }}")])),
+    world: |_| {},
+    people: alice_approves,
+};
+
+/// agent → gate → POST → set: a call that may be repeated, and one that must not be.
+pub const PAYMENT: Scenario = Scenario {
+    name: "agent, gate, POST, set",
+    spec: || {
+        chain(json!([
+            agent("draft", "Refund 42 EUR."),
+            gate("review", json!({"contextDisplay": "{{ steps.draft.response }}"})),
+            post("pay", "{{ steps.draft.response }}", "fail"),
+            set("note", "{{ steps.pay.response }}"),
+        ]))
+    },
+    world: |world| {
+        world.answers("refund/draft", Answer::value("Dear customer").after(Duration::from_secs(3)));
+        world.answers("refund/pay", Answer::value("receipt 7").after(Duration::from_secs(2)));
+    },
+    people: alice_approves,
+};
+
+/// The same, where the run goes on after a payment that failed.
+pub const PAYMENT_OR_NOT: Scenario = Scenario {
+    name: "POST with onError: continue",
+    spec: || {
+        chain(json!([
+            post("pay", "42 EUR", "continue"),
+            set("note", "{{ steps.pay.response | default('no receipt') }}"),
+            gate("review", json!({"contextDisplay": "{{ steps.note.response }}"})),
+        ]))
+    },
+    world: |world| world.answers("refund/pay", Answer::value("receipt 7").after(Duration::from_secs(2))),
+    people: alice_approves,
+};
+
+/// Deferred with guidance, then approved.
+pub const DEFERRED: Scenario = Scenario {
+    name: "Defer, then Approve",
+    spec: || {
+        chain(json!([
+            agent("draft", "Write. {{ hitl.guidance | default('') }}"),
+            gate("review", json!({"allowedVerdicts": ["Approve", "Reject", "Defer"]})),
+            set("send", "{{ steps.draft.response }}"),
+        ]))
+    },
+    world: |world| {
+        world.answers("refund/draft", Answer::value("first").after(Duration::from_secs(1)));
+        world.answers("refund/draft#2", Answer::value("second, politer").after(Duration::from_secs(1)));
+    },
+    people: |people| {
+        async move {
+            people.decides("alice", "review", 30, json!({"verdict": "Defer", "guidance": "politer"})).await;
+            people.decides("bob", "review#2", 30, verdict("Approve")).await;
+        }
+        .boxed()
+    },
+};
+
+/// Asked again by Retry.
+pub const RETRIED: Scenario = Scenario {
+    name: "Retry, then Respond",
+    spec: || {
+        let allowed = json!({"allowedVerdicts": ["Approve", "Reject", "Retry", "Respond"]});
+        chain(json!([gate("review", allowed), set("send", "{{ hitl_response }}")]))
+    },
+    world: |_| {},
+    people: |people| {
+        async move {
+            people.decides("alice", "review", 30, verdict("Retry")).await;
+            people.decides("alice", "review#2", 30, json!({"verdict": "Respond", "response": "{{ not.a.template }}"})).await;
+        }
+        .boxed()
+    },
+};
+
+/// Two gates, the first with a quorum of two; the second is modified.
+pub const TWO_GATES: Scenario = Scenario {
+    name: "two gates, quorum and Modify",
+    spec: || {
+        chain(json!([
+            set("amount", "42"),
+            gate("first", json!({"threshold": 2})),
+            gate("second", json!({})),
+            set("send", "{{ steps.amount.response }} {{ steps.first.decision }} {{ steps.second.decision }}"),
+        ]))
+    },
+    world: |_| {},
+    people: |people| {
+        async move {
+            people.decides("bob", "first", 20, verdict("Approve")).await;
+            people.decides("alice", "first", 20, verdict("Approve")).await;
+            people.decides("alice", "second", 20, json!({"verdict": "Modify", "parameters": {"response": "40"}})).await;
+        }
+        .boxed()
+    },
+};
+
+/// Two attempts fail, the third works.
+pub const BACKOFF: Scenario = Scenario {
+    name: "retry with backoff",
+    spec: || {
+        let fetch = json!({
+            "name": "fetch", "http": {"url": "http://rates.test/"},
+            "retry": {"limit": 3, "backoff": {"base": "10s", "factor": 2.0, "jitter": 0.5}},
+        });
+        chain(json!([fetch, set("send", "{{ steps.fetch.response }}")]))
+    },
+    world: |world| {
+        for attempt in [1, 2] {
+            world.answers_attempt("refund/fetch", attempt, Answer::failure("Unreachable", "no route").after(Duration::from_secs(1)));
+        }
+        world.answers_attempt("refund/fetch", 3, Answer::value("1.08").after(Duration::from_secs(1)));
+    },
+    people: nobody,
+};
+
+/// A gate that nobody decides, three times: by default, by the next level, by rejection.
+pub const TIMEOUTS: Scenario = Scenario {
+    name: "timeouts: Default, Escalate, Reject",
+    spec: || {
+        let carol = json!([{"after": "10m", "to": [{"kind": "User", "name": "carol"}]}]);
+        chain(json!([
+            gate("default", json!({"timeout": {"after": "5m", "action": "Default", "default": "the usual"}})),
+            gate("escalate", json!({"timeout": {"after": "5m", "action": "Escalate", "escalation": carol, "reminderInterval": "2m"}})),
+            gate("reject", json!({"onReject": "continue", "timeout": {"after": "5m", "action": "Reject"}})),
+            set("send", "{{ steps.default.response }} {{ steps.escalate.decision }} {{ steps.reject.decision }}"),
+        ]))
+    },
+    world: |_| {},
+    people: |people| async move { people.decides("carol", "escalate", 400, verdict("Approve")).await }.boxed(),
+};
+
+/// Values that do not fit into the journal, from a model and from a person.
+pub const LARGE: Scenario = Scenario {
+    name: "large values",
+    spec: || {
+        chain(json!([
+            agent("draft", "Write a lot."),
+            gate("review", json!({"contextDisplay": "{{ steps.draft.response }}"})),
+            set("send", "{{ steps.draft.response }}, {{ steps.draft.response | length }}"),
+        ]))
+    },
+    world: |world| world.answers("refund/draft", Answer::value("ä".repeat(3000)).after(Duration::from_secs(1))),
+    people: |people| {
+        let parameters = json!({"response": "ö".repeat(2000)});
+        async move { people.decides("alice", "review", 60, json!({"verdict": "Modify", "parameters": parameters})).await }.boxed()
+    },
+};
+
+/// Cancelled while it waits; the approval comes too late.
+pub const CANCELLED: Scenario = Scenario {
+    name: "cancel while waiting",
+    spec: || chain(json!([set("draft", "x"), gate("review", json!({})), post("pay", "42 EUR", "fail")])),
+    world: |_| {},
+    people: |people| {
+        async move {
+            let approval = people.asked("review").await;
+            people.pass(60).await;
+            people.sets(RUN, "cancel", true);
+            people.pass(30).await;
+            people.votes("alice", &approval, verdict("Approve"));
+        }
+        .boxed()
+    },
+};
+
+/// Suspended while a gate waits, decided meanwhile, resumed later.
+pub const SUSPENDED: Scenario = Scenario {
+    name: "suspend and resume",
+    spec: || chain(json!([gate("review", json!({})), post("pay", "42 EUR", "fail"), set("note", "{{ steps.pay.response }}")])),
+    world: |_| {},
+    people: |people| {
+        async move {
+            people.asked("review").await;
+            people.sets(RUN, "suspend", true);
+            people.decides("alice", "review", 60, verdict("Approve")).await;
+            people.pass(300).await;
+            people.sets(RUN, "suspend", false);
+        }
+        .boxed()
+    },
+};
+
+/// All of them.
+pub const ALL: [&Scenario; 11] = [
+    &ONE_GATE, &PAYMENT, &PAYMENT_OR_NOT, &DEFERRED, &RETRIED, &TWO_GATES, &BACKOFF, &TIMEOUTS, &LARGE, &CANCELLED, &SUSPENDED,
+];

@@ -1,0 +1,154 @@
+//! The stage of every simulation: a simulated API server, a world of effects, and the real operator between them.
+//! It may not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the simulation's.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use signoff_api::{Approval, Workflow};
+use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, RunRef};
+use signoff_engine::turn::{Call, Failure, Reply, What};
+use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Resource, Seat, World};
+
+use crate::people::People;
+
+/// The only operator of most simulations.
+pub const OPERATOR: &str = "operator";
+/// The namespace of every Workflow here.
+pub const NAMESPACE: &str = "default";
+/// How long nothing may happen any more after the end.
+pub const QUIET: Duration = Duration::from_secs(600);
+/// The longest that any simulation may take, in virtual time.
+const LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The API server and the world of one simulation; clones are the same stage.
+#[derive(Clone)]
+pub struct Stage {
+    pub server: ApiServer,
+    pub world: World,
+    pub lease: bool,
+    pub guard: GuardMode,
+}
+
+/// The kind `Workflow`, as a resource.
+pub fn workflows() -> Resource {
+    Resource::of::<Workflow>()
+}
+
+/// The kind `Approval`, as a resource.
+pub fn approvals() -> Resource {
+    Resource::of::<Approval>()
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        let server = ApiServer::new();
+        let world = World::new(server.clock());
+        Self { server, world, lease: false, guard: GuardMode::Assumed("epoch-1".to_owned()) }
+    }
+
+    /// Somebody applies a Workflow.
+    pub fn apply(&self, name: &str, spec: &Value) -> Value {
+        let workflow = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+        });
+        self.server.insert(workflow).unwrap()
+    }
+
+    /// The people around it.
+    pub fn people(&self) -> People {
+        People::new(self.clone())
+    }
+
+    pub fn workflow(&self, name: &str) -> Value {
+        self.server.value(&workflows(), NAMESPACE, name).unwrap_or_default()
+    }
+
+    pub fn approvals(&self) -> Vec<Value> {
+        self.server.values(&approvals(), Some(NAMESPACE))
+    }
+
+    /// A whole life of the real operator.
+    pub fn operator(&self, life: &Incarnation) -> BoxFuture<'static, ()> {
+        self.operator_until(life, std::future::pending())
+    }
+
+    /// A life of the real operator that is asked to end when `shutdown` is ready.
+    pub fn operator_until(&self, life: &Incarnation, shutdown: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
+        let clock = self.server.clock();
+        let caller = Arc::new(Hand(self.world.seat(life)));
+        let config = Config {
+            guard: self.guard.clone(),
+            lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
+            ..Config::new(self.server.client_of(life), Arc::new(move || clock.now()), caller, &life.to_string())
+        };
+        Box::pin(async move {
+            // That it ended is all there is to know: the next life shows whether it ended well.
+            let _ = Operator::new(config).run(shutdown).await;
+        })
+    }
+
+    /// Keeps operators alive, through all their deaths, until `story` has been told.
+    /// Returns what it returns, and how many lives there were beyond the first ones.
+    pub async fn keep_alive<T>(&self, actors: &[&str], story: impl Future<Output = T>) -> (T, usize) {
+        let lives = std::cell::Cell::new(0);
+        let start = |life: Incarnation| {
+            lives.set(lives.get() + 1);
+            self.operator(&life)
+        };
+        let told = tokio::select! {
+            biased;
+            told = story => told,
+            ended = self.server.keep_alive(actors, LIMIT, start, |_| false) => {
+                panic!("the story was not told to its end: {}", ended.expect_err("nothing is ever done"))
+            }
+        };
+        (told, lives.get() - actors.len())
+    }
+
+    /// Waits until a Workflow has ended.
+    pub async fn ended(&self, name: &str) -> Value {
+        let ended = |workflow: &Value| workflow["status"]["finishedAt"].is_string();
+        self.server.until(&workflows(), NAMESPACE, name, ended).await
+    }
+
+    /// Waits until a Workflow is in a phase.
+    pub async fn reaches(&self, name: &str, phase: &str) -> Value {
+        self.server.until(&workflows(), NAMESPACE, name, |workflow| workflow["status"]["phase"] == phase).await
+    }
+
+    /// The writes of operators that took effect, but those of Leases.
+    pub fn operators_writes(&self) -> Vec<Entry> {
+        let by_operators = |entry: &Entry| entry.actor.starts_with(OPERATOR) && entry.resource.plural != "leases";
+        self.server.writes().into_iter().filter(by_operators).filter(Entry::took_effect).collect()
+    }
+}
+
+/// The only way of an operator into the world.
+struct Hand(Seat);
+
+#[async_trait]
+impl Caller for Hand {
+    async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
+        let attempt = u32::try_from(call.attempt).unwrap();
+        let key = EffectKey::new(format!("{}/{}", run.workflow, call.path), attempt);
+        let what = match &call.what {
+            What::Agent(agent) => serde_json::to_value(agent).unwrap(),
+            What::Http(http) => serde_json::to_value(http).unwrap(),
+        };
+        let input = json!({"idempotent": call.idempotent, "of": run.uid, "what": what});
+        match self.0.call(&key, &input).await {
+            Ok(response) => Ok(Reply { response, ..Reply::default() }),
+            Err(failure) => Err(Failure {
+                retryable: failure.class == "Unreachable" || (failure.class == "Timeout" && call.idempotent),
+                unknown: failure.class == "Timeout" && !call.idempotent,
+                class: failure.class,
+                message: failure.message,
+                not_before: None,
+                facts: std::collections::BTreeMap::new(),
+            }),
+        }
+    }
+}
