@@ -158,11 +158,7 @@ impl Run<'_> {
     ///
     /// `open` renders what the activity is given, from the values known when it began; it is called when the
     /// activity begins, and again in each turn while a call or a lost gate has to be repeated.
-    pub(crate) async fn activity(
-        &self,
-        place: Place,
-        open: impl Fn(i64) -> Result<Opening, Trouble>,
-    ) -> StepRecord {
+    pub(crate) async fn activity(&self, place: Place, open: impl Fn(i64) -> Result<Opening, Trouble>) -> StepRecord {
         poll_fn(|_| {
             let known = self.books.borrow().journal.get(&place.path, place.attempt).cloned();
             match known {
@@ -275,7 +271,8 @@ impl Run<'_> {
                 books.journal.put(record);
             }
             _ => {
-                let why = "what this step was given can no longer be rendered as it was: the journal and the spec differ";
+                let why =
+                    "what this step was given can no longer be rendered as it was: the journal and the spec differ";
                 self.fail(&mut books, &mut record, "Journal", why);
                 books.journal.put(record);
             }
@@ -318,7 +315,11 @@ impl Run<'_> {
     }
 
     /// The text that was kept, from the journal or from the blob store.
-    pub(crate) fn text_of(&self, inline: Option<&Json>, reference: Option<&BlobRef>) -> Result<Option<String>, Trouble> {
+    pub(crate) fn text_of(
+        &self,
+        inline: Option<&Json>,
+        reference: Option<&BlobRef>,
+    ) -> Result<Option<String>, Trouble> {
         match (inline, reference) {
             (Some(value), _) => Ok(Some(plain(value))),
             (None, None) => Ok(None),

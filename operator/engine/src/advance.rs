@@ -36,14 +36,7 @@ const MAX_VALUE: usize = 900 * 1024;
 
 /// Takes one turn.
 #[must_use]
-pub fn advance(
-    plan: &Plan,
-    control: Control,
-    journal: Journal,
-    facts: Vec<Fact>,
-    blobs: &Blobs,
-    now: &Now,
-) -> Turn {
+pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>, blobs: &Blobs, now: &Now) -> Turn {
     let before = journal.clone();
     let run = Run { plan, control, blobs, now, books: RefCell::new(Books::new(journal)) };
     take_in(&run, facts);
@@ -92,7 +85,9 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
     let mut books = run.books.borrow_mut();
     for fact in facts {
         let (path, attempt) = fact.key();
-        let Some(mut record) = books.journal.get(path, attempt).filter(|r| !r.phase.is_end()).cloned() else { continue };
+        let Some(mut record) = books.journal.get(path, attempt).filter(|r| !r.phase.is_end()).cloned() else {
+            continue;
+        };
         let mut at = run.now.at;
         match fact {
             Fact::Gone { path } => {

@@ -64,7 +64,11 @@ fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, 
             [only] => BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(response.clone()) })]),
             many => {
                 let ids: Vec<_> = many.iter().map(|q| q.id.as_str()).collect();
-                return Err(format!("response answers a single question and this gate asks {}: give answers for {}", many.len(), ids.join(", ")));
+                return Err(format!(
+                    "response answers a single question and this gate asks {}: give answers for {}",
+                    many.len(),
+                    ids.join(", ")
+                ));
             }
         },
         (None, Some(answers)) => answers.clone(),

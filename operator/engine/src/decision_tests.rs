@@ -41,7 +41,8 @@ fn an_option_is_named_by_id_or_label_and_told_by_its_label() {
 
 #[test]
 fn several_options_are_told_in_the_forms_order() {
-    let many = json!([{"id": "c", "multiple": true, "options": [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]}]);
+    let many =
+        json!([{"id": "c", "multiple": true, "options": [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]}]);
     assert_eq!(read(many, json!({"answers": {"c": {"options": ["b", "a"]}}})), Ok("A, B".into()));
 }
 
@@ -56,7 +57,8 @@ fn a_pattern_matches_the_whole_text_and_says_what_its_author_wrote() {
 
 #[test]
 fn a_schema_is_checked_and_its_text_is_json() {
-    let schema = json!([{"id": "s", "schema": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}}]);
+    let schema =
+        json!([{"id": "s", "schema": {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}}]);
     assert!(read(schema.clone(), json!({"response": "{\"n\": 3}"})).is_ok());
     assert!(read(schema.clone(), json!({"response": "three"})).unwrap_err().contains("must be JSON"));
     assert!(read(schema, json!({"response": "{\"n\": \"x\"}"})).unwrap_err().contains("/n"));

@@ -76,7 +76,9 @@ pub fn corpus() -> (Vec<Value>, Vec<Value>) {
         workflow(json!([{"name": "sum", "set": {"value": "x"}, "skipIf": vec!["1"; 4000].join("+")}])),
         workflow(json!([{"name": "map", "set": {"value": "x"},
             "skipIf": "[1,2,3].map(a, [1,2,3].map(b, [1,2,3].map(c, a*b*c))) == []"}])),
-        workflow(json!([{"name": "deep", "set": {"value": format!("{{{{ {}1{} }}}}", "(".repeat(900), ")".repeat(900))}}])),
+        workflow(
+            json!([{"name": "deep", "set": {"value": format!("{{{{ {}1{} }}}}", "(".repeat(900), ")".repeat(900))}}]),
+        ),
         workflow(json!([{"name": "huge", "set": {"value": "{{ 'x' * 1000000000 }}"}}])),
     ];
     let decisions = vec![

@@ -13,7 +13,10 @@ pub(crate) fn values(inputs: &[Input], check: &mut Check<'_>) -> Map<String, Val
     for (at, input) in inputs.iter().enumerate() {
         let field = |part: &str| format!("spec.inputs[{at}].{part}");
         if crate::scope::RESERVED.contains(&input.name.as_str()) {
-            check.complain(field("name"), format!("{} has a meaning of its own in templates: choose another name", input.name));
+            check.complain(
+                field("name"),
+                format!("{} has a meaning of its own in templates: choose another name", input.name),
+            );
         }
         for (given, part) in [(&input.default, "default"), (&input.value, "value")] {
             if let Some(given) = given

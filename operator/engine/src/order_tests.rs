@@ -40,7 +40,8 @@ enum Event {
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let verdicts = prop::sample::select(Verdict::ALL.iter().copied().filter(|v| *v != Verdict::Escalate).collect::<Vec<_>>());
+    let verdicts =
+        prop::sample::select(Verdict::ALL.iter().copied().filter(|v| *v != Verdict::Escalate).collect::<Vec<_>>());
     let event = prop_oneof![
         4 => (0usize..3000).prop_map(Event::Reply),
         2 => (any::<bool>(), any::<bool>()).prop_map(|(retryable, unknown)| Event::Fail { retryable, unknown }),
@@ -81,7 +82,8 @@ fn plan() -> Plan {
 fn fact(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {
     let open = |gate: bool| records.iter().find(|r| !r.phase.is_end() && (r.kind == StepKind::Hitl) == gate);
     let ended = |r: &StepRecord, result| Fact::Ended { path: r.path.clone(), attempt: r.attempt, result, at };
-    let gate = |outcome: Outcome| open(true).map(|r| Fact::Decided { path: r.path.clone(), outcome: Box::new(outcome) });
+    let gate =
+        |outcome: Outcome| open(true).map(|r| Fact::Decided { path: r.path.clone(), outcome: Box::new(outcome) });
     match event {
         Event::Reply(length) => open(false)
             .map(|r| ended(r, Ok(Reply { response: Value::String("ä{{ x }}".repeat(*length)), ..Reply::default() }))),

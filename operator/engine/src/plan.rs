@@ -187,13 +187,15 @@ impl Check<'_> {
                 (None, [only]) => Some(only),
                 (None, _) => None,
             };
-            let system =
-                agent.system.as_ref().and_then(|source| self.template(source, &format!("{field}.system")));
+            let system = agent.system.as_ref().and_then(|source| self.template(source, &format!("{field}.system")));
             let Some(provider) = provider else {
                 let names: Vec<_> = spec.providers.iter().map(|p| p.name.as_str()).collect();
                 self.complain(
                     format!("{field}.provider"),
-                    format!("name one of spec.providers ({})", if names.is_empty() { "there are none: add one".into() } else { names.join(", ") }),
+                    format!(
+                        "name one of spec.providers ({})",
+                        if names.is_empty() { "there are none: add one".into() } else { names.join(", ") }
+                    ),
                 );
                 continue;
             };

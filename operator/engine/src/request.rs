@@ -31,12 +31,7 @@ pub(crate) struct Facts<'a> {
 }
 
 /// The Approval to be created.
-pub(crate) fn ask(
-    run: &Run<'_>,
-    step: &PlannedStep,
-    gate: &PlannedGate,
-    facts: &Facts<'_>,
-) -> Result<Ask, Trouble> {
+pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: &Facts<'_>) -> Result<Ask, Trouble> {
     let (plan, spec) = (run.plan, &gate.spec);
     let scope = run.scope(step, facts.seq)?;
     let prompt = gate.prompt.render(&scope)?;

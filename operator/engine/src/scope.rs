@@ -18,9 +18,8 @@ use crate::{
 };
 
 /// Names that no input and no variable may take.
-pub(crate) const RESERVED: [&str; 10] = [
-    "inputs", "run", "steps", "last_response", "hitl", "hitl_response", "null", "true", "false", "loop",
-];
+pub(crate) const RESERVED: [&str; 10] =
+    ["inputs", "run", "steps", "last_response", "hitl", "hitl_response", "null", "true", "false", "loop"];
 
 /// A record that a step can see, with what a later Modify made of it.
 pub(crate) struct Seen<'r> {

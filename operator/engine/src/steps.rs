@@ -43,7 +43,11 @@ pub(crate) async fn step(run: &Run<'_>, at: usize, visit: i32) -> Result<Next, S
     match &step.action {
         Action::Gate(gate) => {
             let place = Place { path, attempt: 1, kind: StepKind::Hitl };
-            let record = run.activity(place.clone(), |seq| unless_skipped(run, step, seq, || gate::ask(run, step, gate, visit, seq, &place))).await;
+            let record = run
+                .activity(place.clone(), |seq| {
+                    unless_skipped(run, step, seq, || gate::ask(run, step, gate, visit, seq, &place))
+                })
+                .await;
             gate::judge(run, step, gate, at, &record)
         }
         Action::Set(template) => {

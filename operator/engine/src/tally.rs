@@ -112,7 +112,8 @@ impl Count<'_> {
         if let Some(deciders) = quorums.rejected(&persons) {
             return self.decide(&deciders);
         }
-        let escalates: Vec<_> = persons.iter().filter(|b| b.verdict == Verdict::Escalate && b.is_new).copied().collect();
+        let escalates: Vec<_> =
+            persons.iter().filter(|b| b.verdict == Verdict::Escalate && b.is_new).copied().collect();
         if !escalates.is_empty() {
             return self.escalate_by_people(&escalates);
         }

@@ -63,7 +63,8 @@ impl Check<'_> {
             Some(name) => {
                 let found = place.earlier.iter().position(|s| s.name == *name).filter(|at| !is_gate(at));
                 if found.is_none() {
-                    let message = format!("{name} is not an earlier step of this list that could be reviewed: gates are not");
+                    let message =
+                        format!("{name} is not an earlier step of this list that could be reviewed: gates are not");
                     self.complain(format!("{field}.reviews"), message);
                 }
                 found
@@ -81,12 +82,21 @@ impl Check<'_> {
         for subject in hitl.approvers.iter().chain(&hitl.escalate_to).chain(escalation) {
             let is_account = subject.kind == SubjectKind::ServiceAccount;
             if subject.name.is_empty() || is_account != subject.namespace.is_some() {
-                self.complain(&list, format!("{subject}: a name is needed, and a namespace for a ServiceAccount and nobody else"));
+                self.complain(
+                    &list,
+                    format!("{subject}: a name is needed, and a namespace for a ServiceAccount and nobody else"),
+                );
             } else if !is_account && subject.name.starts_with("system:") {
-                let message = format!("{subject}: everybody is in some system group; name people, or a ServiceAccount by kind");
+                let message =
+                    format!("{subject}: everybody is in some system group; name people, or a ServiceAccount by kind");
                 self.complain(&list, message);
             } else if is_account {
-                self.warn(&list, &format!("{subject} is as strong as the role edit in its namespace: whoever may take its tokens decides"));
+                self.warn(
+                    &list,
+                    &format!(
+                        "{subject} is as strong as the role edit in its namespace: whoever may take its tokens decides"
+                    ),
+                );
             }
         }
         let excluded = |subject: &Subject| {
@@ -214,7 +224,10 @@ impl Check<'_> {
             _ => {}
         }
         if timeout.default.is_some() && timeout.action != Some(TimeoutAction::Default) {
-            self.complain(format!("{field}.default"), "it is the answer of action Default: set that action or leave it out");
+            self.complain(
+                format!("{field}.default"),
+                "it is the answer of action Default: set that action or leave it out",
+            );
         }
         after
     }

@@ -11,13 +11,24 @@ use crate::language::{Known, Members, Reference, check};
 
 /// What can be asked of a step's record.
 const RECORD: [&str; 14] = [
-    "name", "type", "status", "response", "original", "decision", "answers", "parameters", "guidance", "reason",
-    "decidedBy", "decidedAt", "error", "statusCode",
+    "name",
+    "type",
+    "status",
+    "response",
+    "original",
+    "decision",
+    "answers",
+    "parameters",
+    "guidance",
+    "reason",
+    "decidedBy",
+    "decidedAt",
+    "error",
+    "statusCode",
 ];
 /// What can be asked of the newest decision.
-const HITL: [&str; 9] = [
-    "decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval",
-];
+const HITL: [&str; 9] =
+    ["decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval"];
 
 impl Check<'_> {
     /// The names that exist when step `at` of a list begins.

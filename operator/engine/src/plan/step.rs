@@ -141,7 +141,8 @@ impl Check<'_> {
         let vars = self.vars(step, place);
         let known = Self::with_vars(place.known.clone(), step);
         let place = &Place { known, field: place.field.clone(), ..*place };
-        let skip_if = step.skip_if.as_ref().and_then(|source| self.condition(source, &place.field("skipIf"), &place.known));
+        let skip_if =
+            step.skip_if.as_ref().and_then(|source| self.condition(source, &place.field("skipIf"), &place.known));
         let action = self.action(step, place)?;
         let usual = Duration::from_secs(if step.agent.is_some() { 300 } else { 30 });
         Some(PlannedStep {

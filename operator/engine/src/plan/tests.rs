@@ -135,7 +135,11 @@ fn combinations_that_could_only_go_wrong_are_refused() {
         "last one to write",
     );
     refuses(&of_gate(json!({"allowedVerdicts": ["Escalate"]})), &verdicts, "somebody to ask");
-    refuses(&of_gate(json!({"allowedVerdicts": ["Approve"], "form": {"questions": [{"id": "a"}]}})), &verdicts, "Respond");
+    refuses(
+        &of_gate(json!({"allowedVerdicts": ["Approve"], "form": {"questions": [{"id": "a"}]}})),
+        &verdicts,
+        "Respond",
+    );
     refuses(&of_gate(json!({"reviews": "nobody"})), &format!("{hitl}.reviews"), "nobody");
     refuses(&of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})), &format!("{hitl}.requiredFrom"), "g");
     let lonely = complaints(json!({"pattern": {"chain": {"steps": [{"name": "g", "hitl": {"prompt": "?",

@@ -36,9 +36,7 @@ pub(super) fn ask(
         path: &place.path,
         visit,
         seq,
-        deadline: asked
-            .as_ref()
-            .map_or_else(|| run.now.at.after(gate.after).ceil_to_second(), |asked| asked.deadline),
+        deadline: asked.as_ref().map_or_else(|| run.now.at.after(gate.after).ceil_to_second(), |asked| asked.deadline),
         guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
     };
     request::ask(run, step, gate, &facts).map(|ask| Opening::Gate(Box::new(ask)))

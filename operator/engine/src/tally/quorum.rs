@@ -119,9 +119,7 @@ impl Quorums {
             .iter()
             .any(|quorum| match quorum.reject {
                 RejectPolicy::Any => no.iter().any(|b| self.counts(quorum, b)),
-                RejectPolicy::Threshold => {
-                    no.iter().filter(|b| self.counts(quorum, b)).count() >= quorum.threshold
-                }
+                RejectPolicy::Threshold => no.iter().filter(|b| self.counts(quorum, b)).count() >= quorum.threshold,
             })
             .then_some(no)
     }

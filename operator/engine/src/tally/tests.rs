@@ -238,7 +238,10 @@ fn escalate_adds_people_and_time_and_takes_nothing_away() {
     assert_eq!(ruling.status.level, Some(1));
     assert_eq!(ruling.status.deadline, Some(at(110).at));
     assert_eq!(ruling.status.closes_at, Some(at(110).at));
-    assert!(ruling.status.approvers.contains(&Subject::user("olga")) && ruling.status.approvers.contains(&Subject::user("alice")));
+    assert!(
+        ruling.status.approvers.contains(&Subject::user("olga"))
+            && ruling.status.approvers.contains(&Subject::user("alice"))
+    );
     says(&mut open, "olga", "Approve");
     count(&mut open, 55);
     assert_eq!(verdict(&open), Some(Verdict::Approve), "earlier votes stand");

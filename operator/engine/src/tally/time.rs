@@ -47,7 +47,12 @@ impl Count<'_> {
             }
             TimeoutAction::Expire => {
                 self.status.phase = ApprovalPhase::Overdue;
-                self.note("Overdue", true, format!("{why}: only Retry, Reject and Abort are accepted now"), "overdue".into());
+                self.note(
+                    "Overdue",
+                    true,
+                    format!("{why}: only Retry, Reject and Abort are accepted now"),
+                    "overdue".into(),
+                );
             }
             ends => self.expire(ends.verdict(), why),
         }
@@ -83,7 +88,12 @@ impl Count<'_> {
             self.escalate(&to, &format!("Escalate by {}", who.join(", ")));
         } else {
             let key = format!("escalate-nobody-{}", self.status.votes.len());
-            self.note("EscalationExhausted", true, format!("Escalate by {}: there is nobody else to ask", who.join(", ")), key);
+            self.note(
+                "EscalationExhausted",
+                true,
+                format!("Escalate by {}: there is nobody else to ask", who.join(", ")),
+                key,
+            );
         }
     }
 
@@ -97,8 +107,11 @@ impl Count<'_> {
 
     /// The same question to more people, with a new deadline. Quorum, exclusions and earlier votes stand.
     fn escalate(&mut self, to: &[Subject], why: &str) {
-        let mut approvers =
-            if self.status.approvers.is_empty() { self.request.approvers.clone() } else { self.status.approvers.clone() };
+        let mut approvers = if self.status.approvers.is_empty() {
+            self.request.approvers.clone()
+        } else {
+            self.status.approvers.clone()
+        };
         for subject in to {
             if !approvers.contains(subject) && approvers.len() < 64 {
                 approvers.push(subject.clone());
@@ -122,14 +135,21 @@ impl Count<'_> {
             conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         }
         let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
-        self.note("Escalated", false, format!("{why}: {} may decide too, until {deadline}", names.join(", ")), format!("escalated-{level}"));
+        self.note(
+            "Escalated",
+            false,
+            format!("{why}: {} may decide too, until {deadline}", names.join(", ")),
+            format!("escalated-{level}"),
+        );
     }
 
     pub(super) fn undecidable(&mut self, why: &str) {
         let said = Say { kind: conditions::UNDECIDABLE, holds: true, reason: "QuorumOutOfReach", message: why };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         let action = match self.action() {
-            kept @ (TimeoutAction::Escalate | TimeoutAction::Reject | TimeoutAction::Abort | TimeoutAction::Expire) => kept,
+            kept @ (TimeoutAction::Escalate | TimeoutAction::Reject | TimeoutAction::Abort | TimeoutAction::Expire) => {
+                kept
+            }
             _ => TimeoutAction::Reject,
         };
         self.act_on(action, &format!("no verdict can reach its quorum any more: {why}"));
@@ -167,4 +187,3 @@ impl Count<'_> {
         Some(reminder.map_or(self.deadline(), |reminder| reminder.min(self.deadline())))
     }
 }
-
