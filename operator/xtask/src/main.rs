@@ -1,9 +1,11 @@
 //! `cargo xtask`: the chores of this repository, each one command that does all its own set-up.
 //! It may only read arguments here; the work is in the modules.
 
+mod bench;
 mod cargo;
 mod cluster;
 mod codegen;
+mod demo;
 mod lint;
 mod say;
 mod tally;
@@ -39,8 +41,15 @@ enum Chore {
         #[arg(last = true)]
         names: Vec<String>,
     },
+    /// The quickstart example played on a cluster of its own: asked, refused, approved, sent
+    Demo(demo::Options),
     /// A control plane with the chart installed, to work on cluster tests with; stays until Ctrl-C
     Cluster,
+    /// Measurements on control planes of their own
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
 }
 
 fn main() -> ExitCode {
@@ -58,6 +67,8 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Codegen { check } => codegen::run(check),
         Chore::Lint => Ok(test::run(Some(test::Part::Lint), &[])),
         Chore::Test { part, names } => Ok(test::run(part, &names)),
+        Chore::Demo(options) => demo::run(options),
         Chore::Cluster => cluster::run(),
+        Chore::Bench { bench } => bench::run(&bench),
     }
 }

@@ -18,3 +18,10 @@ pub(crate) fn problem(text: &str) {
 pub(crate) fn result(text: &str) {
     println!("{text}");
 }
+
+/// A question, after which the person types on the same line.
+#[expect(clippy::print_stdout, reason = "an output module")]
+pub(crate) fn prompt(text: &str) -> std::io::Result<()> {
+    print!("{text}");
+    std::io::Write::flush(&mut std::io::stdout())
+}

@@ -1,0 +1,110 @@
+//! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played.
+//! It may not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
+
+mod person;
+mod play;
+mod show;
+mod stage;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use signoff_tests::control_plane::{binary, clients};
+use url::Url;
+
+use crate::cargo::{cargo, metadata, succeeds};
+use crate::say;
+use stage::{Model, Stage};
+
+/// The key of the model's provider; on a command line everybody on the machine could read it.
+const KEY: &str = "SIGNOFF_MODEL_KEY";
+/// Tokens are good for half a day.
+const RENEW_EVERY: Duration = Duration::from_secs(3 * 3600);
+
+/// What may be typed after `cargo xtask demo`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// Play everybody, also on a terminal
+    #[arg(long)]
+    script: bool,
+    /// Leave everything running until Ctrl-C, and say how to point kubectl at it
+    #[arg(long)]
+    keep: bool,
+    /// A cluster of yours instead of one made for this; people are then impersonated, so the context needs that right
+    #[arg(long, value_name = "FILE", requires = "context")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of that file; no other is ever used
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    context: Option<String>,
+    /// A server that speaks OpenAI's chat completions, up to /v1, instead of a script; its key is taken from the
+    /// environment variable SIGNOFF_MODEL_KEY
+    #[arg(long, value_name = "URL", requires = "model")]
+    model_url: Option<Url>,
+    /// The model's name there
+    #[arg(long, value_name = "NAME", requires = "model_url")]
+    model: Option<String>,
+}
+
+/// Plays the story. The exit code is a failure when an act did not turn out as told.
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
+    say::step("building the programs (minutes the first time, seconds afterwards)");
+    if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
+        bail!("the programs do not build");
+    }
+    let programs = metadata()?.target_directory.join("debug");
+    let named = options.kubeconfig.zip(options.context);
+    // Says itself how long it takes where it has to be built.
+    match named {
+        None => drop(binary()?),
+        Some(_) => drop(clients()?),
+    }
+    let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
+    let model = options.model_url.zip(options.model).map(|(url, name)| Model { url, name, key });
+    let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+
+    let started = Instant::now();
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let outcome = tokio::select! {
+            outcome = story(named, model, programs, manned, started) => outcome,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
+        };
+        let stage = outcome?;
+        if options.keep {
+            kept(&stage).await?;
+        }
+        stage.clear().await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn story(
+    named: Option<(PathBuf, String)>,
+    model: Option<Model>,
+    programs: PathBuf,
+    manned: bool,
+    started: Instant,
+) -> Result<Stage> {
+    let mut stage = Stage::set(named, model, &programs).await?;
+    match play::all(&stage, manned, started).await {
+        Ok(()) => Ok(stage),
+        Err(error) => {
+            stage.lament().await;
+            Err(error)
+        }
+    }
+}
+
+/// Waits for Ctrl-C, and renews the operator's token meanwhile.
+async fn kept(stage: &Stage) -> Result<()> {
+    show::kept(stage);
+    loop {
+        tokio::select! {
+            ended = tokio::signal::ctrl_c() => return Ok(ended?),
+            () = tokio::time::sleep(RENEW_EVERY) => stage.renew().await?,
+        }
+    }
+}

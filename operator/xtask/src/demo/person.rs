@@ -1,0 +1,130 @@
+//! The person at the terminal, who plays the approver.
+//! It may not decide for them: what they choose goes through the plugin, and its refusals are shown as they are.
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use super::show;
+use super::stage::Stage;
+use crate::say;
+
+/// What came of the gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decided {
+    /// As it was shown.
+    Approved,
+    /// With this text instead.
+    Modified(String),
+    /// With this answer.
+    Answered(String),
+    Rejected,
+    /// The person left.
+    Nothing,
+}
+
+/// Asks until something is decided, or the person leaves.
+pub(super) async fn decides(stage: &Stage, approval: &str, draft: &str) -> Result<Decided> {
+    loop {
+        let line = ask(
+            "You are alice. [a]pprove, [r]eject, [e]dit the letter, ans[w]er with a postscript, [s]how again, [q]uit: ",
+        )
+        .await?;
+        let Some(line) = line else { return Ok(Decided::Nothing) };
+        let (decided, finished) = match line.trim().to_lowercase().as_str() {
+            "a" | "approve" => (Decided::Approved, stage.approve("alice", &["approve", approval]).await?),
+            "r" | "reject" => {
+                let reason = ask("Why? ").await?.unwrap_or_default();
+                let reason = ["--reason", reason.trim()];
+                let reason = if reason[1].is_empty() { &[][..] } else { &reason[..] };
+                let words = [&["reject", approval], reason].concat();
+                (Decided::Rejected, stage.approve("alice", &words).await?)
+            }
+            "e" | "edit" => {
+                let Some(text) = edited(stage.cluster.folder(), draft).await? else { continue };
+                let file = stage.cluster.folder().join("edited.json");
+                std::fs::write(&file, json!({"response": text}).to_string())?;
+                let file = file.display().to_string();
+                let finished = stage.approve("alice", &["modify", approval, "--from-file", &file]).await?;
+                (Decided::Modified(text), finished)
+            }
+            "w" | "answer" => {
+                let Some(text) = ask("The postscript: ").await?.filter(|text| !text.trim().is_empty()) else {
+                    continue;
+                };
+                let text = text.trim().to_owned();
+                let finished = stage.approve("alice", &["respond", approval, "--response", &text]).await?;
+                (Decided::Answered(text), finished)
+            }
+            "s" | "show" => {
+                stage.approve("alice", &["show", approval]).await?;
+                continue;
+            }
+            "q" | "quit" => return Ok(Decided::Nothing),
+            _ => continue,
+        };
+        if finished.code == 0 {
+            return Ok(decided);
+        }
+    }
+}
+
+/// The letter after the person's changes; nothing when they made none.
+async fn edited(folder: &Path, draft: &str) -> Result<Option<String>> {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let text = match variable("VISUAL").or_else(|| variable("EDITOR")) {
+        Some(editor) => in_editor(&editor, &folder.join("letter.txt"), draft).await?,
+        None => typed().await?,
+    };
+    let text = text.trim_end().to_owned();
+    if text.is_empty() || text == draft.trim_end() {
+        show::words("The letter is as it was: nothing to send.");
+        return Ok(None);
+    }
+    Ok(Some(text))
+}
+
+/// `$EDITOR` may hold arguments, which only a shell takes apart.
+async fn in_editor(editor: &str, file: &Path, draft: &str) -> Result<String> {
+    std::fs::write(file, draft)?;
+    let status = tokio::process::Command::new("sh")
+        .args(["-c", &format!("{editor} \"$1\""), "editor"])
+        .arg(file)
+        .status()
+        .await
+        .with_context(|| format!("starting the editor {editor}"))?;
+    ensure!(status.success(), "the editor {editor} ended with {status}");
+    Ok(std::fs::read_to_string(file)?)
+}
+
+async fn typed() -> Result<String> {
+    show::words("(EDITOR is not set.) Type the new letter; a line with nothing but a full stop ends it.");
+    let mut text = String::new();
+    while let Some(line) = ask("> ").await? {
+        if line.trim_end() == "." {
+            break;
+        }
+        text.push_str(&line);
+    }
+    Ok(text)
+}
+
+/// One line of standard input with its end, or nothing at its end.
+async fn ask(prompt: &str) -> Result<Option<String>> {
+    say::prompt(prompt)?;
+    let (answer, asked) = tokio::sync::oneshot::channel();
+    // A thread of its own and not the runtime's, which would wait for it when Ctrl-C ends the story.
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line).map(|length| (length > 0).then_some(line));
+        // Nobody listens any more after Ctrl-C.
+        let _ = answer.send(read);
+    });
+    let line = asked.await??;
+    if line.is_none() {
+        std::io::stdout().flush()?;
+    }
+    Ok(line)
+}

@@ -1,0 +1,188 @@
+//! The story, act by act: each says what shall happen, lets it happen, and is compared with what did.
+//! It may not decide by any other way than those it shows.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use signoff_tests::control_plane::Finished;
+
+use super::person::{self, Decided};
+use super::show;
+use super::stage::Stage;
+
+const WORKFLOW: &str = "refund-4711";
+
+/// Plays everything; `started` is when the command began, builds not counted.
+pub(super) async fn all(stage: &Stage, manned: bool, started: Instant) -> Result<()> {
+    show::words("");
+    let approval = asking(stage, started).await?;
+    outsiders(stage, &approval).await?;
+    requester(stage, &approval).await?;
+    let draft =
+        stage.read("alice", &["get", "approval", &approval, "-o", "jsonpath={.spec.request.reviews.response}"]).await?;
+    match deciding(stage, &approval, &draft, manned).await? {
+        Decided::Nothing => {
+            show::words("Nothing was decided, so nothing was sent: the run would wait until its deadline.");
+            return Ok(());
+        }
+        Decided::Rejected => rejected(stage, &approval).await?,
+        decided => {
+            went_on(stage, &approval).await?;
+            posted(stage, &decided, &draft).await?;
+        }
+    }
+    show::words("That was the story: every act turned out as told.");
+    Ok(())
+}
+
+/// Whether a command ended as it should have, and said what it should have.
+fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Result<()> {
+    let all = format!("{}{}", finished.stdout, finished.stderr);
+    let should = if succeeds { "succeed" } else { "be refused" };
+    ensure!(
+        (finished.code == 0) == succeeds,
+        "the last command should {should}, and ended with code {}",
+        finished.code
+    );
+    for words in says {
+        ensure!(all.contains(words), "the last command should have said {words:?}");
+    }
+    Ok(())
+}
+
+async fn asking(stage: &Stage, started: Instant) -> Result<String> {
+    show::act(
+        "1. dana asks",
+        "A model drafts a letter; nobody gets it before a second person has read it. dana may only create Workflows.",
+    );
+    let manifest = stage.manifest.display().to_string();
+    expect(
+        &stage.kubectl("dana", &["apply", "-f", &manifest]).await?,
+        true,
+        &["workflow.signoff.dev/refund-4711 created"],
+    )?;
+    let workflow = format!("workflow/{WORKFLOW}");
+    let wait = ["wait", "--for=condition=Waiting", &workflow, "--timeout=60s"];
+    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let approval = stage.read("dana", &["get", &workflow, "-o", "jsonpath={.status.pending[0]}"]).await?;
+    ensure!(!approval.is_empty(), "the Workflow waits for no Approval");
+    // The run is committed before it asks, so the Approval may be a moment younger.
+    stage.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
+    show::words(&format!("(first pending Approval {:.1} s after the start)\n", started.elapsed().as_secs_f64()));
+    let got = stage.kubectl("dana", &["get", "workflows,approvals"]).await?;
+    expect(&got, true, &["Waiting", "Pending", "dana@example.com", &approval])?;
+    Ok(approval)
+}
+
+async fn outsiders(stage: &Stage, approval: &str) -> Result<()> {
+    show::act(
+        "2. Those who may not",
+        "mallory has no rights here. erin may decide Approvals, but this one does not list her, and alice's name is not hers.",
+    );
+    let vote = |user: &str| format!(r#"{{"spec":{{"decisions":{{"{user}":{{"verdict":"Approve"}}}}}}}}"#);
+    let mallory = vote("mallory@example.com");
+    let refused = stage.kubectl("mallory", &["patch", "approval", approval, "--type=merge", "-p", &mallory]).await?;
+    expect(&refused, false, &["mallory@example.com", "forbidden"])?;
+    let refused = stage.approve("erin", &["approve", approval]).await?;
+    expect(&refused, false, &["erin@example.com is not an approver of this gate"])?;
+    let alice = vote("alice@example.com");
+    let refused = stage.kubectl("erin", &["patch", "approval", approval, "--type=merge", "-p", &alice]).await?;
+    expect(&refused, false, &["denied request"])
+}
+
+async fn requester(stage: &Stage, approval: &str) -> Result<()> {
+    show::act(
+        "3. dana tries to approve her own request",
+        "She sits at the desk that decides: listed, and with the right to approve. But this gate excludes whoever asked.",
+    );
+    let refused = stage.approve("dana", &["approve", approval]).await?;
+    expect(&refused, false, &["the requester may not decide this gate"])
+}
+
+async fn deciding(stage: &Stage, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
+    show::act("4. alice reads and decides", "The plugin shows facts first, then the words of others, fenced.");
+    expect(&stage.approve("alice", &["list"]).await?, true, &[approval])?;
+    expect(
+        &stage.approve("alice", &["show", approval]).await?,
+        true,
+        &["Send this letter to ACME Ltd?", "dana@example.com"],
+    )?;
+    if manned {
+        return person::decides(stage, approval, draft).await;
+    }
+    let decided = stage.approve("alice", &["approve", approval, "--reason", "the numbers are right"]).await?;
+    expect(&decided, true, &["approved"])?;
+    Ok(Decided::Approved)
+}
+
+async fn went_on(stage: &Stage, approval: &str) -> Result<()> {
+    show::act(
+        "5. The run goes on by itself",
+        "The decision is the run's next event: the letter is sent, and the run ends.",
+    );
+    let wait = ["wait", "--for=condition=Complete", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
+    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let got = stage.kubectl("dana", &["get", "workflows,approvals"]).await?;
+    expect(&got, true, &["Succeeded", "alice@example.com"])?;
+    aftermath(stage, approval, "Succeeded").await
+}
+
+async fn rejected(stage: &Stage, approval: &str) -> Result<()> {
+    show::act("5. The run ends", "A no is an answer: nothing is sent, and the run says who said no.");
+    let wait = ["wait", "--for=condition=Finished", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
+    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    expect(&stage.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Rejected", "alice@example.com"])?;
+    aftermath(stage, approval, "Rejected").await?;
+    ensure!(stage.letterbox.posted().is_empty(), "a rejected letter was posted: {:?}", stage.letterbox.posted());
+    show::words("The letter box got nothing.");
+    Ok(())
+}
+
+/// Conditions, Events, and who decided what.
+async fn aftermath(stage: &Stage, approval: &str, phase: &str) -> Result<()> {
+    show::act(
+        "6. What everybody can read afterwards",
+        "Conditions for programs, Events for people, and who decided what.",
+    );
+    let lines = r#"jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}"#;
+    let conditions = stage.kubectl("dana", &["get", "workflow", WORKFLOW, "-o", lines]).await?;
+    expect(&conditions, true, &["Accepted=True", "Guarded=True PoliciesInForce", &format!("Finished=True {phase}")])?;
+    // Events are written beside the work, so the last one may still be on its way.
+    stage.told(WORKFLOW, phase).await?;
+    let events = stage.kubectl("dana", &["events", "--for", &format!("workflow/{WORKFLOW}")]).await?;
+    expect(&events, true, &["ApprovalRequested", phase])?;
+    let described = stage.excerpt("dana", &["describe", "approval", approval], "Status:").await?;
+    ensure!(described.contains("alice@example.com"), "the Approval should say who decided");
+    Ok(())
+}
+
+async fn posted(stage: &Stage, decided: &Decided, draft: &str) -> Result<()> {
+    show::act("7. What came of it", "The run's output, and what the letter box was sent.");
+    let outputs = ["get", "workflow", WORKFLOW, "-o", "jsonpath={.status.outputs}"];
+    let word = match decided {
+        Decided::Modified(_) => "modified",
+        Decided::Answered(_) => "responded",
+        _ => "approved",
+    };
+    let output = stage.kubectl("dana", &outputs).await?;
+    expect(&output, true, &[&format!("letter 1 posted, {word} by alice@example.com")])?;
+
+    let posted = stage.letterbox.posted();
+    let [letter] = posted.as_slice() else {
+        anyhow::bail!("exactly one letter should be posted, and there are {}", posted.len())
+    };
+    show::words(&format!("{} received one request:", stage.letterbox.url()));
+    show::output(&format!("{}  content-type: {}\n{}", letter.what, letter.content_type, letter.body));
+    let body: Value = serde_json::from_str(&letter.body).context("the letter box was sent something else than JSON")?;
+    let text = body["letter"].as_str().unwrap_or_default();
+    let shown = match decided {
+        Decided::Modified(text) => text.clone(),
+        Decided::Answered(answer) => format!("{draft}\n\nP.S. {answer}"),
+        _ => draft.to_owned(),
+    };
+    // An Approval shows the first part of a long text, under the digest of the whole.
+    let same = if draft.len() < 4000 { text == shown } else { text.starts_with(draft) };
+    ensure!(same && letter.what == "POST /letters", "what was sent is not what was decided:\n{shown}");
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! How the story looks: headings, commands as one would type them, and what they printed.
+//! It may not run anything, and shows no text of others but through the engine's display.
+
+use signoff_engine::language::text::display;
+use signoff_tests::control_plane::Finished;
+
+use super::stage::Stage;
+use crate::say;
+
+/// The longest output of one command that is shown, in characters.
+const LONGEST: usize = 20_000;
+
+/// A new act.
+pub(super) fn act(title: &str, words: &str) {
+    let rule = "─".repeat(100_usize.saturating_sub(title.chars().count() + 4));
+    say::result(&format!("── {title} {rule}\n{words}\n"));
+}
+
+/// A sentence of the teller.
+pub(super) fn words(words: &str) {
+    say::result(words);
+}
+
+/// A command as it is about to be run.
+pub(super) fn command(line: &str) {
+    say::result(&format!("$ {}", display(line, LONGEST)));
+}
+
+/// What a command printed: what it said beside its result first, as it came first.
+pub(super) fn printed(finished: &Finished) {
+    output(&format!("{}{}", finished.stderr, finished.stdout));
+}
+
+/// Some output, followed by an empty line.
+pub(super) fn output(text: &str) {
+    let text = text.trim_end();
+    say::result(&if text.is_empty() { String::new() } else { format!("{}\n", display(text, LONGEST)) });
+}
+
+/// The lines of `text` from the first one that begins with `from` on.
+pub(super) fn excerpt(text: &str, from: &str) -> String {
+    let at = text.lines().position(|line| line.starts_with(from)).unwrap_or(0);
+    let cut = if at > 0 { "[…]\n" } else { "" };
+    format!("{cut}{}", text.lines().skip(at).collect::<Vec<_>>().join("\n"))
+}
+
+/// A command line that a shell takes as it was meant.
+pub(super) fn shell(words: &[&str]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// How to look around oneself.
+pub(super) fn kept(stage: &Stage) {
+    let kubectl = stage.cluster.clients().kubectl.parent().map(|folder| folder.display().to_string());
+    act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
+    say::result(&format!(
+        "export KUBECONFIG={}\nexport PATH={}:{}:$PATH        # kubectl-approve, kubectl\n",
+        quoted(&stage.cluster.kubeconfig().display().to_string()),
+        stage.programs.display(),
+        kubectl.unwrap_or_default(),
+    ));
+    let name = &stage.namespace.name;
+    say::result(&format!(
+        "kubectl --context dana  -n {name} apply -f examples/gates/quorum.yaml\n\
+         kubectl approve list --context bob -n {name}\n\
+         kubectl --context viktor -n {name} get workflows,approvals\n\n\
+         Contexts: dana asks; alice, bob, carol, erin decide; viktor looks; mallory is nobody; admin is everybody.\n\
+         The letter box is {}; the operator's log is {}",
+        stage.letterbox.url(),
+        stage.log().display(),
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{excerpt, shell};
+
+    #[test]
+    fn words_that_a_shell_would_change_are_quoted() {
+        assert_eq!(
+            shell(&["kubectl", "-n", "letters-x7", "a b", "it's", ""]),
+            r"kubectl -n letters-x7 'a b' 'it'\''s' ''"
+        );
+        assert_eq!(shell(&["-p", r#"{"a":"b"}"#]), r#"-p '{"a":"b"}'"#);
+    }
+
+    #[test]
+    fn an_excerpt_says_that_it_is_one() {
+        assert_eq!(excerpt("a\nb\nc\n", "b"), "[…]\nb\nc");
+        assert_eq!(excerpt("a\nb\n", "a"), "a\nb");
+    }
+}
