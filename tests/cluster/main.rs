@@ -5,5 +5,7 @@ mod asked;
 mod chart;
 mod control_plane;
 mod deciding_guide;
+mod examples;
 mod plugin;
 mod policies;
+mod quickstart;

@@ -9,7 +9,13 @@ use signoff_api::Verdict;
 ///
 /// With only a NAME it shows that Approval, asks, and approves it.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-approve", bin_name = "kubectl approve", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(
+    name = "kubectl-approve",
+    bin_name = "kubectl approve",
+    version,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
 pub struct Arguments {
     /// Which cluster, and as whom.
     #[command(flatten)]
@@ -25,24 +31,26 @@ pub struct Arguments {
     pub manner: Manner,
 }
 
+/// Where `--help` lists what is about the cluster.
+const CONNECTION: &str = "Connection";
+
 /// As kubectl has them.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Connection")]
 pub struct Connection {
     /// The kubeconfig file to use instead of KUBECONFIG or ~/.kube/config.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = CONNECTION, value_name = "FILE")]
     pub kubeconfig: Option<std::path::PathBuf>,
     /// The context to use instead of the current one.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = CONNECTION)]
     pub context: Option<String>,
     /// The namespace to use instead of the context's.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = CONNECTION)]
     pub namespace: Option<String>,
     /// The user to act as; needs the verb impersonate.
-    #[arg(long = "as", global = true, value_name = "USER")]
+    #[arg(long = "as", global = true, help_heading = CONNECTION, value_name = "USER")]
     pub impersonate: Option<String>,
     /// A group to act in; may be given more than once.
-    #[arg(long = "as-group", global = true, value_name = "GROUP", requires = "impersonate")]
+    #[arg(long = "as-group", global = true, help_heading = CONNECTION, value_name = "GROUP", requires = "impersonate")]
     pub impersonate_group: Vec<String>,
 }
 
@@ -267,7 +275,8 @@ pub enum Payload {
 impl Command {
     /// The decision, if the command is one.
     pub fn wish(self) -> Option<Wish> {
-        let plain = |verdict, plain: Plain| Wish { name: plain.name, verdict, payload: Payload::Nothing, manner: plain.manner };
+        let plain =
+            |verdict, plain: Plain| Wish { name: plain.name, verdict, payload: Payload::Nothing, manner: plain.manner };
         Some(match self {
             Self::List(_) | Self::Show(_) | Self::Whoami => return None,
             Self::Approve(typed) => plain(Verdict::Approve, typed),
@@ -284,12 +293,18 @@ impl Command {
                 };
                 Wish { name: typed.name, verdict: Verdict::Respond, payload, manner: typed.manner }
             }
-            Self::Defer(typed) => {
-                Wish { name: typed.name, verdict: Verdict::Defer, payload: Payload::Guidance(typed.guidance), manner: typed.manner }
-            }
-            Self::Escalate(typed) => {
-                Wish { name: typed.name, verdict: Verdict::Escalate, payload: Payload::To(typed.to), manner: typed.manner }
-            }
+            Self::Defer(typed) => Wish {
+                name: typed.name,
+                verdict: Verdict::Defer,
+                payload: Payload::Guidance(typed.guidance),
+                manner: typed.manner,
+            },
+            Self::Escalate(typed) => Wish {
+                name: typed.name,
+                verdict: Verdict::Escalate,
+                payload: Payload::To(typed.to),
+                manner: typed.manner,
+            },
         })
     }
 }
@@ -306,7 +321,11 @@ fn name(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
         None => Ok(typed.to_owned()),
-        Some(("approval" | "approvals" | "appr" | "approval.signoff.dev" | "approvals.signoff.dev", name)) if !name.is_empty() => Ok(name.to_owned()),
+        Some(("approval" | "approvals" | "appr" | "approval.signoff.dev" | "approvals.signoff.dev", name))
+            if !name.is_empty() =>
+        {
+            Ok(name.to_owned())
+        }
         Some((kind, _)) => Err(format!("{kind} is not approval: write NAME or approval/NAME")),
     }
 }

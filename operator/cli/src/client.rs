@@ -83,7 +83,10 @@ impl Session {
         K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
         K: kube::Resource<Scope = k8s_openapi::ClusterResourceScope>,
     {
-        Api::all(self.client.clone()).create(&PostParams::default(), &question).await.map_err(|error| self.server.explain(error))
+        Api::all(self.client.clone())
+            .create(&PostParams::default(), &question)
+            .await
+            .map_err(|error| self.server.explain(error))
     }
 
     /// One Approval of the namespace.
@@ -132,7 +135,11 @@ impl Session {
     fn approvals(&self, everywhere: bool) -> Api<DynamicObject> {
         // As bare objects: whatever a later version adds to them is still there to be compared and printed.
         let resource = ApiResource::erase::<Approval>(&());
-        if everywhere { Api::all_with(self.client.clone(), &resource) } else { Api::namespaced_with(self.client.clone(), &self.namespace, &resource) }
+        if everywhere {
+            Api::all_with(self.client.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        }
     }
 }
 
@@ -151,7 +158,9 @@ impl Seen {
 fn seen(object: &DynamicObject) -> Result<Seen, Failure> {
     let name = object.metadata.name.as_deref().unwrap_or("(nameless)");
     let unreadable = |error: serde_json::Error| {
-        Failure::Other(format!("approval {name} cannot be read by this version of kubectl-approve ({error}): update it, or use kubectl get approval {name} -o yaml"))
+        Failure::Other(format!(
+            "approval {name} cannot be read by this version of kubectl-approve ({error}): update it, or use kubectl get approval {name} -o yaml"
+        ))
     };
     let raw = serde_json::to_value(object).map_err(unreadable)?;
     let approval = serde_json::from_value(raw.clone()).map_err(unreadable)?;
@@ -177,7 +186,7 @@ async fn configuration(options: &Connection) -> Result<Config, Failure> {
         }
     };
     let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(file, &choice)
-        .await
-        .map_err(|error| Failure::Other(format!("the kubeconfig cannot be used: {error}; see kubectl config get-contexts")))
+    Config::from_custom_kubeconfig(file, &choice).await.map_err(|error| {
+        Failure::Other(format!("the kubeconfig cannot be used: {error}; see kubectl config get-contexts"))
+    })
 }

@@ -40,8 +40,10 @@ mod tests {
 
     #[test]
     fn lengths_are_written_as_kubectl_writes_them() {
-        let written: Vec<_> =
-            [45, 119, 120, 200, 5400, 19_800, 108_000, 273_600, 1_036_800].into_iter().map(|s| length(Duration::from_secs(s))).collect();
+        let written: Vec<_> = [45, 119, 120, 200, 5400, 19_800, 108_000, 273_600, 1_036_800]
+            .into_iter()
+            .map(|s| length(Duration::from_secs(s)))
+            .collect();
         assert_eq!(written, ["45s", "119s", "2m", "3m20s", "90m", "5h30m", "30h", "3d4h", "12d"]);
     }
 

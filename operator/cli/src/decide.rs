@@ -3,10 +3,7 @@
 //! It may not judge whether a decision is allowed, and it does not wait for what comes of it.
 
 use serde_json::Value;
-use signoff_api::{
-    Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
-    approval::Source,
-};
+use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source};
 use signoff_engine::{
     Now,
     tally::{Owner, tally},
@@ -63,16 +60,29 @@ async fn record(session: &Session, wish: &Wish, seen: &Seen, me: &Me) -> Result<
     };
     let entry = payload::entry(wish, file.as_deref(), &seen.approval, me)?;
     if let Some(attempt) = entry.decision.attempt {
-        let why = seen.approval.status.as_ref().and_then(|status| status.invalid.get(&entry.key)).map_or("", |invalid| invalid.why.as_str());
-        terminal::note(&format!("attempt {} could not be used ({}): this is attempt {attempt}", attempt - 1, one_line(why, 1024)));
+        let why = seen
+            .approval
+            .status
+            .as_ref()
+            .and_then(|status| status.invalid.get(&entry.key))
+            .map_or("", |invalid| invalid.why.as_str());
+        terminal::note(&format!(
+            "attempt {} could not be used ({}): this is attempt {attempt}",
+            attempt - 1,
+            one_line(why, 1024)
+        ));
     }
-    usable(&seen.approval, &entry, clock::now())?;
     let patch = payload::patch(&entry, stored(&seen.raw, &entry.key))?;
     let resource = format!("approval.signoff.dev/{}", wish.name);
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(format!("{resource} unchanged ({} already)", done(entry.decision.verdict)));
     }
     let dry_run = wish.manner.dry_run == Some(DryRun::Server);
+    if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
+        // Where a policy has a sentence for it, that one is said.
+        session.patch(&wish.name, &patch, true).await?;
+        return Err(failure);
+    }
     let after = session.patch(&wish.name, &patch, dry_run).await?;
     let differences = payload::differences(&entry, stored(&after.raw, &entry.key), me);
     if !differences.is_empty() {
@@ -135,7 +145,8 @@ fn foreseen(approval: &Approval, now: Moment) -> ApprovalStatus {
 fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
     let mut with = approval.clone();
     with.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
-    let found = foreseen(&with, now).invalid.remove(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
+    let found =
+        foreseen(&with, now).invalid.remove(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
     found.map_or(Ok(()), |invalid| Err(Failure::Refused(one_line(&invalid.why, 1024))))
 }
 
@@ -152,20 +163,28 @@ fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
         Some(outcome) if outcome.verdict == Some(verdict) => return format!("{}{person}", done(verdict)),
         Some(outcome) => {
             let other = outcome.verdict.map_or("another decision", Verdict::name);
-            return format!("{verdict} recorded{person} ({other} by {} goes before it)", one_line(&outcome.decided_by.join(", "), 300));
+            return format!(
+                "{verdict} recorded{person} ({other} by {} goes before it)",
+                one_line(&outcome.decided_by.join(", "), 300)
+            );
         }
         None if verdict == Verdict::Escalate => return format!("escalated{person}"),
         None => {}
     }
     let tally = status.tally.unwrap_or_default();
-    let count = if verdict.needs_quorum() { format!("{} of {}", tally.have, tally.needed) } else { format!("it takes {}", request.threshold) };
+    let count = if verdict.needs_quorum() {
+        format!("{} of {}", tally.have, tally.needed)
+    } else {
+        format!("it takes {}", request.threshold)
+    };
     let also = if tally.have >= tally.needed && verdict.needs_quorum() { conditions(request) } else { String::new() };
     format!("{verdict} recorded{person} ({count}{also})")
 }
 
 /// What is asked besides so many people.
 fn conditions(request: &ApprovalRequest) -> String {
-    let groups = request.required_from.iter().map(|from| format!("{} of group {}", from.min, one_line(&from.group, 253)));
+    let groups =
+        request.required_from.iter().map(|from| format!("{} of group {}", from.min, one_line(&from.group, 253)));
     let further = request.also.iter().map(|quorum| format!("the quorum of {}", one_line(&quorum.source, 253)));
     let all: Vec<_> = groups.chain(further).collect();
     if all.is_empty() { String::new() } else { format!("; not yet met of: {}", all.join(", ")) }
@@ -205,7 +224,10 @@ mod tests {
         assert_eq!(after(&mut approval, "bob", Decision::new(Verdict::Skip)), "Skip recorded (1 of 2)");
         assert_eq!(after(&mut approval, "carol", Decision::new(Verdict::Approve)), "approved");
         assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Abort)), "aborted");
-        assert_eq!(after(&mut approval, "erin", Decision::new(Verdict::Approve)), "Approve recorded (Abort by dora goes before it)");
+        assert_eq!(
+            after(&mut approval, "erin", Decision::new(Verdict::Approve)),
+            "Approve recorded (Abort by dora goes before it)"
+        );
         let mut approval = sample::approval();
         approval.spec.request.threshold = 2;
         approval.spec.request.reject_policy = Some(RejectPolicy::Threshold);
@@ -216,7 +238,10 @@ mod tests {
     fn groups_that_are_still_needed_are_named() {
         let mut approval = sample::approval();
         approval.spec.request.required_from = vec![signoff_api::gate::RequiredFrom { group: "leads".into(), min: 1 }];
-        assert_eq!(after(&mut approval, "bob", Decision::new(Verdict::Approve)), "Approve recorded (1 of 1; not yet met of: 1 of group leads)");
+        assert_eq!(
+            after(&mut approval, "bob", Decision::new(Verdict::Approve)),
+            "Approve recorded (1 of 1; not yet met of: 1 of group leads)"
+        );
         let lead = Decision { groups: vec!["leads".into()], ..Decision::new(Verdict::Approve) };
         assert_eq!(after(&mut approval, "alice", lead), "approved");
     }

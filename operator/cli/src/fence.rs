@@ -73,7 +73,7 @@ pub fn hides(text: &str) -> bool {
 fn is_hidden(c: char) -> bool {
     let mut buffer = [0; 4];
     let itself: &str = c.encode_utf8(&mut buffer);
-    !(c.is_ascii() && !c.is_ascii_control()) && display(itself, 16) != itself
+    (!c.is_ascii() || c.is_ascii_control()) && display(itself, 16) != itself
 }
 
 #[cfg(test)]

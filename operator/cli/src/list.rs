@@ -44,7 +44,9 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
     if !options.all {
         found.retain(|seen| mine::obstacle(&seen.approval, &me, now).is_none());
     }
-    found.sort_by_cached_key(|seen| (mine::deadline(&seen.approval), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone()));
+    found.sort_by_cached_key(|seen| {
+        (mine::deadline(&seen.approval), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
+    });
     if found.is_empty() && !matches!(options.output, Some(Form::Json | Form::Yaml)) {
         terminal::note(&nothing(session, options, &me));
         return Ok(String::new());
@@ -52,7 +54,9 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
     match options.output {
         None => Ok(rows(&found, options.all_namespaces, false, now)),
         Some(Form::Wide) => Ok(rows(&found, options.all_namespaces, true, now)),
-        Some(Form::Name) => Ok(found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect()),
+        Some(Form::Name) => {
+            Ok(found.iter().map(|seen| format!("approval.signoff.dev/{}\n", name(&seen.approval))).collect())
+        }
         Some(Form::Json) => json(&found),
         Some(Form::Yaml) => yaml(&found),
     }
@@ -64,11 +68,18 @@ pub fn still_open() -> String {
 }
 
 fn nothing(session: &Session, options: &List, me: &Me) -> String {
-    let place = if options.all_namespaces { "any namespace".to_owned() } else { format!("namespace {}", one_line(&session.namespace, 63)) };
+    let place = if options.all_namespaces {
+        "any namespace".to_owned()
+    } else {
+        format!("namespace {}", one_line(&session.namespace, 63))
+    };
     if options.all {
         return format!("There are no approvals in {place}.");
     }
-    format!("No approvals wait for {} in {place} (--all lists those of others and those already decided).", one_line(&me.user, 253))
+    format!(
+        "No approvals wait for {} in {place} (--all lists those of others and those already decided).",
+        one_line(&me.user, 253)
+    )
 }
 
 fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment) -> String {
@@ -103,7 +114,12 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     if wide {
         let approvers: Vec<_> = mine::in_force(approval).iter().map(ToString::to_string).collect();
         let verdicts: Vec<_> = request.allowed_verdicts.iter().copied().map(Verdict::name).collect();
-        cells.extend([one_line(&request.requested_by, 80), one_line(&approvers.join(","), 120), verdicts.join(","), format!("sha256:{}", request.digest.short(12))]);
+        cells.extend([
+            one_line(&request.requested_by, 80),
+            one_line(&approvers.join(","), 120),
+            verdicts.join(","),
+            format!("sha256:{}", request.digest.short(12)),
+        ]);
     }
     cells.push(one_line(&request.prompt, if wide { 120 } else { 48 }));
     cells
@@ -155,9 +171,15 @@ mod tests {
     #[test]
     fn the_wide_table_says_who_and_what() {
         let shown = rows(&[seen("Send?")], true, true, sample::now());
-        let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect()).collect();
+        let lines: Vec<Vec<&str>> = shown
+            .lines()
+            .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
         assert_eq!(lines[0][..2], ["NAMESPACE", "NAME"]);
-        assert_eq!(lines[1][8..11], ["dana@example.com", "alice@example.com,group finance", "Approve,Reject,Modify,Abort"]);
+        assert_eq!(
+            lines[1][8..11],
+            ["dana@example.com", "alice@example.com,group finance", "Approve,Reject,Modify,Abort"]
+        );
     }
 
     #[test]

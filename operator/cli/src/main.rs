@@ -71,7 +71,9 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
 fn refuse_mixtures(typed: &Arguments) {
     let problem = match (&typed.command, &typed.name) {
         (Some(_), Some(name)) => format!("write the name after the subcommand: {name}"),
-        (Some(_), None) if typed.manner != Manner::default() => "write --reason, --yes and the like after the subcommand".to_owned(),
+        (Some(_), None) if typed.manner != Manner::default() => {
+            "write --reason, --yes and the like after the subcommand".to_owned()
+        }
         (None, None) => "name an Approval, or use a subcommand such as list".to_owned(),
         _ => return,
     };

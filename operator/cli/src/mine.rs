@@ -28,7 +28,8 @@ pub fn obstacle(approval: &Approval, me: &Me, now: Moment) -> Option<String> {
     {
         return Some(format!("you decided {} already", own.verdict));
     }
-    let for_me = approval.spec.decisions.iter().find(|(_, decision)| decision.on_behalf_of.as_deref() == Some(&me.user));
+    let for_me =
+        approval.spec.decisions.iter().find(|(_, decision)| decision.on_behalf_of.as_deref() == Some(&me.user));
     if let Some((key, _)) = for_me {
         return Some(format!("somebody decided on your behalf ({key})"));
     }
@@ -85,7 +86,11 @@ pub fn is_invalid(approval: &Approval, key: &str) -> bool {
 /// The groups that some quorum of this gate counts, as far as the person is in them.
 pub fn counted_groups(request: &ApprovalRequest, me: &Me) -> Vec<String> {
     let counted = |group: &&String| {
-        request.required_from.iter().chain(request.also.iter().flat_map(|quorum| &quorum.required_from)).any(|r| r.group == **group)
+        request
+            .required_from
+            .iter()
+            .chain(request.also.iter().flat_map(|quorum| &quorum.required_from))
+            .any(|r| r.group == **group)
     };
     me.groups.iter().filter(counted).cloned().collect()
 }
@@ -126,7 +131,10 @@ mod tests {
         let approval = sample::approval();
         assert_eq!(why(&approval, "alice@example.com", &[]), "");
         assert_eq!(why(&approval, "bob@example.com", &["finance"]), "");
-        assert_eq!(why(&approval, "mallory@example.com", &["outsiders"]), "you are not among its approvers, by name or by group");
+        assert_eq!(
+            why(&approval, "mallory@example.com", &["outsiders"]),
+            "you are not among its approvers, by name or by group"
+        );
     }
 
     #[test]

@@ -53,20 +53,29 @@ impl Server {
     pub fn explain(&self, error: kube::Error) -> Failure {
         match error {
             kube::Error::Api(status) => self.explain_answer(&status),
-            kube::Error::Auth(error) => Failure::Other(format!("cannot log in to {self}: {error}; try kubectl auth whoami")),
-            kube::Error::SerdeError(error) => Failure::Other(format!("{self} answered something else than expected ({error}): is it an API server?")),
-            error => Failure::Other(format!("cannot reach {self}: {}; is it up, and is this the right context? (kubectl cluster-info)", innermost(&error))),
+            kube::Error::Auth(error) => {
+                Failure::Other(format!("cannot log in to {self}: {error}; try kubectl auth whoami"))
+            }
+            kube::Error::SerdeError(error) => {
+                Failure::Other(format!("{self} answered something else than expected ({error}): is it an API server?"))
+            }
+            error => Failure::Other(format!(
+                "cannot reach {self}: {}; is it up, and is this the right context? (kubectl cluster-info)",
+                innermost(&error)
+            )),
         }
     }
 
     fn explain_answer(&self, status: &Status) -> Failure {
         let sentence = sentence(status);
         match status.code {
-            401 => Failure::Other(format!("{self} does not know you: log in again, or see kubectl config view ({sentence})")),
+            401 => Failure::Other(format!(
+                "{self} does not know you: log in again, or see kubectl config view ({sentence})"
+            )),
             // The resource itself is unknown: then the answer is about no object.
-            404 if status.details.as_ref().is_none_or(|details| details.name.is_empty()) => {
-                Failure::Other(format!("{self} has no approvals.signoff.dev: is Signoff installed there? (kubectl api-resources --api-group signoff.dev)"))
-            }
+            404 if status.details.as_ref().is_none_or(|details| details.name.is_empty()) => Failure::Other(format!(
+                "{self} has no approvals.signoff.dev: is Signoff installed there? (kubectl api-resources --api-group signoff.dev)"
+            )),
             404 => Failure::NotFound(sentence),
             400 | 403 | 409 | 413 | 422 => Failure::Refused(sentence),
             429 | 500..=599 => Failure::Other(format!("{self} cannot answer now, try again: {sentence}")),

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
-use signoff_api::{Approval, Moment};
+use signoff_api::{Approval, Digest, Moment};
 
 use crate::client::Me;
+
+const LETTER: &str = "Dear ACME,\nwe refund 420 EUR.";
 
 /// The instant at which the tests look.
 pub fn now() -> Moment {
@@ -32,8 +34,8 @@ pub fn approval() -> Approval {
             "deadline": "2026-11-23T09:30:00Z",
             "closesAt": "2026-11-23T09:30:00Z",
             "prompt": "Send this letter to ACME?",
-            "context": "Dear ACME,\nwe refund 420 EUR.",
-            "reviews": {"path": "draft", "response": "Dear ACME,\nwe refund 420 EUR.", "digest": format!("sha256:{}", "1".repeat(64))},
+            "context": LETTER,
+            "reviews": {"path": "draft", "response": LETTER, "digest": Digest::of_bytes(LETTER.as_bytes())},
             "allowedVerdicts": ["Approve", "Reject", "Modify", "Abort"],
             "approvers": [{"kind": "User", "name": "alice@example.com"}, {"kind": "Group", "name": "finance"}],
             "threshold": 1,

@@ -3,7 +3,7 @@
 //! It may not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
 
 use signoff_api::{
-    Approval, ApprovalRequest, ApprovalStatus, Decision, Moment, Verdict,
+    Approval, ApprovalRequest, ApprovalStatus, Decision, Digest, Moment, Verdict,
     conditions::{GUARDED, UNDECIDABLE},
     gate::{Also, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
 };
@@ -39,7 +39,11 @@ pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
     warnings(&mut page, &status);
     page.section("Question", &fenced(&request.prompt, LONGEST));
     if let Some(review) = &request.reviews {
-        page.section(&format!("Reviewed: what step {} made (whole text {})", one_line(&review.path, 512), review.digest), &fenced(&review.response, LONGEST));
+        let mut body = fenced(&review.response, LONGEST);
+        if Digest::of_bytes(review.response.as_bytes()) != review.digest {
+            body.push_str(&format!("  cut here: this is the beginning; the whole has {}\n", review.digest));
+        }
+        page.section(&format!("Reviewed: what step {} made", one_line(&review.path, 512)), &body);
     }
     context(&mut page, request);
     for question in request.form.iter().flat_map(|form| &form.questions) {
@@ -82,7 +86,8 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     page.fact("Name", approval.metadata.name.as_deref().unwrap_or_default());
     page.fact("Namespace", approval.metadata.namespace.as_deref().unwrap_or_default());
     page.fact("Workflow", &one_line(&request.workflow.name, 63));
-    let visit = if request.gate.visit > 1 { format!(", asked for the {}. time", request.gate.visit) } else { String::new() };
+    let visit =
+        if request.gate.visit > 1 { format!(", asked for the {}. time", request.gate.visit) } else { String::new() };
     page.fact("Gate", &format!("{}{visit}", one_line(&request.gate.path, 512)));
     let on_behalf = request.requested_for.as_ref().map(|person| format!(" for {}", one_line(person, 253)));
     page.fact("Requested by", &format!("{}{}", one_line(&request.requested_by, 512), on_behalf.unwrap_or_default()));
@@ -91,7 +96,10 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     page.fact("Phase", status.phase.name());
     page.fact("Verdicts", &names(&request.allowed_verdicts));
     page.fact("Approvers", &subjects(mine::in_force(approval)));
-    page.fact("Quorum", &quorum(request.threshold, &request.required_from, request.reject_policy, request.exclude_requester, &status));
+    page.fact(
+        "Quorum",
+        &quorum(request.threshold, &request.required_from, request.reject_policy, request.exclude_requester, &status),
+    );
     for further in &request.also {
         page.fact("And", &also(further));
     }
@@ -121,7 +129,8 @@ fn people(count: i32) -> String {
 }
 
 fn rules(required_from: &[RequiredFrom], reject: Option<RejectPolicy>, exclude: Option<bool>) -> String {
-    let mut text: String = required_from.iter().map(|from| format!(", {} of group {}", from.min, one_line(&from.group, 253))).collect();
+    let mut text: String =
+        required_from.iter().map(|from| format!(", {} of group {}", from.min, one_line(&from.group, 253))).collect();
     if reject == Some(RejectPolicy::Threshold) {
         text.push_str(", as many for Reject");
     }
@@ -131,7 +140,13 @@ fn rules(required_from: &[RequiredFrom], reject: Option<RejectPolicy>, exclude: 
     text
 }
 
-fn quorum(threshold: i32, required_from: &[RequiredFrom], reject: Option<RejectPolicy>, exclude: Option<bool>, status: &ApprovalStatus) -> String {
+fn quorum(
+    threshold: i32,
+    required_from: &[RequiredFrom],
+    reject: Option<RejectPolicy>,
+    exclude: Option<bool>,
+    status: &ApprovalStatus,
+) -> String {
     let so_far = status.tally.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
     format!("{}{}{so_far}", people(threshold), rules(required_from, reject, exclude))
 }
@@ -177,7 +192,10 @@ fn context(page: &mut Page, request: &ApprovalRequest) {
     let Some(context) = &request.context else { return };
     let mut body = fenced(context, LONGEST);
     if let Some(whole) = &request.context_ref {
-        body.push_str(&format!("  cut here: these are the first 4 KiB of {} bytes; the whole has {}\n", whole.size, whole.digest));
+        body.push_str(&format!(
+            "  cut here: these are the first 4 KiB of {} bytes; the whole has {}\n",
+            whole.size, whole.digest
+        ));
     }
     page.section("Context, in the run's own words (of models, tools and people; nobody has checked them)", &body);
 }
@@ -187,7 +205,13 @@ fn form(question: &Question) -> String {
     let rows: Vec<_> = question
         .options
         .iter()
-        .map(|choice| vec![format!("  {}", one_line(&choice.id, 63)), one_line(choice.label(), 253), one_line(choice.description.as_deref().unwrap_or(""), 200)])
+        .map(|choice| {
+            vec![
+                format!("  {}", one_line(&choice.id, 63)),
+                one_line(choice.label(), 253),
+                one_line(choice.description.as_deref().unwrap_or(""), 200),
+            ]
+        })
         .collect();
     if !rows.is_empty() {
         body.push_str(&table(&["  OPTION", "LABEL", "DESCRIPTION"], rows));
@@ -199,7 +223,9 @@ fn form(question: &Question) -> String {
     }
     rules.extend(question.pattern.as_ref().map(|pattern| format!("must match {}", one_line(pattern, 512))));
     rules.extend(question.max_length.map(|most| format!("at most {most} characters")));
-    rules.extend(question.schema.as_ref().map(|schema| format!("JSON of this schema: {}", one_line(&serde_json::Value::Object(schema.0.clone()).to_string(), 1000))));
+    rules.extend(question.schema.as_ref().map(|schema| {
+        format!("JSON of this schema: {}", one_line(&serde_json::Value::Object(schema.0.clone()).to_string(), 1000))
+    }));
     rules.extend(question.default.as_ref().map(|answer| format!("default: {}", one_line(answer, 200))));
     rules.push(if question.may_be_left_out() { "may be left out".into() } else { "required".into() });
     body.push_str(&format!("  {}\n", rules.join("; ")));
@@ -212,14 +238,21 @@ fn decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> Strin
         .decisions
         .iter()
         .map(|(key, decision)| {
-            let state = if let Some(invalid) = status.invalid.get(key).filter(|invalid| invalid.attempt == decision.attempt()) {
+            let state = if let Some(invalid) =
+                status.invalid.get(key).filter(|invalid| invalid.attempt == decision.attempt())
+            {
                 format!("invalid: {}", one_line(&invalid.why, 120))
             } else if let Some(vote) = status.votes.iter().find(|vote| vote.key == *key) {
                 format!("counted {}", distance(vote.at, now))
             } else {
                 "recorded".to_owned()
             };
-            vec![format!("  {}", one_line(key, 320)), decision.verdict.to_string(), state, one_line(&said(decision), 160)]
+            vec![
+                format!("  {}", one_line(key, 320)),
+                decision.verdict.to_string(),
+                state,
+                one_line(&said(decision), 160),
+            ]
         })
         .collect();
     table(&["  BY", "VERDICT", "STATE", "WORDS"], rows)
@@ -229,8 +262,18 @@ fn said(decision: &Decision) -> String {
     let mut words = Vec::new();
     words.extend(decision.reason.clone());
     words.extend(decision.response.as_ref().map(|text| format!("response: {text}")));
-    words.extend(decision.answers.as_ref().map(|answers| format!("answers: {}", serde_json::to_string(answers).unwrap_or_default())));
-    words.extend(decision.parameters.as_ref().map(|parameters| format!("parameters: {}", serde_json::Value::Object(parameters.0.clone()))));
+    words.extend(
+        decision
+            .answers
+            .as_ref()
+            .map(|answers| format!("answers: {}", serde_json::to_string(answers).unwrap_or_default())),
+    );
+    words.extend(
+        decision
+            .parameters
+            .as_ref()
+            .map(|parameters| format!("parameters: {}", serde_json::Value::Object(parameters.0.clone()))),
+    );
     words.extend(decision.guidance.as_ref().map(|text| format!("guidance: {text}")));
     words.join("; ")
 }
@@ -239,14 +282,21 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
     let Some(outcome) = &status.outcome else { return };
     page.gap();
     let verdict = outcome.verdict.map_or("no verdict", Verdict::name);
-    let by = if outcome.decided_by.is_empty() { format!("by {}", outcome.source.name()) } else { format!("by {}", one_line(&outcome.decided_by.join(", "), 2000)) };
-    let when = outcome.decided_at.map(|at| format!(", {} ({})", at.ceil_to_second(), distance(at, now))).unwrap_or_default();
+    let by = if outcome.decided_by.is_empty() {
+        format!("by {}", outcome.source.name())
+    } else {
+        format!("by {}", one_line(&outcome.decided_by.join(", "), 2000))
+    };
+    let when =
+        outcome.decided_at.map(|at| format!(", {} ({})", at.ceil_to_second(), distance(at, now))).unwrap_or_default();
     page.fact("Outcome", &format!("{} ({verdict}) {by}{when}", outcome.phase.name()));
     if let Some(reason) = &outcome.reason {
         page.fact("Reason", &one_line(reason, 2048));
     }
-    let parameters = outcome.parameters.as_ref().map(|parameters| serde_json::Value::Object(parameters.0.clone()).to_string());
-    for (title, text) in [("Response", &outcome.response), ("Parameters", &parameters), ("Guidance", &outcome.guidance)] {
+    let parameters =
+        outcome.parameters.as_ref().map(|parameters| serde_json::Value::Object(parameters.0.clone()).to_string());
+    for (title, text) in [("Response", &outcome.response), ("Parameters", &parameters), ("Guidance", &outcome.guidance)]
+    {
         if let Some(text) = text {
             page.section(title, &fenced(text, LONGEST));
         }
@@ -262,130 +312,5 @@ fn standing(approval: &Approval, me: &Me, now: Moment, name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use serde_json::json;
-    use signoff_api::approval::{ApprovalPhase, Outcome, TallyStatus};
-
-    use super::*;
-    use crate::sample;
-
-    fn shown(approval: Approval) -> String {
-        let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-        page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now())
-    }
-
-    #[test]
-    fn the_page_of_a_pending_approval() {
-        let approval = sample::approval();
-        let (name, digest) = (approval.metadata.name.clone().unwrap(), approval.spec.request.digest.clone());
-        let expected = format!(
-            "Name:         {name}
-Namespace:    finance
-Workflow:     refund-4711
-Gate:         review
-Requested by: dana@example.com
-Digest:       {digest}
-Phase:        Pending
-Verdicts:     Approve, Reject, Modify, Abort
-Approvers:    alice@example.com, group finance
-Quorum:       1 person
-Deadline:     2026-11-23T09:30:00Z (in 23h)
-After that:   it counts as rejected
-
-Question:
-  | Send this letter to ACME?
-
-Reviewed: what step draft made (whole text sha256:{}):
-  | Dear ACME,
-  | we refund 420 EUR.
-
-Context, in the run's own words (of models, tools and people; nobody has checked them):
-  | Dear ACME,
-  | we refund 420 EUR.
-
-You:          alice@example.com, one of the approvers: kubectl approve approve {name} (or reject, …)
-",
-            "1".repeat(64)
-        );
-        assert_eq!(shown(approval), expected);
-    }
-
-    #[test]
-    fn a_digest_that_does_not_hold_is_said_beside_it() {
-        let mut approval = sample::approval();
-        approval.spec.request.prompt = "Send it all?".into();
-        assert!(shown(approval).contains("<< NOT the digest of this request"));
-    }
-
-    #[test]
-    fn a_cut_context_says_so_with_size_and_digest() {
-        let mut approval = sample::approval();
-        approval.spec.request.context_ref = serde_json::from_value(json!({"digest": format!("sha256:{}", "a".repeat(64)), "size": 12345})).unwrap();
-        assert!(shown(approval).contains(&format!("cut here: these are the first 4 KiB of 12345 bytes; the whole has sha256:{}", "a".repeat(64))));
-    }
-
-    #[test]
-    fn a_form_shows_options_and_rules() {
-        let mut approval = sample::approval();
-        approval.spec.request.form = serde_json::from_value(json!({"questions": [
-            {"id": "tone", "question": "Which tone?", "options": [{"id": "soft", "label": "Soft", "description": "kind words"}, {"id": "firm"}]},
-            {"id": "iban", "pattern": "[A-Z]{2}[0-9]+", "required": false, "maxLength": 34},
-        ]}))
-        .unwrap();
-        let page = shown(approval);
-        assert!(page.contains("Answer tone:\n  | Which tone?\n  OPTION   LABEL   DESCRIPTION\n  soft     Soft    kind words\n  firm     firm\n  one of them; required\n"), "{page}");
-        assert!(page.contains("Answer iban:\n  must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"), "{page}");
-    }
-
-    #[test]
-    fn decisions_conditions_and_outcome_are_there() {
-        let mut approval = sample::approval();
-        approval.spec.request.threshold = 2;
-        approval.spec.decisions.insert("alice@example.com".into(), Decision { reason: Some("fine\nby me".into()), ..Decision::new(Verdict::Approve) });
-        let status = approval.status.get_or_insert_default();
-        status.tally = Some(TallyStatus { needed: 2, have: 1 });
-        status.conditions = serde_json::from_value(json!([
-            {"type": "Guarded", "status": "False", "reason": "PoliciesDiffer", "message": "signoff-approvals was changed", "lastTransitionTime": "2026-11-22T09:00:00Z"},
-        ]))
-        .unwrap();
-        status.phase = ApprovalPhase::Rejected;
-        status.outcome = Some(Outcome {
-            verdict: Some(Verdict::Reject),
-            phase: ApprovalPhase::Rejected,
-            decided_by: vec!["bob@example.com".into()],
-            decided_at: Some(sample::now()),
-            ..Outcome::default()
-        });
-        let page = shown(approval);
-        assert!(page.contains("Quorum:       2 people (1 of 2 so far)\n"), "{page}");
-        assert!(page.contains("NOT GUARDED:  signoff-approvals was changed\n"), "{page}");
-        assert!(page.contains("  BY                  VERDICT   STATE      WORDS\n  alice@example.com   Approve   recorded   fine by me\n"), "{page}");
-        assert!(page.contains("Outcome:      Rejected (Reject) by bob@example.com, 2026-11-22T10:00:00Z (0s ago)\n"), "{page}");
-        assert!(page.contains("cannot decide, it was decided already (Rejected)"), "{page}");
-    }
-
-    #[test]
-    fn the_next_people_of_an_escalation_are_named() {
-        let mut approval = sample::approval();
-        approval.spec.request.timeout =
-            serde_json::from_value(json!({"after": "1h", "action": "Escalate", "escalation": [{"to": [{"kind": "Group", "name": "directors"}]}]})).unwrap();
-        assert!(shown(approval.clone()).contains("After that:   group directors will be asked too\n"));
-        approval.status.get_or_insert_default().level = Some(1);
-        assert!(shown(approval).contains("After that:   it counts as rejected: nobody is left to be asked\n"));
-    }
-
-    #[test]
-    fn words_of_others_cannot_pass_for_facts() {
-        let mut approval = sample::approval();
-        let hostile = "\u{1b}[2J\nPhase:        Approved\r\nYou:   safe\u{202e}".to_owned();
-        approval.spec.request.prompt = hostile.clone();
-        approval.spec.request.context = Some(hostile.clone());
-        approval.spec.request.requested_by = hostile.clone();
-        approval.spec.decisions.insert(hostile.clone(), Decision { reason: Some(hostile), ..Decision::new(Verdict::Approve) });
-        let page = shown(approval);
-        assert!(!page.contains(['\u{1b}', '\u{202e}', '\r']));
-        assert_eq!(page.lines().filter(|line| line.starts_with("Phase:")).count(), 1, "{page}");
-        assert_eq!(page.lines().filter(|line| line.starts_with("You:")).count(), 1, "{page}");
-    }
-}
+#[path = "show/tests.rs"]
+mod tests;

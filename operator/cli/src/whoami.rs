@@ -3,7 +3,8 @@
 //! It may not promise anything: RBAC and the gates are asked again when a decision is sent.
 
 use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec,
+    ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SelfSubjectRulesReview,
+    SelfSubjectRulesReviewSpec,
 };
 use signoff_api::GROUP;
 
@@ -41,7 +42,9 @@ pub async fn whoami(session: &Session) -> Result<String, Failure> {
     let powers = Powers { approve, grant, delegate };
     // Whoever may not read Approvals still learns who they are.
     let waiting = session.list(false, &fields).await;
-    let waiting = waiting.map(|(found, _)| found.iter().filter(|seen| mine::obstacle(&seen.approval, &me, clock::now()).is_none()).count());
+    let waiting = waiting.map(|(found, _)| {
+        found.iter().filter(|seen| mine::obstacle(&seen.approval, &me, clock::now()).is_none()).count()
+    });
     Ok(page(&me, &session.namespace, &powers, waiting))
 }
 
@@ -61,7 +64,9 @@ fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failur
     match &powers.delegate {
         Delegate::Nobody => {}
         Delegate::Everybody => lines.push(("On behalf of:", "everybody".into())),
-        Delegate::These(people) => lines.push(("On behalf of:", people.iter().map(|name| one_line(name, 253)).collect::<Vec<_>>().join(", "))),
+        Delegate::These(people) => {
+            lines.push(("On behalf of:", people.iter().map(|name| one_line(name, 253)).collect::<Vec<_>>().join(", ")))
+        }
     }
     if powers.grant {
         lines.push(("May grant:", "standing approvals".into()));
@@ -86,7 +91,8 @@ async fn may(session: &Session, verb: &str) -> Result<bool, Failure> {
         verb: Some(verb.to_owned()),
         ..ResourceAttributes::default()
     };
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..SelfSubjectAccessReviewSpec::default() };
+    let spec =
+        SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..SelfSubjectAccessReviewSpec::default() };
     let answer = session.ask(SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
@@ -99,7 +105,9 @@ async fn delegate(session: &Session) -> Result<Delegate, Failure> {
 
 /// For whom RBAC rules let one decide: the verb `delegate` on `people`, by name.
 fn delegates(rules: &[ResourceRule]) -> Delegate {
-    let holds = |list: Option<&Vec<String>>, word: &str| list.is_some_and(|list| list.iter().any(|item| item == word || item == "*"));
+    let holds = |list: Option<&Vec<String>>, word: &str| {
+        list.is_some_and(|list| list.iter().any(|item| item == word || item == "*"))
+    };
     let mut people = Vec::new();
     for rule in rules {
         let verbs = holds(Some(&rule.verbs), "delegate");

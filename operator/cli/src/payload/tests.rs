@@ -1,0 +1,173 @@
+//! What is typed, and what of it is sent.
+//!
+//! It may not need a cluster.
+#![allow(clippy::unwrap_used)]
+use serde_json::json;
+
+use super::*;
+use crate::{args::Manner, sample};
+
+fn wish(verdict: Verdict, payload: Payload) -> Wish {
+    Wish { name: "x".into(), verdict, payload, manner: Manner { reason: Some("checked".into()), ..Manner::default() } }
+}
+
+fn set(pairs: &[(&str, &str)]) -> Payload {
+    let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Payload::Parameters { set: pairs, set_string: vec![("id".into(), "0042".into())], from_file: None }
+}
+
+fn alice() -> Me {
+    sample::me("alice@example.com", &["finance", "finance-leads"])
+}
+
+#[test]
+fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
+    let mut approval = sample::approval();
+    approval.spec.request.required_from =
+        vec![signoff_api::gate::RequiredFrom { group: "finance-leads".into(), min: 1 }];
+    sample::seal(&mut approval);
+    let entry = entry(&wish(Verdict::Approve, Payload::Nothing), None, &approval, &alice()).unwrap();
+    let patch = patch(&entry, None).unwrap();
+    assert_eq!(
+        patch,
+        json!({"spec": {"decisions": {"alice@example.com": {
+            "verdict": "Approve",
+            "reason": "checked",
+            "requestDigest": approval.spec.request.digest.as_str(),
+            "groups": ["finance-leads"],
+        }}}})
+    );
+}
+
+#[test]
+fn on_behalf_of_somebody_names_both_and_no_groups() {
+    let mut approval = sample::approval();
+    approval.spec.request.required_from = vec![signoff_api::gate::RequiredFrom { group: "finance".into(), min: 1 }];
+    let mut wish = wish(Verdict::Reject, Payload::Nothing);
+    wish.manner.on_behalf_of = Some("bob@example.com".into());
+    let entry = entry(&wish, None, &approval, &alice()).unwrap();
+    assert_eq!(entry.key, "bob@example.com via alice@example.com");
+    assert_eq!(entry.decision.on_behalf_of.as_deref(), Some("bob@example.com"));
+    assert!(entry.decision.groups.is_empty());
+}
+
+#[test]
+fn parameters_are_json_where_they_read_as_json() {
+    let approval = sample::approval();
+    let wish = wish(Verdict::Modify, set(&[("amount", "42"), ("note", "42 EUR"), ("tags", "[\"a\"]")]));
+    let entry = entry(&wish, Some("amount: 1\nresponse: |\n  two\n  lines\n"), &approval, &alice()).unwrap();
+    let parameters = entry.decision.parameters.unwrap();
+    assert_eq!(
+        Value::Object(parameters.0),
+        json!({"amount": 42, "response": "two\nlines\n", "note": "42 EUR", "tags": ["a"], "id": "0042"})
+    );
+}
+
+#[test]
+fn what_would_not_arrive_unchanged_is_not_sent() {
+    let approval = sample::approval();
+    let failed = |payload| entry(&wish(Verdict::Modify, payload), None, &approval, &alice()).unwrap_err();
+    assert!(failed(set(&[("response", "null")])).to_string().contains("null cannot be sent"));
+    assert!(failed(set(&[("a", "{\"b\": null}")])).to_string().contains("null cannot be sent"));
+    assert!(failed(set(&[("amount", "9007199254740993")])).to_string().contains("write it as a string"));
+    let nothing = Payload::Parameters { set: vec![], set_string: vec![], from_file: None };
+    assert_eq!(failed(nothing).code(), 2);
+    let list = entry(&wish(Verdict::Modify, set(&[])), Some("[1]"), &approval, &alice()).unwrap_err();
+    assert!(list.to_string().contains("must hold an object"));
+}
+
+#[test]
+fn answers_are_collected_by_question() {
+    let approval = sample::approval();
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    let typed = Payload::Answers {
+        texts: vec![pair("why", "because")],
+        options: vec![pair("colour", "red"), pair("colour", "blue"), pair("colour", "red")],
+    };
+    let entry = entry(&wish(Verdict::Respond, typed), None, &approval, &alice()).unwrap();
+    let answers = entry.decision.answers.unwrap();
+    assert_eq!(answers["colour"].options, ["red", "blue"]);
+    assert_eq!(answers["why"].text.as_deref(), Some("because"));
+    assert!(super::answers(&[pair("a", "1"), pair("a", "2")], &[]).unwrap_err().to_string().contains("given twice"));
+}
+
+#[test]
+fn a_file_with_an_answer_loses_only_its_last_line_end() {
+    let approval = sample::approval();
+    let typed = wish(Verdict::Respond, Payload::ResponseFile("answer.txt".into()));
+    let entry = entry(&typed, Some("one\ntwo\n\n"), &approval, &alice()).unwrap();
+    assert_eq!(entry.decision.response.as_deref(), Some("one\ntwo\n"));
+}
+
+#[test]
+fn targets_are_the_gates_own_by_name() {
+    let mut approval = sample::approval();
+    let bot = Subject { kind: SubjectKind::ServiceAccount, name: "bot".into(), namespace: Some("ci".into()) };
+    approval.spec.request.escalate_to = vec![Subject::group("directors"), bot.clone()];
+    let request = &approval.spec.request;
+    assert_eq!(subject("directors", request), Subject::group("directors"));
+    assert_eq!(subject("serviceaccount:ci/bot", request), bot);
+    assert_eq!(subject("group:others", request), Subject::group("others"));
+    assert_eq!(subject("oidc:a/b", request), Subject::user("oidc:a/b"));
+    assert_eq!(subject("user:group:x", request), Subject::user("group:x"));
+}
+
+#[test]
+fn the_next_attempt_replaces_the_whole_entry() {
+    let mut approval = sample::approval();
+    let before = Decision {
+        parameters: Some(JsonObject(json!({"respnse": "x", "deep": {"a": 1, "b": 2}}).as_object().unwrap().clone())),
+        ..Decision::new(Verdict::Modify)
+    };
+    approval.spec.decisions.insert("alice@example.com".into(), before.clone());
+    let invalid = signoff_api::approval::Invalid { attempt: 1, why: "no response".into() };
+    approval.status.get_or_insert_default().invalid.insert("alice@example.com".into(), invalid);
+    let again = wish(Verdict::Modify, set(&[("response", "y"), ("deep", "{\"a\": 1}")]));
+    let entry = entry(&again, None, &approval, &alice()).unwrap();
+    assert_eq!(entry.decision.attempt, Some(2));
+    let recorded = serde_json::to_value(&before).unwrap();
+    let patch = patch(&entry, Some(&recorded)).unwrap();
+    let mut merged = json!({"spec": {"decisions": {"alice@example.com": recorded}}});
+    merge(&mut merged, &patch);
+    assert_eq!(merged["spec"]["decisions"]["alice@example.com"], serde_json::to_value(&entry.decision).unwrap());
+    assert_eq!(super::patch(&entry, Some(&merged["spec"]["decisions"]["alice@example.com"])).unwrap(), json!({}));
+}
+
+/// RFC 7396, as the API server does it.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let target = target.as_object_mut().unwrap();
+    for (key, value) in fields {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[test]
+fn what_was_stored_is_compared_with_what_was_sent() {
+    let approval = sample::approval();
+    let sent = entry(&wish(Verdict::Modify, set(&[("amount", "420.0")])), None, &approval, &alice()).unwrap();
+    let honest = json!({"verdict": "Modify", "reason": "checked", "requestDigest": approval.spec.request.digest.as_str(),
+        "parameters": {"id": "0042", "amount": 420}, "groups": ["finance"]});
+    assert_eq!(differences(&sent, Some(&honest), &alice()), [] as [&str; 0]);
+    let mut flipped = honest.clone();
+    flipped["parameters"]["amount"] = json!(42000);
+    flipped["groups"] = json!(["directors"]);
+    flipped["grant"] = json!({"scope": "namespace"});
+    let found = differences(&sent, Some(&flipped), &alice());
+    assert_eq!(found.len(), 3);
+    assert!(
+        found[0].starts_with("grant: sent nothing, stored") && found[1].starts_with("groups: sent nothing"),
+        "{found:?}"
+    );
+    assert_eq!(differences(&sent, None, &alice()), ["it is not there"]);
+}

@@ -1,0 +1,157 @@
+//! The page of `show`, as people and as attackers see it.
+//!
+//! It may not need a cluster.
+#![allow(clippy::unwrap_used)]
+use serde_json::json;
+use signoff_api::approval::{ApprovalPhase, Outcome, TallyStatus};
+
+use super::*;
+use crate::sample;
+
+fn shown(approval: Approval) -> String {
+    let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now())
+}
+
+#[test]
+fn the_page_of_a_pending_approval() {
+    let approval = sample::approval();
+    let (name, digest) = (approval.metadata.name.clone().unwrap(), approval.spec.request.digest.clone());
+    let expected = format!(
+        "Name:         {name}
+Namespace:    finance
+Workflow:     refund-4711
+Gate:         review
+Requested by: dana@example.com
+Digest:       {digest}
+Phase:        Pending
+Verdicts:     Approve, Reject, Modify, Abort
+Approvers:    alice@example.com, group finance
+Quorum:       1 person
+Deadline:     2026-11-23T09:30:00Z (in 23h)
+After that:   it counts as rejected
+
+Question:
+  | Send this letter to ACME?
+
+Reviewed: what step draft made:
+  | Dear ACME,
+  | we refund 420 EUR.
+
+Context, in the run's own words (of models, tools and people; nobody has checked them):
+  | Dear ACME,
+  | we refund 420 EUR.
+
+You:          alice@example.com, one of the approvers: kubectl approve approve {name} (or reject, …)
+"
+    );
+    assert_eq!(shown(approval), expected);
+}
+
+#[test]
+fn a_digest_that_does_not_hold_is_said_beside_it() {
+    let mut approval = sample::approval();
+    approval.spec.request.prompt = "Send it all?".into();
+    assert!(shown(approval).contains("<< NOT the digest of this request"));
+}
+
+#[test]
+fn a_cut_context_says_so_with_size_and_digest() {
+    let mut approval = sample::approval();
+    approval.spec.request.context_ref =
+        serde_json::from_value(json!({"digest": format!("sha256:{}", "a".repeat(64)), "size": 12345})).unwrap();
+    assert!(shown(approval).contains(&format!(
+        "cut here: these are the first 4 KiB of 12345 bytes; the whole has sha256:{}",
+        "a".repeat(64)
+    )));
+}
+
+#[test]
+fn a_reviewed_text_that_is_not_whole_says_so() {
+    let mut approval = sample::approval();
+    approval.spec.request.reviews.as_mut().unwrap().response = "Dear".into();
+    assert!(shown(approval).contains("  | Dear\n  cut here: this is the beginning; the whole has sha256:"));
+}
+
+#[test]
+fn a_form_shows_options_and_rules() {
+    let mut approval = sample::approval();
+    approval.spec.request.form = serde_json::from_value(json!({"questions": [
+        {"id": "tone", "question": "Which tone?", "options": [{"id": "soft", "label": "Soft", "description": "kind words"}, {"id": "firm"}]},
+        {"id": "iban", "pattern": "[A-Z]{2}[0-9]+", "required": false, "maxLength": 34},
+    ]}))
+    .unwrap();
+    let page = shown(approval);
+    assert!(page.contains("Answer tone:\n  | Which tone?\n  OPTION   LABEL   DESCRIPTION\n  soft     Soft    kind words\n  firm     firm\n  one of them; required\n"), "{page}");
+    assert!(
+        page.contains("Answer iban:\n  must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"),
+        "{page}"
+    );
+}
+
+#[test]
+fn decisions_conditions_and_outcome_are_there() {
+    let mut approval = sample::approval();
+    approval.spec.request.threshold = 2;
+    approval.spec.decisions.insert(
+        "alice@example.com".into(),
+        Decision { reason: Some("fine\nby me".into()), ..Decision::new(Verdict::Approve) },
+    );
+    let status = approval.status.get_or_insert_default();
+    status.tally = Some(TallyStatus { needed: 2, have: 1 });
+    status.conditions = serde_json::from_value(json!([
+        {"type": "Guarded", "status": "False", "reason": "PoliciesDiffer", "message": "signoff-approvals was changed", "lastTransitionTime": "2026-11-22T09:00:00Z"},
+    ]))
+    .unwrap();
+    status.phase = ApprovalPhase::Rejected;
+    status.outcome = Some(Outcome {
+        verdict: Some(Verdict::Reject),
+        phase: ApprovalPhase::Rejected,
+        decided_by: vec!["bob@example.com".into()],
+        decided_at: Some(sample::now()),
+        ..Outcome::default()
+    });
+    let page = shown(approval);
+    assert!(page.contains("Quorum:       2 people (1 of 2 so far)\n"), "{page}");
+    assert!(page.contains("NOT GUARDED:  signoff-approvals was changed\n"), "{page}");
+    assert!(
+        page.contains(
+            "  BY                  VERDICT   STATE      WORDS\n  alice@example.com   Approve   recorded   fine by me\n"
+        ),
+        "{page}"
+    );
+    assert!(
+        page.contains("Outcome:      Rejected (Reject) by bob@example.com, 2026-11-22T10:00:00Z (0s ago)\n"),
+        "{page}"
+    );
+    assert!(page.contains("cannot decide, it was decided already (Rejected)"), "{page}");
+}
+
+#[test]
+fn the_next_people_of_an_escalation_are_named() {
+    let mut approval = sample::approval();
+    approval.spec.request.timeout = serde_json::from_value(
+        json!({"after": "1h", "action": "Escalate", "escalation": [{"to": [{"kind": "Group", "name": "directors"}]}]}),
+    )
+    .unwrap();
+    assert!(shown(approval.clone()).contains("After that:   group directors will be asked too\n"));
+    approval.status.get_or_insert_default().level = Some(1);
+    assert!(shown(approval).contains("After that:   it counts as rejected: nobody is left to be asked\n"));
+}
+
+#[test]
+fn words_of_others_cannot_pass_for_facts() {
+    let mut approval = sample::approval();
+    let hostile = "\u{1b}[2J\nPhase:        Approved\r\nYou:   safe\u{202e}".to_owned();
+    approval.spec.request.prompt = hostile.clone();
+    approval.spec.request.context = Some(hostile.clone());
+    approval.spec.request.requested_by = hostile.clone();
+    approval
+        .spec
+        .decisions
+        .insert(hostile.clone(), Decision { reason: Some(hostile), ..Decision::new(Verdict::Approve) });
+    let page = shown(approval);
+    assert!(!page.contains(['\u{1b}', '\u{202e}', '\r']));
+    assert_eq!(page.lines().filter(|line| line.starts_with("Phase:")).count(), 1, "{page}");
+    assert_eq!(page.lines().filter(|line| line.starts_with("You:")).count(), 1, "{page}");
+}

@@ -1,0 +1,147 @@
+//! A namespace with Approvals in it as the operator would ask them, for tests of how people decide.
+//! It may not decide anything, and asks by no other way than as the operator.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use signoff_api::approval::Invalid;
+use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Digest};
+use signoff_tests::control_plane::{Cluster, Finished, Invocation, Namespace, named, program};
+
+/// One test's own place.
+pub(crate) struct Place {
+    pub(crate) cluster: Cluster,
+    pub(crate) namespace: Namespace,
+    operator: Client,
+    asked: AtomicU32,
+}
+
+impl Place {
+    /// On the suite's control plane.
+    pub(crate) async fn shared(prefix: &str) -> Self {
+        Self::on(Cluster::shared().unwrap(), prefix).await
+    }
+
+    /// On this cluster, on which the chart is installed.
+    pub(crate) async fn on(cluster: Cluster, prefix: &str) -> Self {
+        let namespace = cluster.namespace(prefix).await.unwrap();
+        let operator = cluster.operator_client().await.unwrap();
+        Self { cluster, namespace, operator, asked: AtomicU32::new(1) }
+    }
+
+    /// Asks about a refund: alice and the group finance, one of them, every verdict allowed, a day's time; changed by
+    /// `change` before it gets its digest and name. Returns the name. Every one is of a run of its own, so that equal
+    /// questions have different names.
+    pub(crate) async fn ask(&self, change: impl FnOnce(&mut ApprovalRequest)) -> String {
+        let mut request = refund();
+        request.workflow.uid = format!("6f1c3e5a-0000-4000-8000-{:012}", self.asked.fetch_add(1, Ordering::Relaxed));
+        change(&mut request);
+        request.digest = request.digest_of_the_rest().unwrap();
+        let name = format!("refund-4711-review-{}", request.digest.short(10));
+        let mut approval = Approval::new(&name, ApprovalSpec { request, decisions: [].into() });
+        approval.metadata.namespace = Some(self.namespace.name.clone());
+        self.approvals().create(&PostParams::default(), &approval).await.unwrap();
+        name
+    }
+
+    /// Gives the Git controller of the cast the verb `delegate` on one person, in this namespace.
+    pub(crate) async fn let_flux_speak_for(&self, person: &str) {
+        let flux = "--serviceaccount=flux-system:kustomize-controller";
+        let namespace = self.namespace.name.as_str();
+        let role = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "speaks", "namespace": namespace},
+            "rules": [{"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": [person], "verbs": ["delegate"]}],
+        });
+        self.cluster.kubectl(["apply", "-f", "-"]).input(role.to_string()).run().await.unwrap().ok().unwrap();
+        let bind = ["create", "rolebinding", "speaks", "--role=speaks", flux, "--namespace", namespace];
+        self.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
+        // The authorizer has no event to wait for, so it is asked.
+        let flux = "system:serviceaccount:flux-system:kustomize-controller";
+        let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {"user": flux, "resourceAttributes": {
+            "namespace": namespace, "group": "signoff.dev", "resource": "people", "verb": "delegate", "name": person,
+        }}}))
+        .unwrap();
+        let reviews: Api<SubjectAccessReview> = Api::all(self.cluster.admin().await.unwrap());
+        for _ in 0..1000 {
+            let answer = reviews.create(&PostParams::default(), &question).await.unwrap();
+            if answer.status.is_some_and(|status| status.allowed) {
+                return;
+            }
+        }
+        panic!("{flux} may not speak for {person} after 1000 questions");
+    }
+
+    /// The Approvals here, as the operator.
+    pub(crate) fn approvals(&self) -> Api<Approval> {
+        Api::namespaced(self.operator.clone(), &self.namespace.name)
+    }
+
+    /// One Approval as it is stored now.
+    pub(crate) async fn stored(&self, name: &str) -> Approval {
+        self.approvals().get(name).await.unwrap()
+    }
+
+    /// Records a decision of one of the cast by a plain merge patch.
+    pub(crate) async fn record(&self, person: &str, name: &str, decision: Value) {
+        let approvals: Api<Approval> =
+            Api::namespaced(self.cluster.token_client(person).await.unwrap(), &self.namespace.name);
+        let patch = json!({"spec": {"decisions": {named(person).unwrap().user: decision}}});
+        approvals.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    }
+
+    /// Finds the first attempt of one of the cast invalid, as the operator does.
+    pub(crate) async fn invalidate(&self, person: &str, name: &str, why: &str) {
+        let mut found = self.stored(name).await;
+        let invalid = Invalid { attempt: 1, why: why.to_owned() };
+        found.status.get_or_insert_default().invalid.insert(named(person).unwrap().user.to_owned(), invalid);
+        self.approvals().replace_status(name, &PostParams::default(), &found).await.unwrap();
+    }
+
+    /// `kubectl approve …` by the real kubectl, as this person, in this namespace.
+    pub(crate) fn plugin(&self, person: &str, arguments: &[&str]) -> Invocation {
+        let program = plugin();
+        let folder = program.parent().unwrap();
+        let mut words = vec!["approve"];
+        words.extend(arguments);
+        words.extend(["--namespace", &self.namespace.name]);
+        self.cluster.kubectl(words).search(folder).person(person)
+    }
+
+    /// Runs `kubectl approve …`.
+    pub(crate) async fn approve(&self, person: &str, arguments: &[&str]) -> Finished {
+        self.plugin(person, arguments).run().await.unwrap()
+    }
+}
+
+/// The plugin's path; built when it is not there.
+pub(crate) fn plugin() -> std::path::PathBuf {
+    program("signoff-cli", "kubectl-approve").unwrap()
+}
+
+fn refund() -> ApprovalRequest {
+    let deadline = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24);
+    let zeros = format!("sha256:{}", "0".repeat(64));
+    let letter = "Dear ACME,\nwe refund 420 EUR.";
+    serde_json::from_value(json!({
+        "workflow": {"name": "refund-4711", "uid": "6f1c3e5a-0000-4000-8000-000000000001"},
+        "gate": {"name": "review", "type": "step", "path": "review", "visit": 1},
+        "specDigest": zeros,
+        "guardEpoch": "epoch-of-a-test",
+        "deadline": deadline.to_string(),
+        "prompt": "Send this letter to ACME?",
+        "context": "Dear ACME,\nwe refund 420 EUR.",
+        "reviews": {"path": "draft", "response": letter, "digest": Digest::of_bytes(letter.as_bytes())},
+        "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Defer", "Escalate", "Abort", "Skip", "Retry"],
+        "approvers": [{"kind": "User", "name": "alice@example.com"}, {"kind": "Group", "name": "finance"}],
+        "threshold": 1,
+        "requestedBy": "dana@example.com",
+        "form": {"questions": [{"id": "answer"}]},
+        "timeout": {"after": "24h", "action": "Reject"},
+        "escalateTo": [{"kind": "Group", "name": "sre"}],
+        "digest": zeros,
+    }))
+    .unwrap()
+}

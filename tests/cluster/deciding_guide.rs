@@ -1,0 +1,253 @@
+//! The lines of the guide to deciding, taken out of the page and run as the people it names.
+//! It may not contain any command of its own: what is wrong on the page fails here.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use futures::StreamExt;
+use kube::api::PostParams;
+use serde_json::json;
+use signoff_api::approval::{ApprovalPhase, Outcome};
+use signoff_api::gate::{RequiredFrom, Subject};
+use signoff_tests::control_plane::{Finished, named};
+
+use crate::asked::{Place, plugin};
+
+const GUIDE: &str = include_str!("../../docs/guides/deciding.md");
+
+/// A fenced block: the words of its opening line by `key=value`, and its lines.
+#[derive(Debug)]
+struct Block {
+    language: &'static str,
+    words: BTreeMap<&'static str, &'static str>,
+    lines: Vec<&'static str>,
+}
+
+impl Block {
+    fn word(&self, key: &str) -> Option<&'static str> {
+        self.words.get(key).copied()
+    }
+
+    /// The commands, as one script.
+    fn script(&self) -> String {
+        self.split().0
+    }
+
+    /// The commands, and the lines that must be printed.
+    fn split(&self) -> (String, Vec<&'static str>) {
+        let (mut script, mut printed, mut command) = (String::new(), Vec::new(), false);
+        for line in &self.lines {
+            if let Some(first) = line.strip_prefix("$ ") {
+                command = true;
+                script.push_str(first);
+                script.push('\n');
+            } else if command && line.starts_with("    ") {
+                script.push_str(line);
+                script.push('\n');
+            } else {
+                command = false;
+                printed.push(*line);
+            }
+        }
+        (script, printed)
+    }
+}
+
+fn blocks() -> Vec<Block> {
+    let (mut blocks, mut open): (Vec<Block>, Option<Block>) = (Vec::new(), None);
+    for line in GUIDE.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (Some(opening), None) => {
+                let mut words = opening.split_whitespace();
+                let language = words.next().unwrap_or_default();
+                let words = words.map(|word| word.split_once('=').unwrap_or((word, ""))).collect();
+                open = Some(Block { language, words, lines: Vec::new() });
+            }
+            (None, Some(block)) => block.lines.push(line),
+            (None, None) => {}
+        }
+    }
+    blocks
+}
+
+/// The example's name and digest, which stand for those of the Approval that is asked.
+struct Example {
+    name: &'static str,
+    digest: &'static str,
+}
+
+fn example(setup: &Block) -> Example {
+    let name = setup.lines.iter().find_map(|line| line.strip_prefix("$ APPROVAL=")).expect("the page sets APPROVAL");
+    let at = GUIDE.find("sha256:").expect("the page shows a digest");
+    let digest = &GUIDE[at..at + 71];
+    assert!(
+        digest.bytes().skip(7).all(|digit| digit.is_ascii_hexdigit()) && name.ends_with(&digest[7..17]),
+        "{name} {digest}"
+    );
+    Example { name, digest }
+}
+
+/// Asks what the block says is asked.
+async fn ask(place: &Place, gate: &str) -> String {
+    match gate {
+        "plain" => place.ask(|request| request.approvers.push(Subject::user("bob@example.com"))).await,
+        "two" => place.ask(|request| request.threshold = 2).await,
+        "form" => {
+            let form = json!({"questions": [
+                {"id": "tone", "question": "Which tone?", "options": [{"id": "soft"}, {"id": "firm"}]},
+                {"id": "iban", "question": "Which account?", "pattern": "[A-Z]{2}[0-9]+"},
+            ]});
+            place.ask(|request| request.form = serde_json::from_value(form).unwrap()).await
+        }
+        "leads" => {
+            place
+                .ask(|request| request.required_from = vec![RequiredFrom { group: "finance-leads".into(), min: 1 }])
+                .await
+        }
+        "begun" => {
+            let name = place.ask(|request| request.threshold = 2).await;
+            place.record("carol", &name, json!({"verdict": "Approve"})).await;
+            name
+        }
+        "invalid" => {
+            let name = place.ask(|_| {}).await;
+            place
+                .record("alice", &name, json!({"verdict": "Modify", "parameters": {"respnse": "Dear ACME, sorry."}}))
+                .await;
+            place.invalidate("alice", &name, "there is no parameter `respnse`").await;
+            name
+        }
+        "decided" => {
+            let name = place.ask(|_| {}).await;
+            let mut found = place.stored(&name).await;
+            let status = found.status.get_or_insert_default();
+            status.phase = ApprovalPhase::Cancelled;
+            status.outcome = Some(Outcome { phase: ApprovalPhase::Cancelled, ..Outcome::default() });
+            place.approvals().replace_status(&name, &PostParams::default(), &found).await.unwrap();
+            name
+        }
+        other => panic!("the page asks for a gate of an unknown kind: {other}"),
+    }
+}
+
+/// A kubeconfig for each person of the page, in the test's namespace.
+async fn write_kubeconfigs(place: &Place, folder: &Path) {
+    for person in ["alice", "bob", "carol", "erin", "flux"] {
+        let kubeconfig = folder.join(person);
+        fs::copy(place.cluster.kubeconfig_of(person).unwrap(), &kubeconfig).unwrap();
+        let here = ["config", "set-context", "--current", "--namespace", &place.namespace.name];
+        place.cluster.kubectl(here).kubeconfig(&kubeconfig).run().await.unwrap().ok().unwrap();
+    }
+}
+
+/// What a shell makes of the block, as its person, in a folder of its own.
+async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, block: &Block) -> Finished {
+    let kubeconfig = kubeconfigs.join(block.word("as").expect("every block says whose it is"));
+    let script = format!("exec 2>&1\ncd '{}'\n{setup}{}", folder.display(), block.script());
+    let kubectl = place.cluster.clients().kubectl.parent().unwrap();
+    let shell = place.cluster.run(Path::new("sh"), ["-euc", &script]).kubeconfig(&kubeconfig);
+    shell.search(kubectl).search(plugin().parent().unwrap()).run().await.unwrap()
+}
+
+/// Whether a line was printed; `…` stands for anything, and how wide columns are does not matter.
+fn is_printed(expected: &str, line: &str) -> bool {
+    let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (expected, line) = (narrow(expected), narrow(line));
+    let pieces: Vec<_> = expected.split('…').collect();
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return false };
+    if pieces.len() == 1 {
+        return line == *first;
+    }
+    let Some(mut rest) = line.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
+    pieces[1..pieces.len() - 1].iter().all(|piece| match rest.find(piece) {
+        Some(at) => {
+            rest = &rest[at + piece.len()..];
+            true
+        }
+        None => false,
+    })
+}
+
+#[tokio::test]
+async fn every_line_of_the_guide_does_what_the_guide_says() {
+    let blocks = blocks();
+    let setup = blocks.iter().find(|block| block.word("setup").is_some()).expect("the page has a setup");
+    let example = example(setup);
+    let place = Place::shared("guide").await;
+    place.let_flux_speak_for("bob@example.com").await;
+    let kubeconfigs = tempfile::tempdir().unwrap();
+    write_kubeconfigs(&place, kubeconfigs.path()).await;
+    let play = async |block: &Block| {
+        let folder = tempfile::tempdir().unwrap();
+        let id = block.word("after");
+        let first = id.map(|id| blocks.iter().find(|other| other.word("id") == Some(id)).expect("the block before"));
+        let gate = block.word("gate").or_else(|| first?.word("gate")).expect("every block says what is asked");
+        let name = ask(&place, gate).await;
+        let digest = place.stored(&name).await.spec.request.digest;
+        let real = |text: &str| text.replace(example.name, &name).replace(example.digest, digest.as_str());
+        for file in blocks.iter().filter(|block| block.word("file").is_some()) {
+            let path = folder.path().join(file.word("file").unwrap());
+            fs::write(path, real(&(file.lines.join("\n") + "\n"))).unwrap();
+        }
+        let setup = real(&setup.script());
+        if let Some(first) = first {
+            run(&place, kubeconfigs.path(), folder.path(), &setup, first).await.ok().unwrap();
+        }
+        let finished = run(&place, kubeconfigs.path(), folder.path(), &setup, block).await;
+        let problem = judge(&place, &name, block, &finished, real).await.err()?;
+        let lines = block.lines.join("\n");
+        Some(format!("{lines}\n-- {problem}; it ended with {} and printed\n{}", finished.code, finished.stdout))
+    };
+    let commands = blocks.iter().filter(|block| block.language == "console" && block.word("setup").is_none());
+    let played: Vec<_> = futures::stream::iter(commands).map(play).buffered(4).collect().await;
+    let failures: Vec<_> = played.into_iter().flatten().collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+async fn judge(
+    place: &Place,
+    name: &str,
+    block: &Block,
+    finished: &Finished,
+    real: impl Fn(&str) -> String,
+) -> Result<(), String> {
+    if (finished.code == 0) == block.word("refused").is_some() {
+        return Err("the wrong exit code".into());
+    }
+    let mut printed = finished.stdout.lines();
+    for expected in block.split().1 {
+        let expected = real(expected);
+        if !printed.any(|line| is_printed(&expected, line)) {
+            return Err(format!("not printed: {expected}"));
+        }
+    }
+    let user = named(block.word("as").unwrap_or_default()).map_err(|error| error.to_string())?.user;
+    let decisions = place.stored(name).await.spec.decisions;
+    let own = decisions
+        .iter()
+        .find(|(key, _)| *key == user || key.ends_with(&format!(" via {user}")))
+        .map(|(_, decision)| decision.verdict.name());
+    if own != block.word("stores") {
+        return Err(format!("stored {own:?}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_guide_has_every_verdict_by_plugin_and_by_patch() {
+    let blocks = blocks();
+    let stored_by = |command: &str| -> Vec<_> {
+        let with = blocks.iter().filter(|block| block.script().contains(command));
+        let mut verdicts: Vec<_> = with.filter_map(|block| block.word("stores")).collect();
+        verdicts.sort_unstable();
+        verdicts.dedup();
+        verdicts
+    };
+    let mut all = signoff_api::Verdict::ALL.map(signoff_api::Verdict::name);
+    all.sort_unstable();
+    assert_eq!(stored_by("kubectl approve "), all);
+    assert_eq!(stored_by("--type=merge"), all);
+    assert!(!stored_by("--type=json").is_empty() && !stored_by("apply --server-side").is_empty());
+}
