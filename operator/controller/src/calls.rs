@@ -87,14 +87,23 @@ impl Outside {
         let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         Ok(Reply {
             response: reply.text.into(),
-            facts: if reply.truncated { BTreeMap::from([("truncated".to_owned(), "true".to_owned())]) } else { BTreeMap::new() },
-            usage: reply
-                .usage
-                .map(|usage| Usage { input_tokens: count(usage.input_tokens), output_tokens: count(usage.output_tokens) }),
+            facts: if reply.truncated {
+                BTreeMap::from([("truncated".to_owned(), "true".to_owned())])
+            } else {
+                BTreeMap::new()
+            },
+            usage: reply.usage.map(|usage| Usage {
+                input_tokens: count(usage.input_tokens),
+                output_tokens: count(usage.output_tokens),
+            }),
         })
     }
 
-    async fn provider(&self, run: &RunRef, provider: &Provider) -> Result<(ProviderConfig, Option<SecretText>), CallError> {
+    async fn provider(
+        &self,
+        run: &RunRef,
+        provider: &Provider,
+    ) -> Result<(ProviderConfig, Option<SecretText>), CallError> {
         match (&provider.openai, &provider.scripted) {
             (Some(openai), None) => {
                 let key = match &openai.key_from {
@@ -111,11 +120,17 @@ impl Outside {
             (None, Some(script)) => {
                 let replies = script.replies.iter();
                 let replies = replies
-                    .map(|r| ScriptedReply { contains: r.contains.clone(), text: r.text.clone(), error: r.error.clone() })
+                    .map(|r| ScriptedReply {
+                        contains: r.contains.clone(),
+                        text: r.text.clone(),
+                        error: r.error.clone(),
+                    })
                     .collect();
                 Ok((ProviderConfig::Scripted { replies }, None))
             }
-            _ => Err(CallError::invalid(format!("provider {} is not exactly one of openai and scripted", provider.name))),
+            _ => {
+                Err(CallError::invalid(format!("provider {} is not exactly one of openai and scripted", provider.name)))
+            }
         }
     }
 }

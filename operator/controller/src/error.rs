@@ -27,7 +27,9 @@ pub enum Error {
         source: signoff_runtime::blobs::BlobError,
     },
     /// A large value that a journal names is not there.
-    #[error("{object}: its journal names the value {digest}, which is in no ConfigMap any more: restore the ConfigMap {config_map}, or delete the Workflow")]
+    #[error(
+        "{object}: its journal names the value {digest}, which is in no ConfigMap any more: restore the ConfigMap {config_map}, or delete the Workflow"
+    )]
     ValueGone {
         /// The Workflow.
         object: String,

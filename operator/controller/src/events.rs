@@ -10,11 +10,7 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{
-    Client, Resource, ResourceExt,
-    api::PostParams,
-    core::Request,
-};
+use kube::{Client, Resource, ResourceExt, api::PostParams, core::Request};
 use serde::de::IgnoredAny;
 use signoff_api::Digest;
 use signoff_engine::language::text;

@@ -8,9 +8,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::{Resource, ResourceExt, core::NamespaceResourceScope};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use signoff_api::{
-    Approval, ApprovalSpec, ApprovalStatus, Moment, Workflow, WorkflowSpec, WorkflowStatus,
-};
+use signoff_api::{Approval, ApprovalSpec, ApprovalStatus, Moment, Workflow, WorkflowSpec, WorkflowStatus};
 
 /// What the controller needs to know of a kind.
 pub trait Kind:

@@ -169,7 +169,12 @@ impl Lease {
             }
         };
         let tenure = Tenure { until: Some(Arc::new(Mutex::new(asked + self.margin()))) };
-        let lease = Self { api: self.api.clone(), settings: self.settings.clone(), holder: self.holder.clone(), clock: Arc::clone(&self.clock) };
+        let lease = Self {
+            api: self.api.clone(),
+            settings: self.settings.clone(),
+            holder: self.holder.clone(),
+            clock: Arc::clone(&self.clock),
+        };
         Ok(Held { lease, object, tenure })
     }
 

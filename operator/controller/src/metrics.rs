@@ -62,17 +62,37 @@ impl Default for Metrics {
         registry.register("reconcile_errors", "Looks that failed, by kind and class", all.errors.clone());
         registry.register("writes", "State written to the API server, by kind, verb and result", all.writes.clone());
         registry.register("reads", "Objects asked for by name, by kind", all.reads.clone());
-        registry.register("events", "Events, by what became of them: written, repeated, dropped, failed", all.events.clone());
-        registry.register("unreadable_objects", "Objects seen that could not be decoded, by kind", all.unreadable.clone());
+        registry.register(
+            "events",
+            "Events, by what became of them: written, repeated, dropped, failed",
+            all.events.clone(),
+        );
+        registry.register(
+            "unreadable_objects",
+            "Objects seen that could not be decoded, by kind",
+            all.unreadable.clone(),
+        );
         registry.register("ended", "Runs and Approvals that came to their end, by kind and phase", all.ends.clone());
-        registry.register("watch_failures", "Watches that broke or could not begin, by kind", all.watch_failures.clone());
+        registry.register(
+            "watch_failures",
+            "Watches that broke or could not begin, by kind",
+            all.watch_failures.clone(),
+        );
         registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
         registry.register("approvals_pending", "Open Approvals", all.pending.clone());
         registry.register("calls_free", "Calls that may still begin at once", all.permits.clone());
         registry.register("queue_depth", "Objects waiting to be looked at", all.depth.clone());
-        registry.register("guard_in_force", "1 while the admission policies are in force as shipped", all.in_force.clone());
+        registry.register(
+            "guard_in_force",
+            "1 while the admission policies are in force as shipped",
+            all.in_force.clone(),
+        );
         registry.register("leading", "1 while this operator holds the Lease", all.leading.clone());
-        registry.register("start_time_seconds", "When this operator started, in Unix time", all.incarnation_seconds.clone());
+        registry.register(
+            "start_time_seconds",
+            "When this operator started, in Unix time",
+            all.incarnation_seconds.clone(),
+        );
         all.registry = Mutex::new(registry);
         all
     }

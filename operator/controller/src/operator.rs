@@ -243,7 +243,8 @@ impl Works {
         let Operator { config, metrics, .. } = operator;
         let client = &config.client;
         let pace = Pace::default();
-        let (reporter, delivery) = events::reporter(client.clone(), &config.incarnation, pace.clone(), Arc::clone(metrics));
+        let (reporter, delivery) =
+            events::reporter(client.clone(), &config.incarnation, pace.clone(), Arc::clone(metrics));
         let (to_starts, starts) = mpsc::unbounded_channel();
         let (to_workflows, workflows) = mpsc::channel(256);
         let (to_approvals, approvals) = mpsc::channel(256);
@@ -412,7 +413,8 @@ impl Works {
         let Start { name, run, call, permit } = start;
         let key: CallKey = (call.path.clone(), call.attempt);
         let uid = run.uid.clone();
-        let (caller, clock, metrics) = (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));
+        let (caller, clock, metrics) =
+            (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));
         let place = (name.clone(), uid.clone(), key.clone());
         let task = self.calls.spawn(async move {
             let began = Instant::now();
@@ -421,7 +423,9 @@ impl Works {
             let made = AssertUnwindSafe(async { caller.call(&run, call).await }).catch_unwind();
             let result = match timeout(limit + LENIENCE, made).await {
                 Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err(failure("Panic", "the operator failed while the call was made".to_owned(), idempotent)),
+                Ok(Err(_)) => {
+                    Err(failure("Panic", "the operator failed while the call was made".to_owned(), idempotent))
+                }
                 Err(_) => Err(failure("Timeout", format!("no answer within {limit:?}"), idempotent)),
             };
             metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());

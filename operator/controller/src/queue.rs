@@ -56,7 +56,11 @@ impl Queue {
     pub fn seen(&self, key: Key, version: String) {
         let mut inner = self.lock();
         if inner.running.contains(&key) {
-            inner.again.entry(key).and_modify(|cause| *cause = cause.take().map(|_| version.clone())).or_insert(Some(version));
+            inner
+                .again
+                .entry(key)
+                .and_modify(|cause| *cause = cause.take().map(|_| version.clone()))
+                .or_insert(Some(version));
         } else {
             inner.trigger(key);
         }

@@ -162,6 +162,7 @@ impl Inner {
 
 impl Run {
     fn settle(&mut self, journal: &Journal) {
-        self.ended.retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|record| record.phase.is_end()));
+        self.ended
+            .retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|record| record.phase.is_end()));
     }
 }

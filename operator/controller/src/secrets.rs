@@ -49,7 +49,9 @@ struct Annotations {
 impl Secrets for ClusterSecrets {
     async fn get(&self, namespace: &str, name: &str, key: &str, for_host: &url::Url) -> Result<SecretText, CallError> {
         let secret = format!("{namespace}/{name}");
-        let lost = |why: &str| CallError::new(ErrorClass::Unreachable, false, format!("Secret {secret} cannot be read: {why}"));
+        let lost = |why: &str| {
+            CallError::new(ErrorClass::Unreachable, false, format!("Secret {secret} cannot be read: {why}"))
+        };
         let request = Request::new(Secret::url_path(&(), Some(namespace))).get(name, &GetParams::default());
         let request = request.map_err(|why| CallError::invalid(format!("Secret {secret}: {why}")))?;
         self.metrics.read("Secret");
@@ -58,7 +60,9 @@ impl Secrets for ClusterSecrets {
             Ok(text) => text,
             Err(error) => {
                 return Err(match status_code(&error) {
-                    Some(404) => CallError::invalid(format!("there is no Secret {secret}: create it with the key {key}")),
+                    Some(404) => {
+                        CallError::invalid(format!("there is no Secret {secret}: create it with the key {key}"))
+                    }
                     Some(403) => CallError::invalid(format!("the operator may not read Secret {secret}")),
                     _ => lost("the API server gave no answer"),
                 });

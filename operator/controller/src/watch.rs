@@ -24,8 +24,8 @@ use crate::{
     shallow::shallow,
 };
 
-/// Objects a page of a list.
-const PAGE: u32 = 500;
+/// Objects a page of a list: what is read at once is what is held in memory at once.
+const PAGE: u32 = 100;
 /// How long the server keeps a watch open, in seconds.
 const OPEN: u32 = 290;
 /// How much later a connection without a word is taken for dead.
@@ -71,7 +71,10 @@ enum Trouble {
     Expired,
     /// Nobody listens any more.
     Deaf,
-    Failed { why: String, unknown_kind: bool },
+    Failed {
+        why: String,
+        unknown_kind: bool,
+    },
 }
 
 impl From<kube::Error> for Trouble {
@@ -112,7 +115,9 @@ pub async fn follow<K: Kind>(client: Client, to: mpsc::Sender<Sight<K>>, metrics
                     return;
                 }
                 let pause = Duration::from_millis(250) * 2_u32.saturating_pow(failures.min(16) - 1);
-                tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+                // Whoever installs the CRDs waits for what happens next.
+                let longest = if unknown_kind { LONGEST_PAUSE / 6 } else { LONGEST_PAUSE };
+                tokio::time::sleep(pause.min(longest)).await;
             }
         }
     }
@@ -202,7 +207,8 @@ impl<K: Kind> Follow<K> {
             let sight = match Read::<K>::deserialize(&item) {
                 Ok(Read(object)) => Sight::Listed(Box::new(object)),
                 Err(error) => {
-                    let meta = item.get("metadata").and_then(|meta| Meta::deserialize(meta).ok()).unwrap_or_default().into();
+                    let meta =
+                        item.get("metadata").and_then(|meta| Meta::deserialize(meta).ok()).unwrap_or_default().into();
                     Sight::Unreadable { meta, why: error.to_string(), listed: true }
                 }
             };
@@ -223,7 +229,9 @@ impl<K: Kind> Follow<K> {
         loop {
             line.clear();
             let silence = Duration::from_secs(OPEN.into()) + GRACE;
-            let Ok(read) = tokio::time::timeout(silence, stream.read_until(b'\n', &mut line)).await else { return Ok(()) };
+            let Ok(read) = tokio::time::timeout(silence, stream.read_until(b'\n', &mut line)).await else {
+                return Ok(());
+            };
             if read.map_err(kube::Error::ReadEvents)? == 0 {
                 break;
             }
@@ -234,7 +242,10 @@ impl<K: Kind> Follow<K> {
         }
         // A server that hangs up at once and says nothing must not be asked again in a loop.
         if lines == 0 && opened.elapsed() < Duration::from_secs(1) {
-            return Err(Trouble::Failed { why: "the API server ended the watch at once".to_owned(), unknown_kind: false });
+            return Err(Trouble::Failed {
+                why: "the API server ended the watch at once".to_owned(),
+                unknown_kind: false,
+            });
         }
         Ok(())
     }
@@ -259,7 +270,11 @@ impl<K: Kind> Follow<K> {
         let Line { type_, object: other } = serde_json::from_slice::<Line<Other>>(line)?;
         if type_ == "ERROR" {
             let expired = other.code == 410;
-            return Err(if expired { Trouble::Expired } else { Trouble::Failed { why: other.message, unknown_kind: false } });
+            return Err(if expired {
+                Trouble::Expired
+            } else {
+                Trouble::Failed { why: other.message, unknown_kind: false }
+            });
         }
         let meta = ObjectMeta::from(other.metadata);
         if let Some(newer) = meta.resource_version.as_ref().filter(|newer| !newer.is_empty()) {

@@ -60,7 +60,9 @@ impl Wire {
     pub async fn create<K: Kind>(&self, object: &K) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&Name::of(object)).create(&PostParams::default(), bytes);
-        self.write(K::KIND, "create", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?)).await.map(|Read(o)| o)
+        self.write(K::KIND, "create", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?))
+            .await
+            .map(|Read(o)| o)
     }
 
     /// Replaces an object's status if it still has the version that `object` has.
@@ -71,7 +73,9 @@ impl Wire {
         let name = Name::of(object);
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&name).replace_subresource("status", &name.name, &PostParams::default(), bytes);
-        self.write(K::KIND, "replace", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?)).await.map(|Read(o)| o)
+        self.write(K::KIND, "replace", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?))
+            .await
+            .map(|Read(o)| o)
     }
 
     /// Applies a JSON Patch to an object's status.
@@ -81,8 +85,11 @@ impl Wire {
     pub async fn patch_status<K: Kind>(&self, name: &Name, operations: &[Value]) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(operations).map_err(kube::Error::SerdeError)?;
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
-        let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
-        self.write(K::KIND, "patch", self.ask::<Read<K>>(request.map_err(kube::Error::HttpError)?)).await.map(|Read(o)| o)
+        let request =
+            http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/json-patch+json").body(bytes);
+        self.write(K::KIND, "patch", self.ask::<Read<K>>(request.map_err(kube::Error::HttpError)?))
+            .await
+            .map(|Read(o)| o)
     }
 
     /// Deletes exactly the object with this uid, and what it owns after it.

@@ -38,7 +38,8 @@ async fn main() -> anyhow::Result<()> {
     let http = http.context("preparing calls to models and addresses")?;
     let metrics = Shared::default();
     let secrets = ClusterSecrets::new(client.clone(), Arc::clone(&metrics));
-    let outside = Outside::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), clock.clone());
+    let outside =
+        Outside::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), clock.clone());
 
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;

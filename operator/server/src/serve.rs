@@ -33,7 +33,9 @@ async fn readyz(State(probe): State<Probe>) -> (StatusCode, String) {
 
 async fn metrics(State(probe): State<Probe>) -> impl IntoResponse {
     match probe.metrics() {
-        Ok(text) => (StatusCode::OK, [(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text),
+        Ok(text) => {
+            (StatusCode::OK, [(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+        }
         Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], why.to_string()),
     }
 }

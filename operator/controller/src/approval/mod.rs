@@ -4,7 +4,7 @@
 
 mod observe;
 
-use signoff_api::Moment;
+use signoff_api::{Approval, Moment};
 use signoff_engine::{Now, tally::tally};
 
 use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name};
@@ -21,6 +21,12 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     if !ruling.changed {
         context.approvals.rest(name);
         return Ok(ruling.wake_at);
+    }
+    if approval.spec.request.digest_of_the_rest().ok().as_ref() != Some(&approval.spec.request.digest) {
+        return Err(Error::Bug {
+            object: name.as_a::<Approval>(),
+            what: "its request is not what its digest says, though it is immutable: nothing is honoured".to_owned(),
+        });
     }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = ruling.status.phase;

@@ -67,7 +67,9 @@ fn identity(me: &UserInfo) -> Result<Identity, String> {
         return Err(format!("the operator is {name}, which is no service account: run it as the chart's"));
     };
     if !me.extra.as_ref().is_some_and(|extra| extra.contains_key(POD_NAME)) {
-        return Err(format!("the operator's token of {name} is bound to no pod: run it in a Pod, or with a token made by `kubectl create token --bound-object-kind=Pod`"));
+        return Err(format!(
+            "the operator's token of {name} is bound to no pod: run it in a Pod, or with a token made by `kubectl create token --bound-object-kind=Pod`"
+        ));
     }
     Ok(Identity::new(namespace, account))
 }
@@ -80,7 +82,9 @@ impl Findings {
         };
         for object in &shipped {
             match object {
-                Shipped::Validating(policy) => self.object("ValidatingAdmissionPolicy", policy, &found.validating, |p| &p.spec),
+                Shipped::Validating(policy) => {
+                    self.object("ValidatingAdmissionPolicy", policy, &found.validating, |p| &p.spec)
+                }
                 Shipped::ValidatingBinding(binding) => {
                     self.object("ValidatingAdmissionPolicyBinding", binding, &found.validating_bindings, |b| &b.spec);
                 }
@@ -99,7 +103,13 @@ impl Findings {
         }
     }
 
-    fn object<K: Resource, S: Serialize>(&mut self, kind: &str, shipped: &K, found: &ByName<K>, spec: impl Fn(&K) -> &S) {
+    fn object<K: Resource, S: Serialize>(
+        &mut self,
+        kind: &str,
+        shipped: &K,
+        found: &ByName<K>,
+        spec: impl Fn(&K) -> &S,
+    ) {
         let name = shipped.name_any();
         self.names.insert(name.clone());
         match found.get(&name) {

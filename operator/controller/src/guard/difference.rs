@@ -25,7 +25,8 @@ fn compare(path: &str, one: &Value, other: &Value) -> Option<String> {
             differs.or(extra)
         }
         (Value::Array(one), Value::Array(other)) => {
-            let differs = one.iter().zip(other).enumerate().find_map(|(n, (a, b))| compare(&format!("{path}[{n}]"), a, b));
+            let differs =
+                one.iter().zip(other).enumerate().find_map(|(n, (a, b))| compare(&format!("{path}[{n}]"), a, b));
             differs.or_else(|| (one.len() != other.len()).then(|| format!("{path} (its length)")))
         }
         _ => (one != other).then(|| path.to_owned()),
@@ -42,8 +43,14 @@ mod tests {
     fn the_first_difference_is_named_by_its_path() {
         let shipped = json!({"rules": [{"a": 1}, {"b": [1, 2]}]});
         assert_eq!(first(&shipped, &shipped), None);
-        assert_eq!(first(&shipped, &json!({"rules": [{"a": 1}, {"b": [1, 3]}]})).as_deref(), Some("spec.rules[1].b[1]"));
+        assert_eq!(
+            first(&shipped, &json!({"rules": [{"a": 1}, {"b": [1, 3]}]})).as_deref(),
+            Some("spec.rules[1].b[1]")
+        );
         assert_eq!(first(&shipped, &json!({"rules": [{"a": 1}]})).as_deref(), Some("spec.rules (its length)"));
-        assert_eq!(first(&shipped, &json!({"rules": [{"a": 1}, {"b": [1, 2], "c": 0}]})).as_deref(), Some("spec.rules[1].c"));
+        assert_eq!(
+            first(&shipped, &json!({"rules": [{"a": 1}, {"b": [1, 2], "c": 0}]})).as_deref(),
+            Some("spec.rules[1].c")
+        );
     }
 }

@@ -111,7 +111,10 @@ fn tell(standing: &watch::Sender<Standing>, now: Standing) {
 }
 
 /// Reads until that works. What was in force and cannot be read any more is not in force.
-async fn until_read<T, F: Future<Output = Result<T, kube::Error>>>(read: impl Fn() -> F, standing: &watch::Sender<Standing>) -> T {
+async fn until_read<T, F: Future<Output = Result<T, kube::Error>>>(
+    read: impl Fn() -> F,
+    standing: &watch::Sender<Standing>,
+) -> T {
     let mut pause = Duration::from_millis(250);
     loop {
         match read().await {
@@ -143,7 +146,8 @@ fn of<K>(client: &Client) -> Changes
 where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + fmt::Debug + Send + Sync + 'static,
 {
-    let events = watcher(Api::<PartialObjectMeta<K>>::all(client.clone()), watcher::Config::default()).default_backoff();
+    let events =
+        watcher(Api::<PartialObjectMeta<K>>::all(client.clone()), watcher::Config::default()).default_backoff();
     names(events).boxed()
 }
 

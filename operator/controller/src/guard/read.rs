@@ -46,23 +46,33 @@ pub(super) async fn serves_mutating_policies(client: &Client) -> Result<bool, ku
     }
 }
 
-pub(super) async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -> Result<InForce, kube::Error> {
-    let mut found = ByName::new();
-    for name in crds {
-        if let Some(crd) = Api::<CustomResourceDefinition>::all(client.clone()).get_opt(name).await? {
-            found.insert(name.clone(), crd);
-        }
-    }
+pub(super) async fn read(
+    client: &Client,
+    mutating: bool,
+    crds: &[String],
+    service: &str,
+) -> Result<InForce, kube::Error> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
-    let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
-    Ok(InForce {
-        validating: all(client).await?,
-        validating_bindings: all(client).await?,
-        mutating: if mutating { Some((all(client).await?, all(client).await?)) } else { None },
-        crds: found,
-        service: Api::<APIService>::all(client.clone()).get_opt(service).await?,
-        me: review.status.and_then(|status| status.user_info).unwrap_or_default(),
-    })
+    let (params, question) = (PostParams::default(), SelfSubjectReview::default());
+    let services = Api::<APIService>::all(client.clone());
+    let policies = async { if mutating { futures::try_join!(all(client), all(client)).map(Some) } else { Ok(None) } };
+    let (validating, validating_bindings, mutating, crds, service, review) = futures::try_join!(
+        all(client),
+        all(client),
+        policies,
+        named(client, crds),
+        services.get_opt(service),
+        reviews.create(&params, &question),
+    )?;
+    let me = review.status.and_then(|status| status.user_info).unwrap_or_default();
+    Ok(InForce { validating, validating_bindings, mutating, crds, service, me })
+}
+
+/// CRDs by name: a cluster may have hundreds of others, each of them large.
+async fn named(client: &Client, names: &[String]) -> Result<ByName<CustomResourceDefinition>, kube::Error> {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    let found = futures::future::try_join_all(names.iter().map(|name| api.get_opt(name))).await?;
+    Ok(found.into_iter().flatten().map(|crd| (crd.name_any(), crd)).collect())
 }
 
 async fn all<K>(client: &Client) -> Result<ByName<K>, kube::Error>

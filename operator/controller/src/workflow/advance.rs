@@ -9,7 +9,11 @@ use signoff_engine::{Blobs, Command, Control, Fact, Now, Plan, Turn};
 use signoff_runtime::Owner;
 
 use super::observe::Seen;
-use crate::{blobs::place, context::{Context, owner}, error::Error};
+use crate::{
+    blobs::place,
+    context::{Context, owner},
+    error::Error,
+};
 
 /// More rounds than this mean that the engine asks for the same value again and again.
 const ROUNDS: usize = 64;

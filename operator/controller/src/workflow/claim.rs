@@ -26,10 +26,14 @@ pub(super) struct Claims {
 
 pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
     let mut claims = Claims::default();
-    let calls: Vec<Call> = turn.commands.iter().filter_map(|command| match command {
-        Command::Call(call) => Some((**call).clone()),
-        Command::Ask(_) => None,
-    }).collect();
+    let calls: Vec<Call> = turn
+        .commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::Call(call) => Some((**call).clone()),
+            Command::Ask(_) => None,
+        })
+        .collect();
     for call in calls {
         let key = (call.path.clone(), call.attempt);
         if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &key) {
@@ -46,7 +50,9 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
             let stored = seen.journal.records().iter().position(|r| r.path == call.path && r.attempt == call.attempt);
             if let Some(place) = stored {
                 let old = &seen.journal.records()[place..=place];
-                claims.tests.extend(old.iter().map(|old| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": old})));
+                claims.tests.extend(
+                    old.iter().map(|old| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": old})),
+                );
             }
             let mut begun = record;
             begun.phase = StepPhase::Started;

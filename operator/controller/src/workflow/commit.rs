@@ -48,7 +48,9 @@ pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Res
     let stored = write(context, &context.workflows, &*seen.workflow, next, Vec::new()).await?;
     context.metrics.ended("Workflow", "Failed");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
-    context.reporter.report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
+    context
+        .reporter
+        .report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
     super::retire::retire(context, &seen.name, &seen.uid, crate::kinds::Kind::due(&*stored)).await
 }
 

@@ -9,7 +9,10 @@ use kube::Resource;
 use signoff_api::{Approval, ApprovalSpec, Workflow, names};
 use signoff_engine::{Command, Turn, turn::Ask};
 
-use super::{claim::{Claim, Claims}, observe::{Seen, stranger}};
+use super::{
+    claim::{Claim, Claims},
+    observe::{Seen, stranger},
+};
 use crate::{
     calls::RunRef,
     context::{Context, Start},
@@ -17,7 +20,12 @@ use crate::{
 };
 
 /// Returns the Approvals that were made.
-pub(super) async fn dispatch(context: &Context, seen: &Seen, turn: &Turn, claims: Claims) -> Result<Vec<Arc<Approval>>, Error> {
+pub(super) async fn dispatch(
+    context: &Context,
+    seen: &Seen,
+    turn: &Turn,
+    claims: Claims,
+) -> Result<Vec<Arc<Approval>>, Error> {
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
     for claim in claims.list {
         begin(context, seen, claim);

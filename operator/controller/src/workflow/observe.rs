@@ -91,7 +91,8 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
 
 /// What became of the open gates.
 async fn gates(context: &Context, seen: &mut Seen) -> Result<(), Error> {
-    let open: Vec<_> = seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();
+    let open: Vec<_> =
+        seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();
     let mut facts = Vec::new();
     let mut overdue = false;
     for record in open {

@@ -43,7 +43,10 @@ pub(super) fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
     if is.as_ref() != Some(pinned) {
         return Ok(Planned::Refused(Refusal {
             reason: "SpecTampered",
-            message: format!("{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and apply the Workflow anew", conditions::ACCEPTED),
+            message: format!(
+                "{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and apply the Workflow anew",
+                conditions::ACCEPTED
+            ),
         }));
     }
     match planned {

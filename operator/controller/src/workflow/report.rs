@@ -28,7 +28,9 @@ pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, a
         if record.phase == StepPhase::Unknown && before != Some(StepPhase::Unknown) {
             let why = record.error.as_ref().map_or("", |error| &error.message);
             let key = format!("{}#{}", record.path, record.attempt);
-            context.reporter.report(tell("OutcomeUnknown", &format!("step {}: {why}", record.path), &key).warning(true));
+            context
+                .reporter
+                .report(tell("OutcomeUnknown", &format!("step {}: {why}", record.path), &key).warning(true));
         }
     }
     let (before, after) = (seen.status.phase, turn.phase);
@@ -37,7 +39,11 @@ pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, a
         context.reporter.report(tell(end.phase().name(), end.message(), "end").warning(!good));
         tracing::info!(workflow = %seen.name, phase = end.phase().name(), "ended");
     } else if before != after && (before == WorkflowPhase::Suspended || after == WorkflowPhase::Suspended) {
-        let (reason, note) = if after == WorkflowPhase::Suspended { ("Suspended", "by spec.suspend") } else { ("Resumed", "by spec.suspend") };
+        let (reason, note) = if after == WorkflowPhase::Suspended {
+            ("Suspended", "by spec.suspend")
+        } else {
+            ("Resumed", "by spec.suspend")
+        };
         // It may happen many times: the generation tells them apart.
         let key = seen.workflow.metadata.generation.unwrap_or_default().to_string();
         context.reporter.report(tell(reason, note, &key));

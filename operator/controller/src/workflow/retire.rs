@@ -13,7 +13,12 @@ use crate::{
 };
 
 /// After a turn: when to look again.
-pub(super) async fn rest(context: &Context, seen: &Seen, stored: &Workflow, turn: &Turn) -> Result<Option<Moment>, Error> {
+pub(super) async fn rest(
+    context: &Context,
+    seen: &Seen,
+    stored: &Workflow,
+    turn: &Turn,
+) -> Result<Option<Moment>, Error> {
     if turn.end.is_some() {
         return retire(context, &seen.name, &seen.uid, stored.due()).await;
     }
@@ -30,7 +35,12 @@ pub(super) async fn rest(context: &Context, seen: &Seen, stored: &Workflow, turn
 }
 
 /// A run that is over: its open Approvals are to be cancelled, and it is to be deleted when its time has come.
-pub(super) async fn retire(context: &Context, name: &Name, uid: &str, due: Option<Moment>) -> Result<Option<Moment>, Error> {
+pub(super) async fn retire(
+    context: &Context,
+    name: &Name,
+    uid: &str,
+    due: Option<Moment>,
+) -> Result<Option<Moment>, Error> {
     call_off(context, name, Some(uid));
     context.workflows.shrink(name);
     match due {

@@ -25,7 +25,14 @@ pub(super) fn long_output(turn: &Turn) -> Option<(Digest, &str)> {
 }
 
 /// The status after a turn.
-pub(super) fn after(workflow: &Workflow, turn: &Turn, pinned: &Digest, warnings: &[String], overdue: bool, now: Moment) -> WorkflowStatus {
+pub(super) fn after(
+    workflow: &Workflow,
+    turn: &Turn,
+    pinned: &Digest,
+    warnings: &[String],
+    overdue: bool,
+    now: Moment,
+) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     status.seq = turn.journal.seq();
     status.steps = turn.journal.records().to_vec();
@@ -50,9 +57,21 @@ pub(super) fn after(workflow: &Workflow, turn: &Turn, pinned: &Digest, warnings:
             }
         }
     }
-    let accepted = if warnings.is_empty() { "every field was understood".to_owned() } else { format!("with warnings: {}", warnings.join("; ")) };
+    let accepted = if warnings.is_empty() {
+        "every field was understood".to_owned()
+    } else {
+        format!("with warnings: {}", warnings.join("; "))
+    };
     say(&mut status, workflow, now, conditions::ACCEPTED, true, "Accepted", &accepted);
-    say(&mut status, workflow, now, conditions::GUARDED, true, "PoliciesInForce", "the admission policies that vouch for decisions are in force");
+    say(
+        &mut status,
+        workflow,
+        now,
+        conditions::GUARDED,
+        true,
+        "PoliciesInForce",
+        "the admission policies that vouch for decisions are in force",
+    );
     waiting(&mut status, workflow, overdue, now);
     if let Some(end) = &turn.end {
         finish(&mut status, workflow, end.message(), now);
@@ -97,7 +116,15 @@ fn finish(status: &mut WorkflowStatus, workflow: &Workflow, message: &str, now: 
     say(status, workflow, now, good, true, phase.name(), message);
 }
 
-fn say(status: &mut WorkflowStatus, workflow: &Workflow, now: Moment, kind: &str, holds: bool, reason: &str, message: &str) {
+fn say(
+    status: &mut WorkflowStatus,
+    workflow: &Workflow,
+    now: Moment,
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+) {
     let message = text::display(message, 1024);
     let say = Say { kind, holds, reason, message: &message };
     conditions::set(&mut status.conditions, &say, workflow.metadata.generation, now);
