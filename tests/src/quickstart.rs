@@ -43,7 +43,9 @@ pub fn manifest() -> Result<Value> {
 pub fn input<'a>(manifest: &'a mut Value, name: &str) -> Result<&'a mut Value> {
     let inputs = manifest.pointer_mut("/spec/inputs").and_then(Value::as_array_mut);
     let found = inputs.into_iter().flatten().find(|input| input["name"] == name);
-    found.and_then(|input| input.get_mut("value")).with_context(|| format!("the quickstart example has no input {name}"))
+    found
+        .and_then(|input| input.get_mut("value"))
+        .with_context(|| format!("the quickstart example has no input {name}"))
 }
 
 /// One request, as the letter box got it.

@@ -1,0 +1,231 @@
+//! The examples on a real API server, and those that need only people and time as they run with the operator.
+//! It may not change more of an example than how long its gates wait.
+
+use std::path::{Path, PathBuf};
+
+use kube::api::{Api, ListParams};
+use serde_json::{Value, json};
+use signoff_api::approval::ApprovalPhase;
+use signoff_api::{Approval, Workflow};
+use signoff_tests::control_plane::{Cluster, Namespace, named};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+}
+
+/// One example in a namespace of its own on the cluster with an operator.
+struct Running {
+    cluster: Cluster,
+    namespace: Namespace,
+    name: String,
+}
+
+impl Running {
+    /// Applies the example as dana; gates that wait for seconds wait for one.
+    async fn start(file: &str) -> Self {
+        let cluster = Cluster::operated().unwrap();
+        let name = Path::new(file).file_stem().unwrap().to_str().unwrap().to_owned();
+        let namespace = cluster.namespace(&name).await.unwrap();
+        let text = std::fs::read_to_string(folder().join(file)).unwrap().replace("after: 10s", "after: 1s");
+        let words = ["apply", "--filename", "-", "--namespace", &namespace.name];
+        cluster.kubectl(words).person("dana").input(text).run().await.unwrap().ok().unwrap();
+        Self { cluster, namespace, name }
+    }
+
+    async fn until(&self, what: &str, object: &str) {
+        let words = ["wait", &format!("--for={what}"), object, "--timeout=60s", "--namespace", &self.namespace.name];
+        let wait = self.cluster.kubectl(words).run().await.unwrap();
+        if wait.code != 0 {
+            let words = ["get", "workflows,approvals", "--output=yaml", "--namespace", &self.namespace.name];
+            let story = self.cluster.kubectl(words).run().await.unwrap();
+            panic!("{object} never came to {what}: {}\n{}", wait.stderr, story.stdout);
+        }
+    }
+
+    /// The Approval of this visit of a gate, once the run waits for it.
+    async fn asked(&self, path: &str) -> String {
+        let waits = format!(r#"jsonpath={{.status.steps[?(@.path=="{path}")].phase}}=Waiting"#);
+        self.until(&waits, &format!("workflow/{}", self.name)).await;
+        let records = self.workflow().await.status.unwrap().steps;
+        let name = records.into_iter().find(|record| record.path == path).unwrap().object.unwrap();
+        self.until("create", &format!("approval/{name}")).await;
+        name
+    }
+
+    /// One of the cast decides, by a plain merge patch. Returns what the API server said.
+    async fn decide(&self, who: &str, approval: &str, decision: Value) -> Result<String, String> {
+        let patch = json!({"spec": {"decisions": {named(who).unwrap().user: decision}}}).to_string();
+        let words =
+            ["patch", "approval", approval, "--type=merge", "--patch", &patch, "--namespace", &self.namespace.name];
+        let finished = self.cluster.kubectl(words).person(who).run().await.unwrap();
+        if finished.code == 0 { Ok(finished.stdout) } else { Err(finished.stderr) }
+    }
+
+    async fn workflow(&self) -> Workflow {
+        Api::namespaced(self.cluster.admin().await.unwrap(), &self.namespace.name).get(&self.name).await.unwrap()
+    }
+
+    /// The phases of all Approvals by the path of their gates, in order.
+    async fn phases(&self) -> Vec<(String, ApprovalPhase)> {
+        let approvals: Api<Approval> = Api::namespaced(self.cluster.admin().await.unwrap(), &self.namespace.name);
+        let mut phases: Vec<_> = approvals
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items
+            .into_iter()
+            .map(|approval| (approval.spec.request.gate.path, approval.status.unwrap_or_default().phase))
+            .collect();
+        phases.sort();
+        phases
+    }
+
+    /// What the run had to show after it ended well.
+    async fn output(&self) -> String {
+        self.until("condition=Complete", &format!("workflow/{}", self.name)).await;
+        self.workflow().await.status.unwrap().outputs.unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn every_example_is_taken_by_the_api_server_as_it_stands() {
+    let cluster = Cluster::shared().unwrap();
+    let namespace = cluster.namespace("examples").await.unwrap();
+    let folder = folder().display().to_string();
+    let words =
+        ["create", "--dry-run=server", "--validate=strict", "--recursive", "--filename", &folder, "--output=name"];
+    let words = [&words[..], &["--namespace", &namespace.name]].concat();
+    let created = cluster.kubectl(words).run().await.unwrap().ok().unwrap();
+    assert!(created.lines().count() > 10, "{created}");
+}
+
+#[tokio::test]
+async fn quorum_takes_two_people_one_of_them_a_lead() {
+    let run = Running::start("gates/quorum.yaml").await;
+    let approval = run.asked("review").await;
+    let in_group = |group: &str| json!({"verdict": "Approve", "groups": [group]});
+    run.decide("bob", &approval, in_group("finance")).await.unwrap();
+    run.decide("carol", &approval, in_group("finance")).await.unwrap();
+    run.until("jsonpath={.status.tally.have}=2", &format!("approval/{approval}")).await;
+    assert_eq!(run.phases().await, [("review".to_owned(), ApprovalPhase::Pending)]);
+    run.decide("alice", &approval, in_group("finance-leads")).await.unwrap();
+    let output = run.output().await;
+    assert!(output.starts_with("released by ") && output.contains("alice@example.com"), "{output}");
+}
+
+#[tokio::test]
+async fn options_are_chosen_among_those_there_are() {
+    let run = Running::start("gates/options.yaml").await;
+    let approval = run.asked("ask").await;
+    let choose = |carrier: &str, extras: &[&str]| json!({"verdict": "Respond", "answers": {"carrier": {"options": [carrier]}, "extras": {"options": extras}}});
+    let refused = run.decide("bob", &approval, choose("ship", &[])).await.unwrap_err();
+    assert!(refused.contains("options of carrier must be among: road, rail, air"), "{refused}");
+    run.decide("bob", &approval, choose("rail", &["insured", "express"])).await.unwrap();
+    assert_eq!(run.output().await, "rail, insured, express");
+}
+
+#[tokio::test]
+async fn a_pattern_explains_itself_to_whoever_misses_it() {
+    let run = Running::start("gates/pattern.yaml").await;
+    let approval = run.asked("ask").await;
+    let answer = |ticket: &str| json!({"verdict": "Respond", "answers": {"ticket": {"text": ticket}}});
+    let refused = run.decide("erin", &approval, answer("4711")).await.unwrap_err();
+    assert!(refused.contains("a ticket looks like CHG-4711"), "{refused}");
+    run.decide("erin", &approval, answer("CHG-4711")).await.unwrap();
+    assert_eq!(run.output().await, "runs under CHG-4711");
+}
+
+#[tokio::test]
+async fn a_modified_text_takes_the_reviewed_ones_place() {
+    let run = Running::start("gates/modify.yaml").await;
+    let approval = run.asked("review").await;
+    let edit = json!({"verdict": "Modify", "parameters": {"response": "Closed on Monday and Tuesday."}});
+    run.decide("bob", &approval, edit).await.unwrap();
+    assert_eq!(run.output().await, "Closed on Monday and Tuesday. (it was: Closed on Monday.)");
+}
+
+#[tokio::test]
+async fn a_deferred_draft_is_written_again_and_asked_about_again() {
+    let run = Running::start("gates/defer.yaml").await;
+    let first = run.asked("review").await;
+    run.decide("bob", &first, json!({"verdict": "Defer", "guidance": "Much shorter, please."})).await.unwrap();
+    let second = run.asked("review#2").await;
+    assert_ne!(first, second);
+    run.decide("bob", &second, json!({"verdict": "Approve"})).await.unwrap();
+    assert_eq!(run.output().await, "Closed on Monday.");
+}
+
+#[tokio::test]
+async fn a_no_that_does_not_end_the_run_is_data() {
+    let run = Running::start("gates/reject-continue.yaml").await;
+    let approval = run.asked("review").await;
+    run.decide("bob", &approval, json!({"verdict": "Reject", "reason": "not before the audit"})).await.unwrap();
+    assert_eq!(run.output().await, "kept, because: not before the audit");
+}
+
+#[tokio::test]
+async fn timeouts_go_on_by_default_by_skipping_and_by_approving() {
+    let run = Running::start("gates/timeout-goes-on.yaml").await;
+    assert_eq!(run.output().await, "colour blue, wish skipped, printing approved");
+    let expired = |gate: &str| (gate.to_owned(), ApprovalPhase::Expired);
+    assert_eq!(run.phases().await, [expired("colour"), expired("harmless"), expired("wish")]);
+}
+
+#[tokio::test]
+async fn timeouts_stop_by_rejecting_and_by_aborting() {
+    let run = Running::start("gates/timeout-stops.yaml").await;
+    run.until("condition=Finished", "workflow/timeout-stops").await;
+    let status = run.workflow().await.status.unwrap();
+    assert_eq!(status.phase.name(), "Aborted", "{:?}", status.message);
+    let expired = |gate: &str| (gate.to_owned(), ApprovalPhase::Expired);
+    assert_eq!(run.phases().await, [expired("first"), expired("second")]);
+}
+
+#[tokio::test]
+async fn a_gate_that_asks_again_does_so_three_times() {
+    let run = Running::start("gates/timeout-asks-again.yaml").await;
+    run.until("condition=Finished", "workflow/timeout-asks-again").await;
+    assert_eq!(run.workflow().await.status.unwrap().phase.name(), "Rejected");
+    let visits = ["closed", "closed#2", "closed#3", "closed#4"];
+    assert_eq!(run.phases().await, visits.map(|visit| (visit.to_owned(), ApprovalPhase::Expired)));
+}
+
+#[tokio::test]
+async fn an_overdue_gate_waits_and_can_only_be_asked_again() {
+    let run = Running::start("gates/timeout-waits.yaml").await;
+    let overdue = run.asked("out").await;
+    run.until("jsonpath={.status.phase}=Overdue", &format!("approval/{overdue}")).await;
+    let refused = run.decide("erin", &overdue, json!({"verdict": "Approve"})).await.unwrap_err();
+    assert!(refused.contains("verdict must be one of Retry, Reject, Abort"), "{refused}");
+    run.decide("erin", &overdue, json!({"verdict": "Retry"})).await.unwrap();
+    run.asked("out#2").await;
+}
+
+#[tokio::test]
+async fn whoever_is_asked_can_have_more_people_asked() {
+    let run = Running::start("gates/escalation.yaml").await;
+    let approval = run.asked("review").await;
+    run.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
+    let sre = json!([{"kind": "Group", "name": "sre"}]);
+    run.decide("bob", &approval, json!({"verdict": "Escalate", "escalateTo": sre})).await.unwrap();
+    run.until("jsonpath={.status.level}=1", &format!("approval/{approval}")).await;
+    run.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    assert_eq!(run.output().await, "switched over by erin@example.com");
+}
+
+#[tokio::test]
+async fn a_condition_spares_people_a_question() {
+    let run = Running::start("steps/skip-if.yaml").await;
+    assert_eq!(run.output().await, "refunded 40 EUR (skipped)");
+    assert_eq!(run.phases().await, []);
+}
+
+#[tokio::test]
+async fn a_model_that_fails_is_tried_again_and_then_replaced_by_a_person() {
+    let run = Running::start("steps/retry.yaml").await;
+    let approval = run.asked("ask").await;
+    let attempts = run.workflow().await.status.unwrap().steps.iter().filter(|record| record.path == "draft").count();
+    assert_eq!(attempts, 3);
+    run.decide("bob", &approval, json!({"verdict": "Respond", "response": "Closed on Monday."})).await.unwrap();
+    assert_eq!(run.output().await, "Closed on Monday.");
+}
