@@ -9,7 +9,7 @@
 //! [`Operator::run`].
 //!
 //! # Table of contents
-//! * [`operator`]: what an operator is made of, and the loop in which everything meets
+//! * [`operator`], `works`: what an operator is made of, and the loop in which everything meets
 //! * `workflow`, `approval`: the two reconciles
 //! * [`watch`], `sights`, [`store`], [`queue`]: what is known, and what is to be looked at
 //! * [`wire`], `commit`: how state is read and written
@@ -43,6 +43,7 @@ mod context;
 mod plans;
 mod sights;
 mod workflow;
+mod works;
 
 pub use calls::{Caller, Outside, RunRef};
 pub use clock::Clock;

@@ -1,58 +1,30 @@
-//! One operator, from its Lease to its end: what it is made of, and the loop in which everything meets.
+//! One operator, from its Lease to its end: what it is made of.
 //!
 //! It may not know a Workflow's fields. All it starts are tasks that it owns: dropping the future of
 //! [`Operator::run`] ends everything at once, as a crash would.
 
 use std::{
-    collections::HashMap,
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use futures::FutureExt;
 use kube::Client;
-use signoff_api::{Approval, Workflow};
-use signoff_engine::{
-    Fact, Settings,
-    turn::{Failure, What},
-};
-use signoff_runtime::{BlobStore, Pool};
-use tokio::{
-    sync::{mpsc, watch},
-    task::{Id, JoinError, JoinSet},
-    time::{Instant, sleep_until, timeout},
-};
+use signoff_engine::Settings;
+use signoff_runtime::BlobStore;
+use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use crate::{
-    approval,
-    blobs::ConfigMapBlobs,
     calls::Caller,
-    clock::{Clock, wake_up},
-    context::{Context, Start},
-    error::Error,
-    events::{self, Delivery},
-    guard::{self, GuardMode, Standing},
+    clock::Clock,
+    context::Context,
+    guard::{GuardMode, Standing},
     health::{Probe, Stage},
-    kinds::{Kind, Name},
     lease::{Held, Lease, LeaseSettings, Tenure},
     metrics::Shared,
-    pace::Pace,
-    plans::Plans,
-    queue::{Key, Queue},
-    runs::{CallKey, Runs},
-    sights,
-    store::Store,
-    watch::{Sight, follow},
-    wire::Wire,
-    workflow,
+    works::Works,
 };
 
-/// A call may take this much longer than it was given, so that its own, better informed end comes first.
-const LENIENCE: Duration = Duration::from_millis(250);
 /// How long Events that were reported may take to be written while the operator ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -118,11 +90,11 @@ pub enum Ended {
 
 /// An operator that was not started yet.
 pub struct Operator {
-    config: Config,
-    metrics: Shared,
-    stage: watch::Sender<Stage>,
-    guard: watch::Sender<Standing>,
-    context: watch::Sender<Weak<Context>>,
+    pub(crate) config: Config,
+    pub(crate) metrics: Shared,
+    pub(crate) stage: watch::Sender<Stage>,
+    pub(crate) guard: watch::Sender<Standing>,
+    pub(crate) context: watch::Sender<Weak<Context>>,
 }
 
 impl Operator {
@@ -199,7 +171,7 @@ impl Operator {
         ended
     }
 
-    fn enter(&self, stage: Stage) {
+    pub(crate) fn enter(&self, stage: Stage) {
         self.stage.send_if_modified(|old| {
             let news = *old != stage;
             if news {
@@ -208,282 +180,5 @@ impl Operator {
             }
             news
         });
-    }
-}
-
-type Look = (Result<Option<signoff_api::Moment>, Error>, Duration);
-type CallEnd = (Name, String, CallKey, Fact);
-
-/// An operator that works.
-struct Works {
-    context: Arc<Context>,
-    caller: Arc<dyn Caller>,
-    max_reconciles: usize,
-    grace: Duration,
-    /// Watches and the guard: they never end by themselves.
-    background: JoinSet<&'static str>,
-    looks: JoinSet<Look>,
-    looking: HashMap<Id, Key>,
-    calls: JoinSet<CallEnd>,
-    starts: mpsc::UnboundedReceiver<Start>,
-    workflows: mpsc::Receiver<Sight<Workflow>>,
-    approvals: mpsc::Receiver<Sight<Approval>>,
-    synced: Synced,
-}
-
-/// Which lists are complete.
-#[derive(Clone, Copy, Default)]
-struct Synced {
-    workflows: bool,
-    approvals: bool,
-}
-
-impl Works {
-    fn start(operator: &Operator, tenure: Tenure) -> (Self, Delivery) {
-        let Operator { config, metrics, .. } = operator;
-        let client = &config.client;
-        let pace = Pace::default();
-        let (reporter, delivery) =
-            events::reporter(client.clone(), &config.incarnation, pace.clone(), Arc::clone(metrics));
-        let (to_starts, starts) = mpsc::unbounded_channel();
-        let (to_workflows, workflows) = mpsc::channel(256);
-        let (to_approvals, approvals) = mpsc::channel(256);
-        let default_blobs = || Arc::new(ConfigMapBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
-        let context = Arc::new(Context {
-            wire: Wire::new(client.clone(), Arc::clone(metrics), pace),
-            clock: Arc::clone(&config.clock),
-            blobs: config.blobs.clone().unwrap_or_else(default_blobs),
-            settings: config.settings.clone(),
-            incarnation: config.incarnation.clone(),
-            workflows: Store::default(),
-            approvals: Store::default(),
-            queue: Queue::default(),
-            runs: Runs::default(),
-            plans: Plans::default(),
-            pool: Pool::new(config.max_calls),
-            guard: operator.guard.subscribe(),
-            tenure,
-            starts: to_starts,
-            reporter,
-            metrics: Arc::clone(metrics),
-            draining: AtomicBool::new(false),
-        });
-        operator.context.send_replace(Arc::downgrade(&context));
-        let mut background = JoinSet::new();
-        let (counts, watched) = (Arc::clone(metrics), client.clone());
-        background.spawn(follow(watched, to_workflows, counts).map(|()| "watch of Workflows"));
-        let (counts, watched) = (Arc::clone(metrics), client.clone());
-        background.spawn(follow(watched, to_approvals, counts).map(|()| "watch of Approvals"));
-        let kept = guard::keep(client.clone(), config.guard.clone(), operator.guard.clone(), Arc::clone(metrics));
-        background.spawn(kept.map(|()| "guard"));
-        let works = Self {
-            context,
-            caller: Arc::clone(&config.caller),
-            max_reconciles: config.max_reconciles.max(1),
-            grace: config.grace,
-            background,
-            looks: JoinSet::new(),
-            looking: HashMap::new(),
-            calls: JoinSet::new(),
-            starts,
-            workflows,
-            approvals,
-            synced: Synced::default(),
-        };
-        (works, delivery)
-    }
-
-    /// The loop in which everything meets. Each turn of it is short: nothing is awaited here but news.
-    async fn run(&mut self, operator: &Operator, shutdown: impl Future<Output = ()>) -> Result<(), Ended> {
-        let mut shutdown = std::pin::pin!(shutdown);
-        let context = Arc::clone(&self.context);
-        let mut guard = context.guard.clone();
-        let mut freed = context.pool.freed();
-        let mut last_call: Option<Instant> = None;
-        loop {
-            if self.is_working(operator) {
-                self.look();
-            }
-            if last_call.is_some() && self.is_finished() {
-                return Ok(());
-            }
-            let now = context.now();
-            let due = context.queue.next_due().map(|due| wake_up(due, now));
-            tokio::select! {
-                biased;
-                () = &mut shutdown, if last_call.is_none() => {
-                    operator.enter(Stage::Stopping);
-                    context.draining.store(true, Ordering::Relaxed);
-                    last_call = Some(Instant::now() + self.grace);
-                }
-                () = until(last_call) => return Ok(()),
-                Some(done) = self.looks.join_next_with_id() => self.looked(done),
-                Some(done) = self.calls.join_next() => self.called(done),
-                Some(start) = self.starts.recv() => self.call(start),
-                Some(sight) = self.approvals.recv() => self.synced.approvals |= sights::see(&context, &context.approvals, sight),
-                Some(sight) = self.workflows.recv() => self.synced.workflows |= sights::see(&context, &context.workflows, sight),
-                Some(done) = self.background.join_next() => return Err(Ended::Task(done.unwrap_or("watch"))),
-                () = context.queue.triggered() => {}
-                () = until(due) => context.queue.tick(context.now()),
-                Ok(()) = guard.changed() => self.look_at_all(),
-                Ok(()) = freed.changed() => {
-                    for name in context.runs.places_free(context.pool.available()) {
-                        context.look_at_workflow(name);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Nothing is done before everything is known.
-    fn is_working(&self, operator: &Operator) -> bool {
-        let stage = operator.stage.borrow().clone();
-        match stage {
-            Stage::Working | Stage::Stopping => true,
-            Stage::StandingBy(_) | Stage::Starting(_) => {
-                let Synced { workflows, approvals } = self.synced;
-                let guard = *self.context.guard.borrow() != Standing::Unknown;
-                let known = workflows && approvals && guard;
-                if known {
-                    operator.enter(Stage::Working);
-                }
-                known
-            }
-        }
-    }
-
-    /// Begins as many looks as may be under way.
-    fn look(&mut self) {
-        if self.context.is_draining() {
-            // Only what has results to commit is still looked at.
-            let busy = self.context.runs.busy();
-            self.context.queue.keep_only(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
-        }
-        while self.looks.len() < self.max_reconciles
-            && let Some(key) = self.context.queue.take()
-        {
-            let (context, what) = (Arc::clone(&self.context), key.clone());
-            let task = self.looks.spawn(async move {
-                let began = Instant::now();
-                let result = match &what {
-                    Key::Workflow(name) => workflow::reconcile(&context, name).await,
-                    Key::Approval(name) => approval::reconcile(&context, name).await,
-                };
-                (result, began.elapsed())
-            });
-            self.looking.insert(task.id(), key);
-        }
-    }
-
-    fn looked(&mut self, done: Result<(Id, Look), JoinError>) {
-        let (id, result, took) = match done {
-            Ok((id, (result, took))) => (id, result, took),
-            Err(died) => {
-                let what = format!("looking at it died: {died}");
-                (died.id(), Err(Error::Bug { object: "an object".to_owned(), what }), Duration::ZERO)
-            }
-        };
-        let Some(key) = self.looking.remove(&id) else { return };
-        let Context { queue, metrics, .. } = &*self.context;
-        let (kind, name) = match &key {
-            Key::Workflow(name) => (Workflow::KIND, name),
-            Key::Approval(name) => (Approval::KIND, name),
-        };
-        metrics.reconciled(kind, if result.is_ok() { "ok" } else { "error" }, took);
-        match result {
-            Ok(due) => queue.finish(&key, due, |version| match &key {
-                Key::Workflow(name) => self.context.workflows.is_own(name, version),
-                Key::Approval(name) => self.context.approvals.is_own(name, version),
-            }),
-            Err(error) => {
-                metrics.failed(kind, error.class());
-                let now = self.context.now();
-                let failures = queue.fail(&key, |failures| now.after(error.pause(failures)));
-                if matches!(error, Error::Conflict(_)) {
-                    tracing::debug!(kind, %name, failures, "{error}");
-                } else {
-                    tracing::warn!(kind, %name, failures, "{error}");
-                }
-            }
-        }
-    }
-
-    /// Begins a call that was committed as begun.
-    fn call(&mut self, start: Start) {
-        let Start { name, run, call, permit } = start;
-        let key: CallKey = (call.path.clone(), call.attempt);
-        let uid = run.uid.clone();
-        let (caller, clock, metrics) =
-            (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));
-        let place = (name.clone(), uid.clone(), key.clone());
-        let task = self.calls.spawn(async move {
-            let began = Instant::now();
-            let (limit, idempotent) = (call.timeout, call.idempotent);
-            let kind = if matches!(call.what, What::Http(_)) { "http" } else { "agent" };
-            let made = AssertUnwindSafe(async { caller.call(&run, call).await }).catch_unwind();
-            let result = match timeout(limit + LENIENCE, made).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => {
-                    Err(failure("Panic", "the operator failed while the call was made".to_owned(), idempotent))
-                }
-                Err(_) => Err(failure("Timeout", format!("no answer within {limit:?}"), idempotent)),
-            };
-            metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
-            drop(permit);
-            let (name, uid, (path, attempt)) = place;
-            let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
-            (name, uid, (path, attempt), fact)
-        });
-        if !self.context.runs.attach(&name, &uid, &key, task.clone()) {
-            task.abort();
-        }
-    }
-
-    fn called(&mut self, done: Result<CallEnd, JoinError>) {
-        // A call that was aborted is one that nobody wants to know of any more.
-        if let Ok((name, uid, key, fact)) = done
-            && self.context.runs.end(&name, &uid, key, fact)
-        {
-            self.context.look_at_workflow(name);
-        }
-    }
-
-    fn look_at_all(&self) {
-        for name in self.context.workflows.open() {
-            self.context.look_at_workflow(name);
-        }
-        for name in self.context.approvals.open() {
-            self.context.look_at_approval(name);
-        }
-    }
-
-    fn is_finished(&self) -> bool {
-        self.looks.is_empty() && self.starts.is_empty() && self.context.runs.busy().is_empty()
-    }
-
-    /// Ends everything that is still under way, and lets go of the reporter so that its last words can be written.
-    async fn stop(self) {
-        let Self { mut background, mut looks, mut calls, .. } = self;
-        background.shutdown().await;
-        looks.shutdown().await;
-        calls.shutdown().await;
-    }
-}
-
-fn failure(class: &str, message: String, idempotent: bool) -> Failure {
-    Failure {
-        class: class.to_owned(),
-        message,
-        retryable: idempotent,
-        unknown: !idempotent,
-        not_before: None,
-        facts: std::collections::BTreeMap::new(),
-    }
-}
-
-async fn until(instant: Option<Instant>) {
-    match instant {
-        Some(instant) => sleep_until(instant).await,
-        None => std::future::pending().await,
     }
 }
