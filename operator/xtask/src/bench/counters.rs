@@ -1,0 +1,153 @@
+//! What the operator itself counts, read from its `/metrics`.
+//! It may not interpret names it does not know.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use signoff_tests::control_plane::OperatorProcess;
+use tokio::time::{Instant, interval};
+
+/// Between two looks at numbers that have no way of telling that they will not change any more.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// So many equal looks in a row are rest.
+const EQUAL_LOOKS: u32 = 4;
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// All samples of one look, by name with labels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Counters(BTreeMap<String, f64>);
+
+/// What the operator did to the API server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Requests {
+    /// Creates of objects that hold state.
+    pub(super) creates: f64,
+    /// Writes of an Approval's status.
+    pub(super) approval_status: f64,
+    /// Writes of a Workflow's status.
+    pub(super) workflow_status: f64,
+    /// State writes that were refused, lost or in conflict, and deletions.
+    pub(super) other_writes: f64,
+    /// Events that were written.
+    pub(super) events: f64,
+    /// Events that were not: dropped, repeated or refused.
+    pub(super) events_lost: f64,
+    /// Objects asked for by name.
+    pub(super) reads: f64,
+}
+
+impl Requests {
+    /// Every state write, successful or not.
+    pub(super) fn state_writes(&self) -> f64 {
+        self.creates + self.approval_status + self.workflow_status + self.other_writes
+    }
+}
+
+impl Counters {
+    /// Looks once.
+    pub(super) async fn look(operator: &OperatorProcess) -> Result<Self> {
+        Ok(Self::parse(&operator.get("/metrics").await.context("the operator's /metrics")?))
+    }
+
+    /// Looks until nothing is written or read any more.
+    pub(super) async fn at_rest(operator: &OperatorProcess) -> Result<Self> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut ticks = interval(LOOK_AGAIN);
+        let (mut last, mut equal) = (Self::look(operator).await?, 0);
+        while equal < EQUAL_LOOKS {
+            if Instant::now() > deadline {
+                bail!("the operator is not at rest after {PATIENCE:?}");
+            }
+            ticks.tick().await;
+            let now = Self::look(operator).await?;
+            equal = if now.work() == last.work() { equal + 1 } else { 0 };
+            last = now;
+        }
+        Ok(last)
+    }
+
+    fn parse(text: &str) -> Self {
+        let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        });
+        Self(samples.collect())
+    }
+
+    /// The sum of all samples of a name whose labels hold each of `labels`, such as `kind="Workflow"`.
+    pub(super) fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+        self.0
+            .iter()
+            .filter(|(sample, _)| sample.split('{').next() == Some(name) && labels.iter().all(|l| sample.contains(l)))
+            .map(|(_, value)| value)
+            .sum()
+    }
+
+    fn work(&self) -> [f64; 3] {
+        ["signoff_writes_total", "signoff_reads_total", "signoff_events_total"].map(|name| self.sum(name, &[]))
+    }
+
+    /// Everything since the operator's start.
+    pub(super) fn requests(&self) -> Requests {
+        let writes = |labels: &[&str]| self.sum("signoff_writes_total", labels);
+        let ok = r#"result="ok""#;
+        let status = |kind| writes(&[kind, r#"verb="replace""#, ok]) + writes(&[kind, r#"verb="patch""#, ok]);
+        let creates = writes(&[r#"verb="create""#, ok]);
+        let (approval_status, workflow_status) = (status(r#"kind="Approval""#), status(r#"kind="Workflow""#));
+        let events = self.sum("signoff_events_total", &[r#"result="written""#]);
+        Requests {
+            creates,
+            approval_status,
+            workflow_status,
+            other_writes: writes(&[]) - creates - approval_status - workflow_status,
+            events,
+            events_lost: self.sum("signoff_events_total", &[]) - events,
+            reads: self.sum("signoff_reads_total", &[]),
+        }
+    }
+}
+
+impl std::ops::Sub for Requests {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            creates: self.creates - before.creates,
+            approval_status: self.approval_status - before.approval_status,
+            workflow_status: self.workflow_status - before.workflow_status,
+            other_writes: self.other_writes - before.other_writes,
+            events: self.events - before.events,
+            events_lost: self.events_lost - before.events_lost,
+            reads: self.reads - before.reads,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Counters;
+
+    const TEXT: &str = "# HELP signoff_writes State written.\n\
+        signoff_writes_total{kind=\"Approval\",verb=\"create\",result=\"ok\"} 5\n\
+        signoff_writes_total{kind=\"Approval\",verb=\"replace\",result=\"ok\"} 4\n\
+        signoff_writes_total{kind=\"Workflow\",verb=\"replace\",result=\"ok\"} 9\n\
+        signoff_writes_total{kind=\"Workflow\",verb=\"patch\",result=\"ok\"} 1\n\
+        signoff_writes_total{kind=\"Workflow\",verb=\"replace\",result=\"conflict\"} 2\n\
+        signoff_events_total{result=\"written\"} 7\n\
+        signoff_events_total{result=\"dropped\"} 1\n\
+        signoff_approvals_pending 3\n# EOF\n";
+
+    #[test]
+    fn writes_are_told_apart_and_failed_ones_are_counted_too() {
+        let requests = Counters::parse(TEXT).requests();
+        assert_eq!([requests.creates, requests.approval_status, requests.workflow_status], [5.0, 4.0, 10.0]);
+        assert_eq!([requests.other_writes, requests.state_writes()], [2.0, 21.0]);
+        assert_eq!([requests.events, requests.events_lost, requests.reads], [7.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_sample_without_labels_is_found() {
+        assert_eq!(Counters::parse(TEXT).sum("signoff_approvals_pending", &[]), 3.0);
+    }
+}

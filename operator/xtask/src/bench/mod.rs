@@ -1,0 +1,105 @@
+//! `cargo xtask bench`: how fast gates open and close, measured against what the API server could do at best.
+//! It may not touch any cluster but those it starts, and judges nothing: it prints the goals beside the numbers.
+
+mod audit;
+mod ceiling;
+mod counters;
+mod crowd;
+mod gates;
+mod pending;
+mod process;
+mod report;
+mod sample;
+mod stage;
+mod table;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, value_parser};
+
+use self::audit::Audit;
+use self::ceiling::Ceiling;
+use self::report::{Measured, Report};
+use self::stage::Stage;
+use crate::say;
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// One-gate workflows: applied, waiting, approved, done; rates, latency, requests, CPU and memory
+    Gates(Gates),
+}
+
+/// How much of it.
+#[derive(Debug, Args)]
+pub(crate) struct Gates {
+    /// Clients that apply and approve at once; without it: a run with 1 and a run with 16
+    #[arg(long, value_parser = value_parser!(u16).range(1..=64))]
+    clients: Option<u16>,
+    /// Workflows a run
+    #[arg(long, default_value_t = 1000, value_parser = value_parser!(u32).range(10..=20_000))]
+    workflows: u32,
+    /// Also hold so many gates open: memory, idle requests, and how long a new operator takes to catch up
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(16..=20_000))]
+    pending: Option<u32>,
+    /// Write the numbers here too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Measure the operator as `cargo build` makes it: quick to build, and several times slower than it is shipped
+    #[arg(long)]
+    debug_build: bool,
+}
+
+pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
+    let Bench::Gates(gates) = bench;
+    // One thread: what measures shares the processors with what is measured.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let measured = runtime.block_on(async {
+        tokio::select! {
+            measured = measure(gates) => measured,
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                bail!("interrupted: nothing was measured to its end")
+            }
+        }
+    })?;
+    say::result(&table::render(&measured, gates.debug_build));
+    if let Some(file) = &gates.json {
+        let text = serde_json::to_string_pretty(&Report::from(&measured))?;
+        std::fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
+        say::step(&format!("the numbers are in {}", file.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(gates: &Gates) -> Result<Measured> {
+    let program = stage::build(gates.debug_build)?;
+    let (ceiling, runs) = timed(gates, &program).await?;
+    // Auditing costs the API server time, so what is counted by it has a control plane of its own.
+    say::step("counting every request of the operator on a second, audited control plane");
+    let audit = Audit::prepare()?;
+    let stage = Stage::open(audit.options(), &program).await?;
+    let counted = gates::counted(&stage, &audit).await?;
+    let pending = match gates.pending {
+        Some(count) => Some(pending::hold(&stage, &audit, count as usize).await?),
+        None => None,
+    };
+    Ok(Measured { ceiling, runs, counted, pending })
+}
+
+async fn timed(gates: &Gates, program: &std::path::Path) -> Result<(Ceiling, Vec<gates::Run>)> {
+    say::step("starting a control plane and installing the chart");
+    let stage = Stage::open(signoff_tests::control_plane::Options::default(), program).await?;
+    let sample = gates::warm_up(&stage).await?;
+    say::step("measuring the API server alone");
+    let ceiling = Ceiling::measure(&stage, &sample).await?;
+    let mut runs = Vec::new();
+    for clients in gates.clients.map_or_else(|| vec![1, 16], |clients| vec![clients]) {
+        say::step(&format!("{} workflows, {clients} clients", gates.workflows));
+        runs.push(gates::run(&stage, usize::from(clients), gates.workflows as usize).await?);
+    }
+    Ok((ceiling, runs))
+}

@@ -1,0 +1,109 @@
+//! Many gates held open: what waiting costs, and how long a new operator takes to know them all.
+//! It may not count what an operator must do anyway: watches and its Lease.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::audit::{self, Audit, Sort, Tally};
+use super::ceiling::CLIENTS;
+use super::counters::Counters;
+use super::gates::{self, Gate};
+use super::process;
+use super::stage::Stage;
+use crate::say;
+
+/// How long nothing is done.
+const IDLE: Duration = Duration::from_secs(60);
+/// Decisions that are made while no operator runs.
+const MEANWHILE: usize = 16;
+
+/// What was found.
+pub(super) struct Pending {
+    pub(super) count: usize,
+    /// Memory of the operator that opened the gates, after the idle minute.
+    pub(super) rss_mib: f64,
+    /// The most it ever held.
+    pub(super) peak_mib: f64,
+    /// Memory of the operator that found them open.
+    pub(super) rss_restarted_mib: f64,
+    /// Its requests in the idle minute.
+    pub(super) idle: Tally,
+    /// Its processor time in the idle minute.
+    pub(super) idle_cpu: Duration,
+    /// From the new operator's start until every decision that was made before it has ended its Workflow.
+    pub(super) caught_up: Duration,
+}
+
+/// Opens so many gates, waits a minute, and starts another operator in the first one's place.
+pub(super) async fn hold(stage: &Stage, audit: &Audit, count: usize) -> Result<Pending> {
+    say::step(&format!("opening {count} gates"));
+    let operator = stage.operator().await?;
+    let namespace = stage.namespace().await?;
+    let (gates, _) = gates::open(stage, &operator, &namespace, CLIENTS, count).await?;
+    Counters::at_rest(&operator).await?;
+
+    say::step("doing nothing for a minute");
+    let (place, cpu) = (audit.here()?, process::cpu(operator.pid())?);
+    tokio::time::sleep(IDLE).await;
+    let idle = audit.since(place)?;
+    let usage = process::usage(operator.pid())?;
+    operator.stop().await?;
+
+    say::step(&format!("deciding {MEANWHILE} gates while no operator runs, then starting one"));
+    let decided = spread(gates, MEANWHILE);
+    gates::approve(stage, &namespace, 1, &decided).await?;
+    let watch = gates::watch_ends(stage, &namespace).await?;
+    let operator = stage.operator_unready().await?;
+    let (age, looked) = (process::age(operator.pid())?, Instant::now());
+    let ended = gates::within(count, &operator, "found", gates::ends(watch, decided.len())).await?;
+    let last = ended.values().max().copied().unwrap_or(looked);
+    let caught_up = age + last.saturating_duration_since(looked);
+    let known = Counters::at_rest(&operator).await?.sum("signoff_approvals_pending", &[]);
+    let open = count - decided.len();
+    ensure!(known == open as f64, "{open} gates are open, and the operator knows of {known}");
+    let restarted = process::usage(operator.pid())?;
+    operator.stop().await?;
+    Ok(Pending {
+        count,
+        rss_mib: usage.rss_mib,
+        peak_mib: usage.peak_mib,
+        rss_restarted_mib: restarted.rss_mib,
+        idle,
+        idle_cpu: usage.cpu.saturating_sub(cpu),
+        caught_up,
+    })
+}
+
+impl Pending {
+    /// Requests a minute while nothing was to do, watches and the Lease left out.
+    pub(super) fn idle_requests_per_min(&self) -> f64 {
+        let all: usize =
+            [Sort::State, Sort::Event, Sort::Read].iter().map(|sort| audit::count(&self.idle, *sort)).sum();
+        all as f64 * 60.0 / IDLE.as_secs_f64()
+    }
+}
+
+/// So many of them, from the first to the last at equal distances: whoever has dealt with all of these has seen every page of a list.
+fn spread(gates: Vec<Gate>, wanted: usize) -> Vec<Gate> {
+    let last = gates.len().saturating_sub(1);
+    let chosen: Vec<usize> = (0..wanted).map(|n| n * last / wanted.saturating_sub(1).max(1)).collect();
+    gates.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, gate)| gate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_decided_gates_reach_from_the_first_to_the_last() {
+        let gates = |count: usize| {
+            (0..count).map(|n| Gate { workflow: n.to_string(), approval: n.to_string() }).collect::<Vec<_>>()
+        };
+        let chosen = spread(gates(5000), 16);
+        assert_eq!(chosen.len(), 16);
+        assert_eq!(chosen.first().map(|gate| gate.workflow.as_str()), Some("0"));
+        assert_eq!(chosen.last().map(|gate| gate.workflow.as_str()), Some("4999"));
+        assert_eq!(spread(gates(16), 16).len(), 16);
+    }
+}

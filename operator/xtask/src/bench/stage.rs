@@ -1,0 +1,97 @@
+//! Where it happens: a control plane of its own with the chart installed, people's clients, and operators to start.
+//! It may not measure anything.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use kube::Client;
+use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, Options, named};
+
+use crate::cargo::{cargo, output};
+use crate::say;
+
+/// Who asks for workflows.
+pub(super) const REQUESTER: &str = "dana";
+/// Who approves them, by name.
+pub(super) const APPROVER: &str = "alice";
+
+/// A control plane to measure on.
+pub(super) struct Stage {
+    pub(super) cluster: Cluster,
+    program: PathBuf,
+    /// The requester, with a token of their own.
+    pub(super) requester: Client,
+    /// The approver, with a token of their own.
+    pub(super) approver: Client,
+    /// The administrator, for looking on.
+    pub(super) admin: Client,
+}
+
+impl Stage {
+    /// About ten seconds away.
+    pub(super) async fn open(options: Options, program: &Path) -> Result<Self> {
+        let cluster = Cluster::own_with(options).await?;
+        cluster.install(&[]).await?;
+        let requester = cluster.token_client(REQUESTER).await?;
+        let approver = cluster.token_client(APPROVER).await?;
+        let admin = cluster.admin().await?;
+        Ok(Self { cluster, program: program.to_owned(), requester, approver, admin })
+    }
+
+    /// Starts an operator, ready to work.
+    pub(super) async fn operator(&self) -> Result<OperatorProcess> {
+        self.operator_with(true).await
+    }
+
+    /// Starts an operator and does not wait for it.
+    pub(super) async fn operator_unready(&self) -> Result<OperatorProcess> {
+        self.operator_with(false).await
+    }
+
+    async fn operator_with(&self, wait: bool) -> Result<OperatorProcess> {
+        let options = OperatorOptions { program: Some(self.program.clone()), wait, ..OperatorOptions::default() };
+        OperatorProcess::start(&self.cluster, options).await
+    }
+
+    /// A namespace of its own for one run.
+    pub(super) async fn namespace(&self) -> Result<String> {
+        Ok(self.cluster.namespace("bench").await?.name)
+    }
+
+    /// Process ids of the control plane by name.
+    pub(super) fn pids(&self) -> Vec<(&str, u32)> {
+        self.cluster.plane().map(|plane| plane.pids()).unwrap_or_default()
+    }
+}
+
+/// The approver's user name.
+pub(super) fn approver_user() -> Result<&'static str> {
+    Ok(named(APPROVER)?.user)
+}
+
+/// Builds the operator and says where cargo put it.
+pub(super) fn build(debug: bool) -> Result<PathBuf> {
+    let message = if debug {
+        "building the operator for debugging"
+    } else {
+        "building the operator as it is shipped (the first time about ten minutes on two cores)"
+    };
+    say::step(message);
+    let mut command = cargo(&["build", "--package", "signoff-server", "--bin", "signoff-operator"]);
+    command.arg("--message-format=json-render-diagnostics");
+    if !debug {
+        command.arg("--release");
+    }
+    executable(&mut command)
+}
+
+/// Cargo itself says where it put the program; guessing would miss a target folder set elsewhere.
+fn executable(command: &mut Command) -> Result<PathBuf> {
+    output(command)?
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "signoff-operator")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo built signoff-server and named no program signoff-operator")
+}

@@ -1,0 +1,101 @@
+//! A watch that reads of every object only what a benchmark needs, and when it was seen.
+//! It may not keep objects, and does not list: it begins with what is there and goes on from where it was cut off.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use futures::{AsyncBufRead, AsyncBufReadExt};
+use kube::Client;
+use serde::Deserialize;
+
+/// What was seen of an object, and when.
+pub(super) struct Seen {
+    pub(super) object: Object,
+    pub(super) at: Instant,
+}
+
+/// The part of an object that is read.
+#[derive(Deserialize)]
+pub(super) struct Object {
+    pub(super) metadata: Metadata,
+    #[serde(default)]
+    pub(super) status: Status,
+    /// Of an error instead of an object.
+    #[serde(default)]
+    message: Option<String>,
+}
+
+/// The part of its metadata that is read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metadata {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    resource_version: String,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// The part of its status that is read.
+#[derive(Default, Deserialize)]
+pub(super) struct Status {
+    #[serde(default)]
+    pub(super) phase: String,
+    #[serde(default)]
+    pub(super) message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    type_: String,
+    object: Object,
+}
+
+/// An open watch.
+pub(super) struct Watch {
+    client: Client,
+    path: String,
+    version: String,
+    stream: Pin<Box<dyn AsyncBufRead>>,
+}
+
+impl Watch {
+    /// Opens one on a collection; `selector` is a field selector, already fit for a query, or empty.
+    pub(super) async fn open(client: &Client, collection: &str, selector: &str) -> Result<Self> {
+        let path = format!("{collection}?watch=true&timeoutSeconds=3600&fieldSelector={selector}");
+        let stream = stream(client, &path, "0").await?;
+        Ok(Self { client: client.clone(), path, version: "0".to_owned(), stream })
+    }
+
+    /// Shows every object that was made or changed until `enough` says so.
+    pub(super) async fn until(mut self, mut enough: impl FnMut(Seen) -> Result<bool>) -> Result<()> {
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            if self.stream.read_until(b'\n', &mut bytes).await.unwrap_or(0) == 0 {
+                self.stream = stream(&self.client, &self.path, &self.version).await?;
+                continue;
+            }
+            let at = Instant::now();
+            let line: Line = serde_json::from_slice(&bytes).with_context(|| format!("a line of {}", self.path))?;
+            match line.type_.as_str() {
+                "ADDED" | "MODIFIED" => {}
+                "ERROR" => bail!("{}: {}", self.path, line.object.message.unwrap_or_default()),
+                _ => continue,
+            }
+            self.version.clone_from(&line.object.metadata.resource_version);
+            if enough(Seen { object: line.object, at })? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn stream(client: &Client, path: &str, version: &str) -> Result<Pin<Box<dyn AsyncBufRead>>> {
+    let request = http::Request::get(format!("{path}&resourceVersion={version}")).body(Vec::new())?;
+    Ok(Box::pin(client.request_stream(request).await.with_context(|| format!("watching {path}"))?))
+}
