@@ -6,10 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::Moment;
 
-/// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `RequesterUnverified`, `SpecTampered`.
+/// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`.
 pub const ACCEPTED: &str = "Accepted";
-/// Both: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
-/// `PoliciesDiffer`, `PoliciesUnknown`.
+/// Workflow: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
+/// `PoliciesDiffer`.
 pub const GUARDED: &str = "Guarded";
 /// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`.
 pub const WAITING: &str = "Waiting";

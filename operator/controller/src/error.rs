@@ -39,7 +39,7 @@ pub enum Error {
         config_map: String,
     },
     /// An object that stands where one of the operator's should, and is not the operator's.
-    #[error("{object}: {name} exists and {why}: delete it, so that the operator can go on")]
+    #[error("{object}: {name} exists and {why}: find out who made it, cancel this Workflow and apply it anew")]
     Foreign {
         /// The Workflow.
         object: String,

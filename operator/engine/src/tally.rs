@@ -134,7 +134,7 @@ impl Count<'_> {
 
     /// Takes over new decisions: good ones as votes, unusable ones as invalid.
     fn read(&mut self) -> Vec<Ballot> {
-        let (ballots, invalid) = votes::read(self.approval, &self.status, self.now);
+        let (ballots, invalid) = votes::read(self.approval, &self.status);
         for (key, found) in invalid {
             let message = format!("{}: {}", text::display(&key, 120), found.why);
             self.note("InvalidDecision", true, message, format!("invalid-{key}-{}", found.attempt));

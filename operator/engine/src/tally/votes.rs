@@ -47,7 +47,7 @@ impl Ballot {
 
 /// Every decision that can be used, recorded ones first and in their order, and those newly found that cannot.
 /// A vote that was recorded never becomes invalid.
-pub(super) fn read(approval: &Approval, status: &ApprovalStatus, _now: &Now) -> (Vec<Ballot>, Vec<(String, Invalid)>) {
+pub(super) fn read(approval: &Approval, status: &ApprovalStatus) -> (Vec<Ballot>, Vec<(String, Invalid)>) {
     let request = &approval.spec.request;
     let recorded = |key: &str| status.votes.iter().position(|v| v.key == key);
     let (mut ballots, mut invalid) = (Vec::new(), Vec::new());
