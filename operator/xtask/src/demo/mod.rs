@@ -88,7 +88,7 @@ async fn story(
     manned: bool,
     started: Instant,
 ) -> Result<Stage> {
-    let mut stage = Stage::set(named, model, &programs).await?;
+    let mut stage = Stage::set(named, model, &programs, started).await?;
     match play::all(&stage, manned, started).await {
         Ok(()) => Ok(stage),
         Err(error) => {

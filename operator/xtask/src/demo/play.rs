@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use signoff_engine::language::text::clean;
 use signoff_tests::control_plane::Finished;
 
 use super::person::{self, Decided};
@@ -177,8 +178,9 @@ async fn posted(stage: &Stage, decided: &Decided, draft: &str) -> Result<()> {
     let body: Value = serde_json::from_str(&letter.body).context("the letter box was sent something else than JSON")?;
     let text = body["letter"].as_str().unwrap_or_default();
     let shown = match decided {
-        Decided::Modified(text) => text.clone(),
-        Decided::Answered(answer) => format!("{draft}\n\nP.S. {answer}"),
+        // Control characters that somebody typed are dropped before anything acts on them.
+        Decided::Modified(text) => clean(text),
+        Decided::Answered(answer) => clean(&format!("{draft}\n\nP.S. {answer}")),
         _ => draft.to_owned(),
     };
     // An Approval shows the first part of a long text, under the digest of the whole.

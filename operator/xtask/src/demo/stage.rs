@@ -2,6 +2,7 @@
 //! It may not touch a cluster that was not named, nor one on which Signoff is installed already.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -39,24 +40,30 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Starts or takes the cluster, installs the chart, lets people in, and starts the operator as its service account.
-    pub(super) async fn set(named: Option<(PathBuf, String)>, model: Option<Model>, programs: &Path) -> Result<Self> {
+    pub(super) async fn set(
+        named: Option<(PathBuf, String)>,
+        model: Option<Model>,
+        programs: &Path,
+        started: Instant,
+    ) -> Result<Self> {
+        let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
         let on_named = named.is_some();
         let cluster = match named {
             None => {
-                say::step("starting a control plane: etcd, API server, controller manager");
+                step("starting a control plane: etcd, API server, controller manager");
                 Cluster::own().await?
             }
             Some((file, context)) => {
-                say::step(&format!("using the context {context} of {}", file.display()));
+                step(&format!("using the context {context} of {}", file.display()));
                 vacant(Cluster::existing(&file, &context).await?).await?
             }
         };
-        say::step("installing Signoff by its chart, and waiting until its admission policies are in force");
+        step("installing Signoff by its chart, and waiting until its admission policies are in force");
         let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("letters"))?;
         let (mut manifest, mut changed) = (quickstart::manifest()?, false);
         let letterbox = open_letterbox(&mut manifest, &mut changed).await?;
 
-        say::step("letting people in, and starting the operator as its own service account");
+        step("letting people in, and starting the operator as its own service account");
         let options = OperatorOptions::default();
         let identity = cluster.operator_identity(&options.identity).await?;
         let mut arguments = vec!["--allow-address".to_owned(), letterbox.address().to_string()];
