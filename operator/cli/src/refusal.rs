@@ -103,9 +103,10 @@ pub fn sentence(status: &Status) -> String {
     }
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let complaints: Vec<_> = causes
-        .filter(|cause| !cause.message.is_empty())
+        // What could not be checked for want of a valid object is no complaint of its own.
+        .filter(|cause| !cause.message.is_empty() && cause.field != "<nil>")
         .map(|cause| match (cause.field.as_str(), bare(&cause.message)) {
-            ("" | "<nil>", message) => message.to_owned(),
+            ("", message) => message.to_owned(),
             (field, message) => format!("{field}: {message}"),
         })
         .collect();
@@ -115,9 +116,9 @@ pub fn sentence(status: &Status) -> String {
 
 /// `Invalid value: "object": Modify needs parameters` without the value, which the person typed and has before them.
 fn bare(complaint: &str) -> &str {
-    const SHOWN: [&str; 4] = ["\"object\": ", "\"array\": ", "\"string\": ", "{}: "];
+    const KINDS: [&str; 3] = ["\"object\": ", "\"array\": ", "\"string\": "];
     let Some(rest) = complaint.strip_prefix("Invalid value: ") else { return complaint };
-    SHOWN.iter().find_map(|value| rest.strip_prefix(value)).unwrap_or(complaint)
+    KINDS.iter().find_map(|kind| rest.strip_prefix(kind)).unwrap_or(rest)
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {
@@ -165,7 +166,8 @@ mod tests {
         ]}});
         let (code, text) = failure(status);
         assert_eq!(code, 1);
-        assert!(text.starts_with("refused: spec.decisions[alice]: Modify needs parameters; spec.decisions[alice].verdict: Unsupported value"), "{text}");
+        let complaints = "spec.decisions[alice]: Modify needs parameters; spec.decisions[alice].verdict: Unsupported value: \"Maybe\": supported values: \"Approve\"";
+        assert_eq!(text, format!("refused: {complaints}"));
     }
 
     #[test]

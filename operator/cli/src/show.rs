@@ -47,7 +47,12 @@ pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
     }
     context(&mut page, request);
     for question in request.form.iter().flat_map(|form| &form.questions) {
-        page.section(&format!("Answer {}", one_line(&question.id, 63)), &form(question));
+        let title = if question.id == Question::PLAIN {
+            "Answer".to_owned()
+        } else {
+            format!("Answer {}", one_line(&question.id, 63))
+        };
+        page.section(&title, &form(question));
     }
     if !approval.spec.decisions.is_empty() {
         page.section("Decisions", &decisions(approval, &status, now));
@@ -217,7 +222,9 @@ fn form(question: &Question) -> String {
         body.push_str(&table(&["  OPTION", "LABEL", "DESCRIPTION"], rows));
     }
     let mut rules = Vec::new();
-    if !question.options.is_empty() {
+    if question.options.is_empty() {
+        rules.push("free text".to_owned());
+    } else {
         let text = if question.takes_text() { ", or free text" } else { "" };
         rules.push(format!("{} of them{text}", if question.multiple == Some(true) { "one or more" } else { "one" }));
     }

@@ -84,7 +84,7 @@ fn a_form_shows_options_and_rules() {
     let page = shown(approval);
     assert!(page.contains("Answer tone:\n  | Which tone?\n  OPTION   LABEL   DESCRIPTION\n  soft     Soft    kind words\n  firm     firm\n  one of them; required\n"), "{page}");
     assert!(
-        page.contains("Answer iban:\n  must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"),
+        page.contains("Answer iban:\n  free text; must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"),
         "{page}"
     );
 }
