@@ -3,7 +3,6 @@
 //!
 //! It may not begin one: a turn that is not committed begins nothing.
 
-use serde_json::{Value, json};
 use signoff_api::journal::StepPhase;
 use signoff_engine::{Command, Turn, turn::Call};
 use signoff_runtime::Permit;
@@ -17,15 +16,8 @@ pub(super) struct Claim {
     pub(super) permit: Permit,
 }
 
-/// The claims of a turn, and what must still hold of the stored journal for them to be ours.
-#[derive(Default)]
-pub(super) struct Claims {
-    pub(super) list: Vec<Claim>,
-    pub(super) tests: Vec<Value>,
-}
-
-pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
-    let mut claims = Claims::default();
+pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Vec<Claim> {
+    let mut claims = Vec::new();
     let calls: Vec<Call> = turn
         .commands
         .iter()
@@ -47,19 +39,12 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
         // What this very process marked and does not know of was never begun: its commit's answer was lost.
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
         if !ours {
-            let stored = seen.journal.records().iter().position(|r| r.path == call.path && r.attempt == call.attempt);
-            if let Some(place) = stored {
-                let old = &seen.journal.records()[place..=place];
-                claims.tests.extend(
-                    old.iter().map(|old| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": old})),
-                );
-            }
             let mut begun = record;
             begun.phase = StepPhase::Started;
             begun.by = Some(context.incarnation.clone());
             turn.journal.put(begun);
         }
-        claims.list.push(Claim { call, permit });
+        claims.push(Claim { call, permit });
     }
     claims
 }

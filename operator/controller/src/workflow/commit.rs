@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value, json};
 use signoff_api::{Moment, Workflow, WorkflowStatus};
 use signoff_engine::{Plan, Turn};
 
-use super::{claim::Claims, observe::Seen, plan::Refusal, status};
+use super::{observe::Seen, plan::Refusal, status};
 use crate::{
     commit::commit as write,
     context::{Context, owner},
@@ -17,13 +18,7 @@ use crate::{
     kinds::{Name, uid},
 };
 
-pub(super) async fn commit(
-    context: &Context,
-    seen: &Seen,
-    plan: &Plan,
-    turn: &Turn,
-    claims: &Claims,
-) -> Result<Arc<Workflow>, Error> {
+pub(super) async fn commit(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn) -> Result<Arc<Workflow>, Error> {
     let next = status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), seen.overdue, seen.now);
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
@@ -34,7 +29,7 @@ pub(super) async fn commit(
         let stored = context.blobs.put(&owner, digest.as_str(), text.into()).await;
         stored.map_err(|source| Error::Blob { object: seen.name.as_a::<Workflow>(), source })?;
     }
-    let stored = write(context, &context.workflows, &*seen.workflow, next, claims.tests.clone()).await?;
+    let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.runs.committed(&seen.name, &seen.uid, &turn.journal);
     if let Some(end) = &turn.end {
         context.metrics.ended("Workflow", end.phase().name());
@@ -45,7 +40,7 @@ pub(super) async fn commit(
 /// Ends a run because of its spec.
 pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::refused(&seen.workflow, why, seen.now);
-    let stored = write(context, &context.workflows, &*seen.workflow, next, Vec::new()).await?;
+    let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.metrics.ended("Workflow", "Failed");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
     context
@@ -56,10 +51,19 @@ pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Res
 
 /// Says that a run is held because nobody vouches for decisions.
 pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
-    let next: WorkflowStatus = status::unguarded(workflow, why, context.now());
+    let next = status::unguarded(workflow, why, context.now());
     if workflow.status.as_ref() != Some(&next) {
-        write(context, &context.workflows, workflow, next, Vec::new()).await?;
+        let tests = open_records(&next);
+        write(context, &context.workflows, workflow, next, tests).await?;
     }
     tracing::debug!(workflow = %Name::of(workflow), uid = uid(workflow), "held: {why}");
     Ok(None)
+}
+
+/// The records of a stored journal that may still change, as tests of a JSON Patch. A record that begins draws no
+/// number, so that `status.seq` alone would let a patch that is late undo it.
+fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
+    let open = stored.steps.iter().enumerate().filter(|(_, record)| !record.phase.is_end());
+    open.map(|(place, record)| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": record}))
+        .collect()
 }

@@ -10,7 +10,7 @@ use signoff_api::{Approval, ApprovalSpec, Workflow, names};
 use signoff_engine::{Command, Turn, turn::Ask};
 
 use super::{
-    claim::{Claim, Claims},
+    claim::Claim,
     observe::{Seen, stranger},
 };
 use crate::{
@@ -24,10 +24,10 @@ pub(super) async fn dispatch(
     context: &Context,
     seen: &Seen,
     turn: &Turn,
-    claims: Claims,
+    claims: Vec<Claim>,
 ) -> Result<Vec<Arc<Approval>>, Error> {
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
-    for claim in claims.list {
+    for claim in claims {
         begin(context, seen, claim);
     }
     let mut asked = Vec::new();

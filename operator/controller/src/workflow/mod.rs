@@ -32,7 +32,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     };
     let mut turn = advance::advance(context, &seen, &plan).await?;
     let claims = claim::claim(context, &seen, &mut turn);
-    let stored = commit::commit(context, &seen, &plan, &turn, &claims).await?;
+    let stored = commit::commit(context, &seen, &plan, &turn).await?;
     let asked = dispatch::dispatch(context, &seen, &turn, claims).await?;
     report::report(context, &seen, &plan, &turn, &asked);
     retire::rest(context, &seen, &stored, &turn).await
