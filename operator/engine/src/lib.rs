@@ -40,3 +40,5 @@ pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 
 #[cfg(test)]
 mod order_tests;
+#[cfg(test)]
+mod request_tests;
