@@ -7,130 +7,128 @@ use signoff_tests::sim::{Crash, EffectCrash, Fault, On};
 
 use crate::{
     disturbances::{self, Disturbance},
-    ending::{Ending, list},
-    laws,
-    scenarios::{self, RUN, Scenario},
-    stage::{OPERATOR, QUIET, Stage},
+    scenarios::{self, Scenario},
+    stage::{OPERATOR, Stage},
+    telling::{ALONE, Endings, tell},
 };
 
-const AT_WRITE: [Crash; 3] = [Crash::NotApplied, Crash::Applied, Crash::AppliedAfter(Duration::from_secs(2))];
-const AT_EFFECT: [EffectCrash; 2] = [EffectCrash::NotDone, EffectCrash::Done];
-
-/// How the operator dies in a telling of a scenario.
+/// How an operator dies.
 #[derive(Clone, Copy, Debug)]
 enum Death {
-    Never,
-    AtWrite(u64, Crash),
-    AtEffect(u64, EffectCrash),
+    AtWrite(Crash),
+    AtEffect(EffectCrash),
 }
+
+const DEATHS: [Death; 5] = [
+    Death::AtWrite(Crash::NotApplied),
+    Death::AtWrite(Crash::Applied),
+    Death::AtWrite(Crash::AppliedAfter(Duration::from_secs(2))),
+    Death::AtEffect(EffectCrash::NotDone),
+    Death::AtEffect(EffectCrash::Done),
+];
 
 impl Death {
-    fn set(self, stage: &Stage) {
-        let writes = On::writes_of(OPERATOR).only(|request| request.resource.plural != "leases");
+    /// It dies in this way at its n-th write or effect from now.
+    fn set(self, stage: &Stage, n: u64) {
         match self {
-            Self::Never => {}
-            Self::AtWrite(n, crash) => stage.server.fault(writes.nth(n), Fault::Crash(crash)),
-            Self::AtEffect(n, crash) => stage.world.crash_at_effect(n, OPERATOR, crash),
+            Self::AtWrite(crash) => stage.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash)),
+            Self::AtEffect(crash) => stage.world.crash_at_effect(n, OPERATOR, crash),
         }
     }
 }
 
-/// A scenario that was told to its end.
-struct Told {
-    stage: Stage,
-    ending: Ending,
-    deaths: usize,
-}
-
-async fn tell(scenario: &Scenario, disturb: impl FnOnce(&Stage)) -> Told {
-    let stage = Stage::new();
-    (scenario.world)(&stage.world);
-    stage.apply(RUN, &(scenario.spec)());
-    disturb(&stage);
-    let people = (scenario.people)(stage.people());
-    let story = async {
-        tokio::join!(people, stage.ended(RUN));
-        stage.server.clock().pass(QUIET).await;
-    };
-    let ((), deaths) = stage.keep_alive(&[OPERATOR], story).await;
-    let ending = Ending::of(&stage, RUN);
-    Told { stage, ending, deaths }
-}
-
-/// How a scenario may end: as it does when nothing goes wrong or, where it calls what must not be repeated, as it does
-/// when the operator that began that call is lost.
-struct Endings {
-    calm: Ending,
-    lost: Option<Ending>,
-}
-
-async fn endings(scenario: &Scenario) -> Endings {
-    let calm = tell(scenario, |_| {}).await;
-    laws::hold(&calm.stage, RUN).unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, calm.stage.server.story()));
-    let once = calm.stage.world.effects().iter().position(|effect| effect.input["idempotent"] == false);
-    let lost = match once {
-        None => None,
-        Some(at) => Some(tell(scenario, |stage| Death::AtEffect(at as u64 + 1, EffectCrash::Done).set(stage)).await.ending),
-    };
-    Endings { calm: calm.ending, lost }
-}
-
-/// Tells a scenario with deaths and a disturbance, and compares it with the calm one. Returns whether all deaths came.
-async fn survives(scenario: &Scenario, endings: &Endings, (disturbed, disturb): Disturbance, deaths: &[Death]) -> bool {
-    let told = tell(scenario, |stage| {
-        disturb(&stage.server);
-        deaths.iter().for_each(|death| death.set(stage));
-    })
-    .await;
-    let what = || format!("{}, {disturbed}, {deaths:?}, {} deaths", scenario.name, told.deaths);
-    let story = || told.stage.server.story();
-    if let Err(broken) = laws::hold(&told.stage, RUN) {
-        panic!("{}: {broken}\n{}", what(), story());
-    }
-    let unknown = was_begun_by_the_dead(&told);
-    let expected = endings.lost.as_ref().filter(|_| unknown).unwrap_or(&endings.calm);
-    if told.ending != *expected {
-        panic!("{}:\n{}\n{}", what(), told.ending.differences(expected), story());
-    }
-    told.deaths >= deaths.len()
-}
-
-/// Whether the outcome of a call is not known because an operator that is no more began it: the one thing that may differ.
-fn was_begun_by_the_dead(told: &Told) -> bool {
-    let workflow = told.stage.workflow(RUN);
-    let lives = told.deaths + 1;
-    let alive = format!("{OPERATOR}#{lives}");
-    list(&workflow["status"]["steps"]).any(|step| step["phase"] == "Unknown" && step["by"].is_string() && step["by"] != alive)
-}
-
-/// Every death of one kind there can be in a scenario, under a disturbance: at the first write, at the second, until none is left.
-async fn survives_every_death(scenario: &Scenario, disturbance: Disturbance) {
-    let endings = endings(scenario).await;
-    survives(scenario, &endings, disturbance, &[Death::Never]).await;
-    for crash in AT_WRITE {
-        let mut n = 1;
-        while survives(scenario, &endings, disturbance, &[Death::AtWrite(n, crash)]).await {
-            n += 1;
+/// Every death there can be: at the first write, at the second, until there is none left to die at. `disturbance` says
+/// what goes wrong besides in the n-th of them.
+async fn survives_every_death(scenario: &Scenario, disturbance: impl Fn(usize) -> Disturbance) {
+    let endings = Endings::of(scenario).await;
+    for (way, death) in DEATHS.into_iter().enumerate() {
+        for n in 1.. {
+            let (disturbed, disturb) = disturbance(way + n as usize);
+            let set = |stage: &Stage| {
+                disturb(&stage.server);
+                death.set(stage, n);
+            };
+            if endings.check(scenario, ALONE, &format!("{disturbed}, {death:?} no. {n}"), set).await == 0 {
+                break;
+            }
         }
     }
-    for crash in AT_EFFECT {
-        let mut n = 1;
-        while survives(scenario, &endings, disturbance, &[Death::AtEffect(n, crash)]).await {
-            n += 1;
+}
+
+/// With nothing else going wrong, and once more with a disturbance each, in turn.
+async fn survives_alone_and_disturbed(scenario: &Scenario) {
+    survives_every_death(scenario, |_| disturbances::NONE).await;
+    survives_every_death(scenario, |n| disturbances::ALL[n % disturbances::ALL.len()]).await;
+}
+
+async fn survives_every_disturbance(scenario: &Scenario, disturbances: &[Disturbance]) {
+    for disturbance in disturbances {
+        survives_every_death(scenario, |_| *disturbance).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_with_one_gate_ends_the_same_wherever_its_operator_dies_under_half_of_the_disturbances() {
+    survives_every_disturbance(&scenarios::ONE_GATE, &disturbances::ALL[..6]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_with_one_gate_ends_the_same_wherever_its_operator_dies_under_the_other_half() {
+    survives_every_disturbance(&scenarios::ONE_GATE, &disturbances::ALL[6..]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_payment_is_made_once_or_not_known_wherever_the_operator_dies_and_whatever_else_goes_wrong() {
+    survives_every_disturbance(&scenarios::PAYMENT, &disturbances::ALL).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_runs_end_the_same_wherever_their_operator_dies() {
+    for scenario in [&scenarios::ONE_GATE, &scenarios::PAYMENT, &scenarios::PAYMENT_OR_NOT, &scenarios::CANCELLED, &scenarios::SUSPENDED] {
+        survives_alone_and_disturbed(scenario).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_ask_more_than_once_end_the_same_wherever_their_operator_dies() {
+    for scenario in [&scenarios::DEFERRED, &scenarios::RETRIED, &scenarios::TWO_GATES] {
+        survives_alone_and_disturbed(scenario).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_of_clocks_and_large_values_end_the_same_wherever_their_operator_dies() {
+    for scenario in [&scenarios::BACKOFF, &scenarios::TIMEOUTS, &scenarios::LARGE] {
+        survives_alone_and_disturbed(scenario).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
+    let endings = Endings::of(&scenarios::PAYMENT).await;
+    for first in 1..=6 {
+        for second in 1..=4 {
+            let set = |stage: &Stage| {
+                Death::AtWrite(Crash::Applied).set(stage, first);
+                // Rules count from the start: the second life's writes are those after the first one's.
+                Death::AtWrite(Crash::NotApplied).set(stage, first + second);
+            };
+            endings.check(&scenarios::PAYMENT, ALONE, &format!("dies at write {first} and {second} later"), set).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_with_one_gate_ends_the_same_wherever_its_operator_dies() {
-    survives_every_death(&scenarios::ONE_GATE, disturbances::NONE).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_run_ends_the_same_wherever_its_operator_dies() {
-    for scenario in scenarios::ALL {
-        let began = std::time::Instant::now();
-        survives_every_death(scenario, disturbances::NONE).await;
-        println!("{}: {:?}", scenario.name, began.elapsed());
-    }
+async fn the_same_telling_makes_the_same_requests_in_the_same_order_at_the_same_instants() {
+    let set = |stage: &Stage| {
+        for (_, disturb) in disturbances::ALL.iter().take(4) {
+            disturb(&stage.server);
+        }
+        Death::AtWrite(Crash::Applied).set(stage, 3);
+    };
+    let first = tell(&scenarios::PAYMENT, ALONE, set).await;
+    let second = tell(&scenarios::PAYMENT, ALONE, set).await;
+    assert_eq!(first.stage.server.story(), second.stage.server.story());
+    let instants = |stage: &Stage| -> Vec<_> { stage.server.log().iter().map(|entry| entry.at).collect() };
+    assert_eq!(instants(&first.stage), instants(&second.stage), "the jitter of backoffs included");
 }

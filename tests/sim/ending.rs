@@ -28,11 +28,6 @@ impl Ending {
         }))
     }
 
-    /// The record of the first attempt at a path.
-    pub fn step(&self, path: &str) -> &Value {
-        list(&self.0["steps"]).find(|step| step["path"] == path).unwrap_or(&Value::Null)
-    }
-
     /// Where it is not as `expected`, a line a place.
     pub fn differences(&self, expected: &Self) -> String {
         let mut lines = Vec::new();

@@ -116,11 +116,14 @@ fn nothing_happens_after_the_end(stage: &Stage, run: &str) -> Result<(), String>
 }
 
 /// Every journal of a run that was stored, in order.
-fn journals(stage: &Stage, run: &str) -> Vec<(Entry, Value)> {
+pub fn journals(stage: &Stage, run: &str) -> Vec<(Entry, Value)> {
     let of_run = |entry: &Entry| entry.resource.plural == "workflows" && entry.subresource.as_deref() == Some("status") && entry.name.as_deref() == Some(run);
     let stored = stage.server.writes().into_iter().filter(|entry| of_run(entry) && entry.took_effect());
-    // What arrived after its sender's death stands in the log where it was sent.
-    stored.map(|entry| { let steps = status_in(&entry)["steps"].take(); (entry, steps) }).collect()
+    let with_steps = |entry: Entry| {
+        let steps = status_in(&entry)["steps"].take();
+        (entry, steps)
+    };
+    stored.map(with_steps).collect()
 }
 
 /// The status that a write carries: of the whole object, or of a patch's last operation.

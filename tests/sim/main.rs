@@ -5,7 +5,14 @@
 mod crash_at_every_step;
 mod disturbances;
 mod ending;
+mod guarded;
 mod laws;
+mod lives;
 mod people;
+mod requests;
 mod scenarios;
 mod stage;
+mod strangers;
+mod telling;
+mod timeouts;
+mod two_operators;

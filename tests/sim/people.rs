@@ -23,7 +23,7 @@ impl People {
         let open = |stage: &Stage| {
             let approvals = stage.approvals();
             let asks = |approval: &&Value| approval["spec"]["request"]["gate"]["path"] == path && approval["status"]["outcome"].is_null();
-            approvals.iter().find(asks).map(|approval| approval["metadata"]["name"].as_str().unwrap_or_default().to_owned())
+            approvals.iter().find(asks).map(name)
         };
         self.stage.server.until_all(|_| open(&self.stage).is_some()).await;
         open(&self.stage).unwrap_or_default()
@@ -58,4 +58,9 @@ impl People {
 /// A decision that is only a verdict.
 pub fn verdict(verdict: &str) -> Value {
     json!({"verdict": verdict})
+}
+
+/// The name of an object.
+pub fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }

@@ -10,8 +10,9 @@ use signoff_api::{Approval, Workflow};
 use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, RunRef};
 use signoff_engine::turn::{Call, Failure, Reply, What};
 use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Resource, Seat, World};
+use tokio::task::JoinHandle;
 
-use crate::people::People;
+use crate::{ending::list, people::People, scenarios::RUN};
 
 /// The only operator of most simulations.
 pub const OPERATOR: &str = "operator";
@@ -108,6 +109,31 @@ impl Stage {
         (told, lives.get() - actors.len())
     }
 
+    /// Begins a life of an operator that the test itself ends.
+    pub fn begin(&self, actor: &str) -> Life {
+        let life = self.server.incarnation(actor);
+        let process = tokio::spawn(self.operator(&life));
+        Life { life, process }
+    }
+
+    /// Begins an operator, and waits until it has come to rest.
+    pub async fn begin_and_settle(&self, actor: &str) -> Life {
+        let life = self.begin(actor);
+        self.pass(1).await;
+        life
+    }
+
+    /// Lets this many seconds pass.
+    pub async fn pass(&self, seconds: u64) {
+        self.server.clock().pass(Duration::from_secs(seconds)).await;
+    }
+
+    /// The only Approval there is.
+    pub fn approval(&self) -> Value {
+        let [approval] = &self.approvals()[..] else { panic!("there is not one Approval:\n{}", self.server.story()) };
+        approval.clone()
+    }
+
     /// Waits until a Workflow has ended.
     pub async fn ended(&self, name: &str) -> Value {
         let ended = |workflow: &Value| workflow["status"]["finishedAt"].is_string();
@@ -119,10 +145,42 @@ impl Stage {
         self.server.until(&workflows(), NAMESPACE, name, |workflow| workflow["status"]["phase"] == phase).await
     }
 
+    /// The Events with this reason, in the order of their times.
+    pub fn events(&self, reason: &str) -> Vec<Value> {
+        let events = self.server.values(&Resource::new("events.k8s.io", "events"), Some(NAMESPACE));
+        let mut events: Vec<Value> = events.into_iter().filter(|event| event["reason"] == reason).collect();
+        events.sort_by_key(|event| event["eventTime"].to_string());
+        events
+    }
+
+    /// The status of one of a Workflow's conditions, and its reason.
+    pub fn condition(&self, kind: &str) -> (String, String) {
+        let workflow = self.workflow(RUN);
+        let condition = list(&workflow["status"]["conditions"]).find(|condition| condition["type"] == kind);
+        let text = |field: &str| condition.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
+        (text("status"), text("reason"))
+    }
+
     /// The writes of operators that took effect, but those of Leases.
     pub fn operators_writes(&self) -> Vec<Entry> {
         let by_operators = |entry: &Entry| entry.actor.starts_with(OPERATOR) && entry.resource.plural != "leases";
         self.server.writes().into_iter().filter(by_operators).filter(Entry::took_effect).collect()
+    }
+}
+
+/// An operator that runs until the test ends it.
+pub struct Life {
+    life: Incarnation,
+    process: JoinHandle<()>,
+}
+
+impl Life {
+    /// It dies: no last words, nothing given up.
+    pub async fn crash(self) {
+        self.life.kill();
+        self.process.abort();
+        // Aborting it is the point.
+        let _ = self.process.await;
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     kinds::{Kind, Name},
     queue::Key,
-    store::Store,
+    store::{Gone, Store},
     watch::{Sight, name_of},
 };
 
@@ -17,8 +17,8 @@ use crate::{
 pub(crate) trait Watched: Kind {
     /// How to look at it.
     fn key(name: Name) -> Key;
-    /// An object with this metadata is no more.
-    fn gone(context: &Context, name: &Name, uid: &str);
+    /// An object is no more.
+    fn gone(context: &Context, gone: Gone);
 }
 
 impl Watched for Workflow {
@@ -26,11 +26,11 @@ impl Watched for Workflow {
         Key::Workflow(name)
     }
 
-    fn gone(context: &Context, name: &Name, uid: &str) {
-        for approval in context.approvals.owned_by(uid) {
+    fn gone(context: &Context, gone: Gone) {
+        for approval in context.approvals.owned_by(&gone.uid) {
             context.look_at_approval(approval);
         }
-        context.look_at_workflow(name.clone());
+        context.look_at_workflow(gone.name);
     }
 }
 
@@ -39,8 +39,12 @@ impl Watched for Approval {
         Key::Approval(name)
     }
 
-    fn gone(context: &Context, name: &Name, _: &str) {
-        context.look_at_approval(name.clone());
+    fn gone(context: &Context, gone: Gone) {
+        context.look_at_approval(gone.name);
+        // A run that waits for it asks again.
+        if let Some(run) = gone.owner {
+            context.look_at_workflow(run);
+        }
     }
 }
 
@@ -58,8 +62,8 @@ pub(crate) fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<
             }
         }
         Sight::AllListed(version) => {
-            for (name, uid) in store.listed(&version) {
-                K::gone(context, &name, &uid);
+            for gone in store.listed(&version) {
+                K::gone(context, gone);
             }
             return true;
         }
@@ -70,7 +74,7 @@ pub(crate) fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<
                 context.queue.seen(K::key(name), version);
             }
         }
-        Sight::Gone(meta) => gone::<K>(context, store, &meta),
+        Sight::Gone(meta) => gone(context, store, &meta),
         Sight::Unreadable { meta, why, listed } => {
             let name = name_of(&meta);
             context.metrics.unreadable(K::KIND);
@@ -90,8 +94,7 @@ pub(crate) fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<
 }
 
 fn gone<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
-    let (name, uid) = (name_of(meta), meta.uid.as_deref().unwrap_or_default());
-    if store.gone(&name, uid) {
-        K::gone(context, &name, uid);
+    if let Some(gone) = store.gone(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
+        K::gone(context, gone);
     }
 }

@@ -66,6 +66,17 @@ pub enum Found<K> {
     Nowhere,
 }
 
+/// An object that is no more.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Where it was.
+    pub name: Name,
+    /// Its uid.
+    pub uid: String,
+    /// Its owner, where that may not have taken note of its end.
+    pub owner: Option<Name>,
+}
+
 impl<K> Default for Store<K> {
     fn default() -> Self {
         Self { inner: Mutex::new(Inner { entries: BTreeMap::new(), owned: BTreeMap::new(), listed: None }) }
@@ -124,31 +135,25 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// The list of this version is complete: returns names and uids of what is no more.
-    pub fn listed(&self, version: &str) -> Vec<(Name, String)> {
+    /// The list of this version is complete: returns what is no more.
+    pub fn listed(&self, version: &str) -> Vec<Gone> {
         let mut inner = self.lock();
         let Some(listed) = inner.listed.take() else { return Vec::new() };
         // What an own write made after the list was taken is not in the list, and is there.
-        let gone: Vec<(Name, String)> = inner
+        let gone: Vec<Name> = inner
             .entries
             .iter()
             .filter(|(name, entry)| !listed.contains(name) && order(&entry.version, version) != Some(Ordering::Greater))
-            .map(|(name, entry)| (name.clone(), entry.uid.to_string()))
+            .map(|(name, _)| name.clone())
             .collect();
-        for (name, _) in &gone {
-            inner.remove(name);
-        }
-        gone
+        gone.into_iter().filter_map(|name| inner.bury(name)).collect()
     }
 
-    /// Takes word that the object with this uid was deleted. Returns whether that is news.
-    pub fn gone(&self, name: &Name, uid: &str) -> bool {
+    /// Takes word that the object with this uid was deleted. Returns what is no more, where that is news.
+    pub fn gone(&self, name: Name, uid: &str) -> Option<Gone> {
         let mut inner = self.lock();
-        let known = inner.entries.get(name).is_some_and(|entry| &*entry.uid == uid);
-        if known {
-            inner.remove(name);
-        }
-        known
+        let known = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
+        if known { inner.bury(name) } else { None }
     }
 
     /// Takes the server's word that nothing has this name.
@@ -261,6 +266,19 @@ impl<K: Kind> Inner<K> {
         (object, true)
     }
 
+    /// Removes an object and says whose it was.
+    fn bury(&mut self, name: Name) -> Option<Gone> {
+        self.disown(&name);
+        let Entry { uid, body, .. } = self.entries.remove(&name)?;
+        let owner = |object: &K| object.owner().map(|(owner, _)| name.beside(owner));
+        let owner = match body {
+            Body::Full(object) => owner(&object),
+            Body::Packed(bytes) => serde_json::from_slice(&bytes).ok().and_then(|Read(object): Read<K>| owner(&object)),
+            Body::Gist => None,
+        };
+        Some(Gone { name, uid: uid.into(), owner })
+    }
+
     fn remove(&mut self, name: &Name) {
         self.disown(name);
         self.entries.remove(name);
@@ -345,7 +363,7 @@ mod tests {
         store.listing();
         assert_eq!(store.listed("9"), []);
         store.listing();
-        assert_eq!(store.listed("12"), [(Name::new("n", "w"), "u".to_owned())]);
+        assert_eq!(store.listed("12"), [Gone { name: Name::new("n", "w"), uid: "u".to_owned(), owner: None }]);
         assert!(matches!(store.find(&Name::new("n", "w")), Found::Nowhere));
     }
 

@@ -240,7 +240,12 @@ fn body(request: &Request) -> Result<Value, Refusal> {
 fn review(request: &Request) -> Result<Answer, Refusal> {
     let mut review = body(request)?;
     metadata(&mut review)?;
-    review["status"] =
-        json!({"allowed": true, "userInfo": {"username": *request.actor, "groups": ["system:authenticated"]}});
+    let mut user = json!({"username": *request.actor, "groups": ["system:authenticated"]});
+    if request.actor.starts_with("system:serviceaccount:") {
+        // Service accounts come with tokens that are bound to a pod, one a life.
+        let pod = format!("pod-{}", request.incarnation);
+        user["extra"] = json!({"authentication.kubernetes.io/pod-name": [pod]});
+    }
+    review["status"] = json!({"allowed": true, "userInfo": user});
     Ok(Answer::Body(201, review.to_string().into()))
 }

@@ -1,0 +1,138 @@
+//! The guard: while the admission policies are not in force exactly as shipped, nothing that anybody decided counts.
+//! The simulated server enforces none of them; only that the operator looks for them is tested here.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use signoff_api::{
+    crds,
+    policies::{self, Identity, Shipped},
+};
+use signoff_controller::GuardMode;
+use signoff_tests::sim::Resource;
+
+use crate::{
+    people::verdict,
+    scenarios::{RUN, chain, gate, post},
+    stage::{Stage, approvals},
+};
+
+/// A stage with every policy installed, and the user name of its operator.
+fn guarded() -> (Stage, String) {
+    let mut stage = Stage::new();
+    stage.guard = GuardMode::Checked;
+    for object in shipped() {
+        stage.server.insert(object).unwrap();
+    }
+    stage.apply(RUN, &chain(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")])));
+    (stage, Identity::default().user_name())
+}
+
+fn shipped() -> Vec<Value> {
+    let crds = crds::all().into_iter().map(|crd| serde_json::to_value(crd).unwrap());
+    let policies = policies::shipped(&Identity::default()).unwrap().into_iter().map(|object| match object {
+        Shipped::Validating(policy) => serde_json::to_value(policy).unwrap(),
+        Shipped::ValidatingBinding(binding) => serde_json::to_value(binding).unwrap(),
+        Shipped::Mutating(policy) => serde_json::to_value(policy).unwrap(),
+        Shipped::MutatingBinding(binding) => serde_json::to_value(binding).unwrap(),
+    });
+    crds.chain(policies).collect()
+}
+
+fn place(object: &Value) -> (Resource, String) {
+    (Resource::of_object(object), object["metadata"]["name"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_every_policy_in_force_a_run_goes_to_its_end() {
+    let (stage, operator) = guarded();
+    let life = stage.begin(&operator);
+    stage.people().decides("alice", "review", 60, verdict("Approve")).await;
+    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_any_one_of_the_policies_nothing_begins() {
+    for object in shipped() {
+        let (stage, operator) = guarded();
+        let (resource, name) = place(&object);
+        assert!(stage.server.remove(&resource, "", &name), "{name}");
+        let life = stage.begin(&operator);
+        stage.pass(600).await;
+        assert_eq!(stage.approvals().len(), 0, "without {name}:\n{}", stage.server.story());
+        assert_eq!(stage.condition("Guarded"), ("False".to_owned(), "PoliciesDiffer".to_owned()), "without {name}");
+        stage.server.insert(object).unwrap();
+        stage.people().asked("review").await;
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
+    for operator_lives in [true, false] {
+        let (stage, operator) = guarded();
+        let mut life = stage.begin(&operator);
+        let approval = stage.people().asked("review").await;
+        stage.pass(10).await;
+        if !operator_lives {
+            life.crash().await;
+            life = stage.begin("nobody");
+        }
+        let binding = shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
+        let (resource, name) = place(&binding);
+        let set = |actions: Value| stage.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap();
+        set(json!(["Warn"]));
+        stage.server.clock().settle().await;
+        stage.people().votes("alice", &approval, verdict("Approve"));
+        if !operator_lives {
+            life.crash().await;
+            life = stage.begin(&operator);
+        }
+        stage.pass(3600).await;
+        assert!(stage.server.value(&approvals(), "default", &approval).unwrap()["status"]["outcome"].is_null(), "{}", stage.server.story());
+        assert_eq!(stage.condition("Guarded").0, "False");
+        assert_eq!(stage.world.effects().len(), 0);
+        set(binding["spec"]["validationActions"].clone());
+        let goes_on = async {
+            // Whether the vote of that time counts is not this test's business: somebody votes again where asked again.
+            let people = stage.people();
+            tokio::select! {
+                biased;
+                workflow = stage.ended(RUN) => workflow,
+                () = people.decides("bob", "review#2", 10, verdict("Approve")) => stage.ended(RUN).await,
+            }
+        };
+        assert_eq!(goes_on.await["status"]["phase"], "Succeeded");
+        assert_eq!(stage.condition("Guarded").0, "True");
+        assert_eq!(stage.world.effects().len(), 1);
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_the_policies_do_not_know_honours_nothing() {
+    for stranger in ["operator", "system:serviceaccount:elsewhere:signoff-operator"] {
+        let (stage, _) = guarded();
+        let life = stage.begin(stranger);
+        stage.pass(600).await;
+        assert_eq!(stage.approvals().len(), 0, "{stranger}");
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_at_the_policies_costs_nothing_while_nothing_changes() {
+    let (stage, operator) = guarded();
+    let life = stage.begin(&operator);
+    stage.people().asked("review").await;
+    stage.pass(10).await;
+    let before = stage.server.log().len();
+    stage.pass(3600).await;
+    let mut asked = BTreeMap::<String, usize>::new();
+    for entry in stage.server.log()[before..].iter().filter(|entry| entry.verb != signoff_tests::sim::Verb::Watch) {
+        *asked.entry(format!("{:?} {}", entry.verb, entry.resource)).or_default() += 1;
+    }
+    assert!(asked.is_empty(), "{asked:?}");
+    life.crash().await;
+}

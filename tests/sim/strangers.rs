@@ -1,0 +1,203 @@
+//! What is not as it should be: objects edited past admission, objects of others in the operator's places, objects that
+//! cannot be read. Nothing of it is believed, and none of it stops anything else.
+
+use serde_json::{Value, json};
+use signoff_tests::sim::Resource;
+
+use crate::{
+    ending::list,
+    people::{name, verdict},
+    scenarios::{ONE_GATE, RUN, chain, gate, post},
+    stage::{NAMESPACE, OPERATOR, Stage, approvals, workflows},
+};
+
+fn payment() -> Value {
+    chain(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_was_tampered_with_stops_its_run() {
+    for operator_lives in [true, false] {
+        let stage = Stage::new();
+        stage.apply(RUN, &payment());
+        let mut life = stage.begin(OPERATOR);
+        let approval = stage.people().asked("review").await;
+        stage.pass(10).await;
+        if !operator_lives {
+            life.crash().await;
+            life = stage.begin("nobody");
+        }
+        stage.people().votes("alice", &approval, verdict("Approve"));
+        stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["pattern"]["chain"]["steps"][1]["http"]["body"] = json!("42000 EUR"));
+        if !operator_lives {
+            life.crash().await;
+            life = stage.begin(OPERATOR);
+        }
+        stage.ended(RUN).await;
+        stage.pass(3600).await;
+        assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "SpecTampered".to_owned()));
+        assert_eq!(stage.condition("Failed").0, "True");
+        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+        assert!(stage.approval()["status"]["outcome"].is_object(), "it may not stay open");
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_tampered_with_is_not_honoured() {
+    let stage = Stage::new();
+    stage.apply(RUN, &payment());
+    let life = stage.begin(OPERATOR);
+    let approval = stage.people().asked("review").await;
+    stage.pass(10).await;
+    let mallory = json!([{"kind": "User", "name": "mallory"}]);
+    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"]["request"]["approvers"] = mallory);
+    stage.people().votes("mallory", &approval, verdict("Approve"));
+    stage.pass(48 * 3600).await;
+    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    assert!(stage.approval()["status"]["outcome"].is_null());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
+    // The same run twice: the first tells the name that the second one's Approval will have.
+    let twin = Stage::new();
+    twin.apply(RUN, &payment());
+    let life = twin.begin(OPERATOR);
+    let expected = twin.people().asked("review").await;
+    let theirs = twin.approval();
+    life.crash().await;
+    for foreign in [with_another_owner(&theirs), without_an_owner(&theirs), with_another_question(&theirs)] {
+        let stage = Stage::new();
+        let uid = stage.apply(RUN, &payment())["metadata"]["uid"].clone();
+        let planted = stage.server.insert(decided(foreign)).unwrap();
+        assert_eq!((&planted["metadata"]["name"], &planted["spec"]["request"]["workflow"]["uid"] == &uid), (&json!(expected), true));
+        let life = stage.begin(OPERATOR);
+        stage.pass(3600).await;
+        assert_eq!(stage.workflow(RUN)["status"]["pending"], json!([expected]), "the name was foreseen:\n{}", stage.server.story());
+        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+        assert_eq!(stage.approval()["spec"], planted["spec"], "it is somebody else's");
+        // Whoever may delete it unblocks the run, which then asks its own question.
+        assert!(stage.server.remove(&approvals(), NAMESPACE, &expected));
+        stage.people().decides("alice", "review", 60, verdict("Approve")).await;
+        assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
+        assert_eq!(stage.world.effects().len(), 1);
+        life.crash().await;
+    }
+}
+
+/// A planted object: decided already, in favour of whoever planted it.
+fn decided(mut approval: Value) -> Value {
+    for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
+        approval["metadata"].as_object_mut().unwrap().shift_remove(field);
+    }
+    approval["spec"]["decisions"] = json!({"alice": {"verdict": "Approve"}});
+    approval["status"] = json!({"phase": "Approved", "seq": 1, "outcome": {"verdict": "Approve", "phase": "Approved", "source": "Human", "decidedBy": ["alice"]}});
+    approval
+}
+
+fn with_another_owner(approval: &Value) -> Value {
+    let mut approval = approval.clone();
+    // An owner that is there, else it would be garbage.
+    approval["metadata"]["ownerReferences"] = json!([]);
+    approval
+}
+
+fn without_an_owner(approval: &Value) -> Value {
+    let mut approval = approval.clone();
+    approval["metadata"].as_object_mut().unwrap().shift_remove("ownerReferences");
+    approval
+}
+
+fn with_another_question(approval: &Value) -> Value {
+    let mut approval = approval.clone();
+    approval["spec"]["request"]["prompt"] = json!("Shall the sun rise tomorrow?");
+    approval
+}
+
+/// Objects of both kinds that no schema would let through, and that an older or newer one may have.
+fn garbage() -> Vec<Value> {
+    let deep = (0..300).fold(json!(1), |inner, _| json!({"f:a": inner}));
+    let workflow = |name: &str, spec: Value, status: Value| {
+        json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec, "status": status})
+    };
+    let approval = |name: &str, spec: Value, status: Value| {
+        json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec, "status": status})
+    };
+    let pending = json!({"phase": "Pending", "seq": 0});
+    let mut deeply = workflow("deep", json!("no spec"), pending.clone());
+    deeply["metadata"]["managedFields"] = json!([{"manager": "mallory", "fieldsV1": deep}]);
+    vec![
+        workflow("wrong-types", json!({"requestedBy": 5, "pattern": []}), pending.clone()),
+        workflow("no-pattern", json!({"requestedBy": "dana"}), pending.clone()),
+        workflow("a-text", json!("garbage"), pending.clone()),
+        workflow("no-spec", Value::Null, pending.clone()),
+        workflow("wrong-status", (ONE_GATE.spec)(), json!({"phase": "Dancing", "seq": "many", "steps": {}})),
+        workflow("wrong-step", (ONE_GATE.spec)(), json!({"phase": "Running", "seq": 1, "steps": [{"path": 7}]})),
+        deeply,
+        approval("wrong-request", json!({"request": "please"}), pending.clone()),
+        approval("no-request", json!({"decisions": {"alice": {"verdict": "Approve"}}}), pending.clone()),
+        approval("wrong-decisions", json!({"request": {}, "decisions": [1, 2, 3]}), pending.clone()),
+        approval("a-number", json!(42), json!({"phase": 1})),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_cannot_be_read_stop_nobody_else() {
+    for (in_the_list, watched) in [(true, false), (false, true), (true, true)] {
+        let stage = Stage::new();
+        let plant = || garbage().into_iter().for_each(|object| drop(stage.server.insert(object).unwrap()));
+        if in_the_list {
+            plant();
+        }
+        stage.apply(RUN, &(ONE_GATE.spec)());
+        let life = stage.begin(OPERATOR);
+        let approval = stage.people().asked("review").await;
+        if watched {
+            plant();
+            garbage().iter().for_each(|object| drop(stage.server.edit(&Resource::of_object(object), NAMESPACE, &name(object), |o| o["metadata"]["labels"] = json!({"a": "b"}))));
+        }
+        stage.pass(10).await;
+        stage.people().votes("alice", &approval, verdict("Approve"));
+        assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
+        stage.apply("another", &(ONE_GATE.spec)());
+        stage.people().decides("alice", "review", 10, verdict("Approve")).await;
+        assert_eq!(stage.ended("another").await["status"]["phase"], "Succeeded");
+        let lists = stage.server.count(|entry| entry.verb == signoff_tests::sim::Verb::List);
+        assert_eq!(lists, 2, "the watches went on where they were:\n{}", stage.server.story());
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
+    let stage = Stage::new();
+    stage.apply(RUN, &payment());
+    let life = stage.begin(OPERATOR);
+    let approval = stage.people().asked("review").await;
+    stage.pass(10).await;
+    let whole = stage.approval();
+    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"]["decisions"] = json!("garbage"));
+    stage.pass(3600).await;
+    assert_eq!(stage.world.effects().len(), 0);
+    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"] = whole["spec"].clone());
+    stage.people().votes("alice", &approval, verdict("Approve"));
+    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+    assert_eq!(stage.world.effects().len(), 1);
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_means_nothing_is_refused_with_every_complaint_and_starts_nothing() {
+    let stage = Stage::new();
+    stage.apply(RUN, &chain(json!([gate("review", json!({"prompt": "{{ steps.nowhere.response }}"})), post("pay", "{{ 1 +", "fail")])));
+    let life = stage.begin(OPERATOR);
+    let workflow = stage.ended(RUN).await;
+    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "Invalid".to_owned()));
+    let message = list(&workflow["status"]["conditions"]).find(|c| c["type"] == "Accepted").unwrap()["message"].to_string();
+    assert!(message.contains("nowhere") && message.contains("http.body"), "{message}");
+    stage.pass(3600).await;
+    assert_eq!((stage.approvals().len(), stage.world.effects().len()), (0, 0));
+    life.crash().await;
+}

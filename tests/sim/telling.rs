@@ -1,0 +1,88 @@
+//! Telling a scenario to its end under whatever goes wrong, and comparing how it ended with how it ends in peace.
+//! It may not say what goes wrong: that is each test's own.
+
+use serde_json::Value;
+
+use crate::{
+    ending::{Ending, list},
+    laws,
+    scenarios::{RUN, Scenario},
+    stage::{OPERATOR, QUIET, Stage},
+};
+
+/// Who operates.
+#[derive(Clone, Copy)]
+pub struct Telling {
+    pub actors: &'static [&'static str],
+    pub lease: bool,
+}
+
+/// One operator that is certainly alone.
+pub const ALONE: Telling = Telling { actors: &[OPERATOR], lease: false };
+
+/// A scenario that was told to its end.
+pub struct Told {
+    pub stage: Stage,
+    pub ending: Ending,
+    pub deaths: usize,
+}
+
+/// Tells a scenario until long after its end.
+pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&Stage)) -> Told {
+    let stage = Stage { lease: telling.lease, ..Stage::new() };
+    (scenario.world)(&stage.world);
+    stage.apply(RUN, &(scenario.spec)());
+    disturb(&stage);
+    let people = (scenario.people)(stage.people());
+    let story = async {
+        tokio::join!(people, stage.ended(RUN));
+        stage.server.clock().pass(QUIET).await;
+    };
+    let ((), deaths) = stage.keep_alive(telling.actors, story).await;
+    let ending = Ending::of(&stage, RUN);
+    Told { stage, ending, deaths }
+}
+
+/// How a scenario may end: as it does when nothing goes wrong or, where it calls what must not be repeated, as it does
+/// when the operator that began that call is lost.
+pub struct Endings {
+    calm: Ending,
+    lost: Option<Ending>,
+}
+
+impl Endings {
+    /// Those of a scenario with one operator.
+    pub async fn of(scenario: &Scenario) -> Self {
+        let calm = tell(scenario, ALONE, |_| {}).await;
+        laws::hold(&calm.stage, RUN).unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, calm.stage.server.story()));
+        let once = calm.stage.world.effects().iter().position(|effect| effect.input["idempotent"] == false);
+        let lost = match once {
+            None => None,
+            Some(at) => Some(tell(scenario, ALONE, |stage| stage.world.crash_after_effect(at as u64 + 1, OPERATOR)).await.ending),
+        };
+        Self { calm: calm.ending, lost }
+    }
+
+    /// Tells a scenario in which something goes wrong: every law must hold, and it must end as one of these.
+    /// Returns how many lives of operators ended.
+    pub async fn check(&self, scenario: &Scenario, telling: Telling, what: &str, disturb: impl FnOnce(&Stage)) -> usize {
+        let Told { stage, ending, deaths } = tell(scenario, telling, disturb).await;
+        let what = || format!("{}, {what}, {deaths} deaths", scenario.name);
+        if let Err(broken) = laws::hold(&stage, RUN) {
+            panic!("{}: {broken}\n{}", what(), stage.server.story());
+        }
+        let expected = self.lost.as_ref().filter(|_| was_begun_by_another(&stage)).unwrap_or(&self.calm);
+        if ending != *expected {
+            panic!("{}:\n{}\n{}", what(), ending.differences(expected), stage.server.story());
+        }
+        deaths
+    }
+}
+
+/// Whether the outcome of a call is not known because an operator that is no more began it: the one thing that may
+/// differ. Whoever began a call itself must know, so it is not enough that the journal says so.
+fn was_begun_by_another(stage: &Stage) -> bool {
+    let unknown = |steps: &Value| list(steps).find(|step| step["phase"] == "Unknown").cloned();
+    let mut journals = laws::journals(stage, RUN).into_iter();
+    journals.find_map(|(entry, steps)| unknown(&steps).map(|step| step["by"] != format!("{}#{}", entry.actor, entry.incarnation))).unwrap_or(false)
+}

@@ -1,0 +1,105 @@
+//! Two operators and one Lease: whichever dies, is cut off or sleeps, and whenever, a run is as it is with one.
+//! Nothing here has only one operator; what one does alone is in `crash_at_every_step`.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use signoff_tests::sim::{ApiServer, Crash, EffectCrash, Fault, On};
+
+use crate::{
+    disturbances,
+    scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, Scenario},
+    stage::Stage,
+    telling::{Endings, Telling},
+};
+
+const BOTH: [&str; 2] = ["operator-a", "operator-b"];
+
+fn writes(actor: &str) -> On {
+    On::writes_of(actor).only(|request| request.resource.plural != "leases")
+}
+
+async fn tell_of_both(scenario: &Scenario, endings: &Endings, what: &str, disturb: impl FnOnce(&Stage)) -> usize {
+    let telling = Telling { actors: &BOTH, lease: true };
+    endings.check(scenario, telling, what, disturb).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn wherever_the_holder_of_the_lease_dies_the_other_one_goes_on() {
+    for scenario in [&ONE_GATE, &PAYMENT, &PAYMENT_OR_NOT] {
+        let endings = Endings::of(scenario).await;
+        tell_of_both(scenario, &endings, "both live", |_| {}).await;
+        for crash in [Crash::NotApplied, Crash::Applied, Crash::AppliedAfter(Duration::from_secs(40))] {
+            for n in 1.. {
+                let set = |stage: &Stage| stage.server.fault(writes(BOTH[0]).nth(n), Fault::Crash(crash));
+                if tell_of_both(scenario, &endings, &format!("{crash:?} at write {n}"), set).await == 0 {
+                    break;
+                }
+            }
+        }
+        for crash in [EffectCrash::NotDone, EffectCrash::Done] {
+            for n in 1.. {
+                let set = |stage: &Stage| stage.world.crash_at_effect(n, BOTH[0], crash);
+                if tell_of_both(scenario, &endings, &format!("{crash:?} at effect {n}"), set).await == 0 {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_is_cut_off_stops_before_the_other_one_begins() {
+    for scenario in [&ONE_GATE, &PAYMENT, &PAYMENT_OR_NOT] {
+        let endings = Endings::of(scenario).await;
+        for n in 1..=8 {
+            for applied in [true, false] {
+                let set = |stage: &Stage| {
+                    let cut = Arc::new(AtomicBool::new(false));
+                    let (is_cut, cuts) = (Arc::clone(&cut), Arc::clone(&cut));
+                    // It lives on and can do anything but reach the API server.
+                    let reset = if applied { Fault::LoseResponse } else { Fault::Reset };
+                    stage.server.fault(writes(BOTH[0]).nth(n), reset);
+                    let sever = move |server: &ApiServer| {
+                        cuts.store(true, Ordering::Relaxed);
+                        server.drop_watches(BOTH[0]);
+                    };
+                    stage.server.fault(writes(BOTH[0]).nth(n), Fault::before(sever));
+                    stage.server.fault(On::requests_of(BOTH[0]).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
+                };
+                tell_of_both(scenario, &endings, &format!("cut off at write {n}, applied: {applied}"), set).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_die_in_turn_and_the_run_ends_the_same() {
+    let endings = Endings::of(&PAYMENT).await;
+    for n in 1..=6 {
+        for m in 1..=4 {
+            let set = |stage: &Stage| {
+                stage.server.fault(writes(BOTH[0]).nth(n), Fault::Crash(Crash::Applied));
+                stage.server.fault(writes(BOTH[1]).nth(m), Fault::Crash(Crash::NotApplied));
+            };
+            tell_of_both(&PAYMENT, &endings, &format!("a dies at write {n}, b at {m}"), set).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_operators_survive_every_disturbance() {
+    let endings = Endings::of(&PAYMENT).await;
+    for (at, (disturbed, disturb)) in disturbances::ALL.into_iter().enumerate() {
+        let set = |stage: &Stage| {
+            disturb(&stage.server);
+            stage.server.fault(writes(BOTH[0]).nth(at as u64 % 6 + 1), Fault::Crash(Crash::Applied));
+        };
+        tell_of_both(&PAYMENT, &endings, disturbed, set).await;
+    }
+}
