@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     context::Context,
-    error::{Error, is_ambiguous, status_code},
+    error::{Error, is_ambiguous, plain, status_code},
     kinds::{Kind, Name, uid},
     store::Store,
 };
@@ -81,9 +81,10 @@ fn judge<K: Kind>(store: &Store<K>, name: &Name, error: kube::Error) -> Error {
             store.nowhere(name);
             Error::Conflict(name.as_a::<K>())
         }
-        Some(422 | 400 | 413) => {
-            Error::Bug { object: name.as_a::<K>(), what: format!("the API server refuses its status: {error}") }
-        }
+        Some(422 | 400 | 413) => Error::Bug {
+            object: name.as_a::<K>(),
+            what: format!("the API server refuses its status: {}", plain(&error)),
+        },
         _ => {
             if is_ambiguous(&error) {
                 store.doubt(name);

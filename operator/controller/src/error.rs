@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{0} was changed meanwhile: looking again")]
     Conflict(String),
     /// The API server did not do what was asked, and may do it later.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", plain(source))]
     Transient {
         /// What was asked of it, naming the object.
         what: String,
@@ -98,6 +98,16 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     match error {
         kube::Error::Api(status) => Some(status.code),
         _ => None,
+    }
+}
+
+/// What the API server said, once.
+#[must_use]
+pub fn plain(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Service(cause) => cause.to_string(),
+        other => other.to_string(),
     }
 }
 

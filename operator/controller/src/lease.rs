@@ -15,7 +15,10 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{clock::Clock, error::status_code};
+use crate::{
+    clock::Clock,
+    error::{plain, status_code},
+};
 
 /// Which Lease, and how long it is good for without being renewed.
 #[derive(Clone, Debug)]
@@ -140,7 +143,7 @@ impl Lease {
 
     fn beaten(&self, error: kube::Error, standing_by: &mut impl FnMut(String)) -> Duration {
         if status_code(&error) != Some(409) {
-            standing_by(format!("the Lease {} cannot be taken: {error}", self.name()));
+            standing_by(format!("the Lease {} cannot be taken: {}", self.name(), plain(&error)));
         }
         self.settings.ttl / 10
     }

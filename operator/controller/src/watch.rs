@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::{
-    error::status_code,
+    error::{plain, status_code},
     kinds::{Kind, Meta, Name, Read},
     metrics::Shared,
     shallow::shallow,
@@ -81,7 +81,7 @@ impl From<kube::Error> for Trouble {
     fn from(error: kube::Error) -> Self {
         match status_code(&error) {
             Some(410) => Self::Expired,
-            code => Self::Failed { why: error.to_string(), unknown_kind: code == Some(404) },
+            code => Self::Failed { why: plain(&error), unknown_kind: code == Some(404) },
         }
     }
 }

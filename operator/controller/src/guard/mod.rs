@@ -24,7 +24,7 @@ use kube::{
 };
 use tokio::sync::watch;
 
-use crate::metrics::Shared;
+use crate::{error::plain, metrics::Shared};
 
 /// How an operator knows that decisions are vouched for.
 #[derive(Clone, Debug)]
@@ -119,7 +119,9 @@ async fn until_read<T, F: Future<Output = Result<T, kube::Error>>>(
     loop {
         match read().await {
             Ok(found) => return found,
-            Err(error) => tell(standing, Standing::broken(format!("the admission policies cannot be read: {error}"))),
+            Err(error) => {
+                tell(standing, Standing::broken(format!("the admission policies cannot be read: {}", plain(&error))))
+            }
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(30));
