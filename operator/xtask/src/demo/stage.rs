@@ -179,12 +179,13 @@ impl Stage {
 
 /// A cluster somebody named must not have Signoff already: this would put its operator out of work.
 async fn vacant(cluster: Cluster) -> Result<Cluster> {
-    let releases =
-        cluster.helm(["list", "--all-namespaces", "--all", "--filter", "^signoff$", "--short"]).run().await?.ok()?;
+    // Its policies go with it when it is uninstalled; its CRDs stay, and are no sign of it.
+    let words = ["get", "validatingadmissionpolicies", "signoff-approvals", "--ignore-not-found", "--output=name"];
+    let there = cluster.kubectl(words).run().await?.ok()?;
     ensure!(
-        releases.trim().is_empty(),
-        "Signoff is installed on that cluster already (helm release signoff), and the demo would replace its operator: \
-         name another cluster, or apply examples/quickstart/workflow.yaml there yourself"
+        there.trim().is_empty(),
+        "Signoff is installed on that cluster already, and the demo would replace its operator: name another cluster, or \
+         apply examples/quickstart/workflow.yaml there yourself"
     );
     Ok(cluster)
 }
