@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use signoff_tests::sim::{ApiServer, EVERYONE, Fault, On, Refusal, Verb};
+use signoff_tests::sim::{ApiServer, EVERYONE, Fault, On, Refusal, Request, Verb};
 
 /// A disturbance, by the name that a failing test shows; set before anything happens.
 pub type Disturbance = (&'static str, fn(&ApiServer));
@@ -23,17 +23,26 @@ pub const ALL: [Disturbance; 12] = [
         server.delay_events(EVERYONE, Duration::from_secs(9));
         server.duplicate_events(EVERYONE);
     }),
-    ("a conflict at every PUT", |server| server.fault(writes().only(|r| r.verb == Verb::Update && r.resource.plural != "leases"), Fault::Conflict)),
+    ("a conflict at every PUT", |server| server.fault(writes_of(|r| r.verb == Verb::Update), Fault::Conflict)),
     ("a conflict at every second write", |server| {
-        server.fault(writes().only(|r| r.verb != Verb::Create && r.resource.plural != "leases").every(2), Fault::Conflict);
+        server.fault(writes_of(|r| r.verb != Verb::Create).every(2), Fault::Conflict);
     }),
-    ("a label edit before every write", |server| server.edit_labels_before_every(1, EVERYONE)),
+    ("a label edit before every write", |server| server.fault(writes_of(|r| r.verb != Verb::Create), Fault::LabelEdit)),
     ("every second answer lost", |server| server.fault(writes().every(2), Fault::LoseResponse)),
     ("every second request reset", |server| server.fault(writes().every(2), Fault::Reset)),
     ("slow answers", |server| server.slow_responses(EVERYONE, Duration::from_millis(300))),
-    ("an overloaded server", |server| server.fault(On::requests_of(EVERYONE).every(3), Fault::Refuse(Refusal::unavailable(1)))),
+    ("an overloaded server", |server| server.fault(On::requests_of(EVERYONE).only(not_a_lease).every(3), Fault::Refuse(Refusal::unavailable(1)))),
 ];
 
 fn writes() -> On {
-    On::writes_of(EVERYONE)
+    writes_of(|_| true)
+}
+
+/// Leases are left in peace: an operator that cannot keep its Lease does nothing, which is not what these are about.
+fn writes_of(wanted: fn(&Request) -> bool) -> On {
+    On::writes_of(EVERYONE).only(move |request| not_a_lease(request) && wanted(request))
+}
+
+fn not_a_lease(request: &Request) -> bool {
+    request.resource.plural != "leases"
 }

@@ -20,6 +20,7 @@ mod garbage;
 mod life;
 mod lives;
 mod log;
+mod news;
 mod objects;
 mod patch;
 mod people;
@@ -54,7 +55,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::watch as news;
 
 /// The server; clones are the same server.
 #[derive(Clone)]
@@ -64,7 +64,7 @@ pub struct ApiServer {
 
 struct Inner {
     state: Mutex<State>,
-    news: news::Sender<u64>,
+    news: Arc<news::News>,
     clock: Clock,
 }
 
@@ -102,7 +102,7 @@ impl ApiServer {
             log: log::Log::default(),
             lives: BTreeMap::new(),
         };
-        Self { inner: Arc::new(Inner { state: Mutex::new(state), news: news::Sender::new(0), clock }) }
+        Self { inner: Arc::new(Inner { state: Mutex::new(state), news: Arc::default(), clock }) }
     }
 
     /// The simulation's clock.
@@ -194,12 +194,11 @@ impl ApiServer {
     ) -> Value {
         let mut news = self.news();
         loop {
-            news.borrow_and_update();
+            news.hear();
             if let Some(object) = self.value(resource, namespace, name).filter(|object| done(object)) {
                 return object;
             }
-            // The sender lives in `self`: this cannot fail.
-            let _ = news.changed().await;
+            news.heard().await;
         }
     }
 
@@ -207,11 +206,11 @@ impl ApiServer {
     pub async fn until_all(&self, done: impl Fn(&Self) -> bool) {
         let mut news = self.news();
         loop {
-            news.borrow_and_update();
+            news.hear();
             if done(self) {
                 return;
             }
-            let _ = news.changed().await;
+            news.heard().await;
         }
     }
 
@@ -223,11 +222,11 @@ impl ApiServer {
     /// Acts, and wakes whoever waits for something to happen.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let value = self.with(act);
-        self.inner.news.send_modify(|number| *number += 1);
+        self.inner.news.tell();
         value
     }
 
-    pub(crate) fn news(&self) -> news::Receiver<u64> {
-        self.inner.news.subscribe()
+    pub(crate) fn news(&self) -> news::Listener {
+        self.inner.news.listener()
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::ApiServer;
 use super::faults::EVERYONE;
 use super::life::{Incarnation, never};
 use super::log::Request;
+use super::news::Listener;
 use super::projection::Projection;
 use super::select::Filter;
 use super::status::Refusal;
@@ -173,7 +173,7 @@ pub(crate) struct Watching {
     opening: Opening,
     server: ApiServer,
     life: Incarnation,
-    news: Receiver<u64>,
+    news: Listener,
     endings: usize,
     delivered: u64,
     until: Option<Instant>,
@@ -203,7 +203,7 @@ impl Watching {
     /// The next piece of the stream; `None` at its end.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
         loop {
-            self.news.borrow_and_update();
+            self.news.hear();
             if self.over {
                 return None;
             }
@@ -238,7 +238,7 @@ impl Watching {
             // Biased, so that a run is the same every time.
             tokio::select! {
                 biased;
-                _ = self.news.changed() => {}
+                () = self.news.heard() => {}
                 () = timer => {}
             }
         }
