@@ -1,7 +1,10 @@
 //! What goes wrong around an operator that lives: its watches, its answers, and other people's edits.
 //! A disturbance never ends a life and never stops for good: each run can come to its end through it.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use signoff_tests::sim::{ApiServer, EVERYONE, Fault, On, Refusal, Request, Verb};
 
@@ -15,7 +18,7 @@ pub const NONE: Disturbance = ("nothing else", |_| {});
 pub const ALL: [Disturbance; 12] = [
     ("dropped watches", |server| server.close_watches_after(EVERYONE, 1)),
     ("forgotten history", |server| {
-        server.fault(writes().every(2), Fault::before(|server| server.expire_resource_versions()));
+        server.fault(writes_of(|_| true).every(2), Fault::before(|server| server.expire_resource_versions()));
     }),
     ("every event twice", |server| server.duplicate_events(EVERYONE)),
     ("stale caches", |server| server.delay_events(EVERYONE, Duration::from_millis(700))),
@@ -28,14 +31,20 @@ pub const ALL: [Disturbance; 12] = [
         server.fault(writes_of(|r| r.verb != Verb::Create).every(2), Fault::Conflict);
     }),
     ("a label edit before every write", |server| server.fault(writes_of(|r| r.verb != Verb::Create), Fault::LabelEdit)),
-    ("every second answer lost", |server| server.fault(writes().every(2), Fault::LoseResponse)),
-    ("every second request reset", |server| server.fault(writes().every(2), Fault::Reset)),
+    ("answers lost", |server| server.fault(writes().only(now_and_then()), Fault::LoseResponse)),
+    ("requests reset", |server| server.fault(writes().only(now_and_then()), Fault::Reset)),
     ("slow answers", |server| server.slow_responses(EVERYONE, Duration::from_millis(300))),
-    ("an overloaded server", |server| server.fault(On::requests_of(EVERYONE).only(not_a_lease).every(3), Fault::Refuse(Refusal::unavailable(1)))),
+    ("an overloaded server", |server| server.fault(On::requests_of(EVERYONE).only(now_and_then()), Fault::Refuse(Refusal::unavailable(1)))),
 ];
 
+/// About every third request, in no rhythm: what takes as many requests as a rhythm has beats would never come to its end.
+fn now_and_then() -> impl Fn(&Request) -> bool + Send + Sync + 'static {
+    let seen = AtomicU64::new(0);
+    move |request| not_a_lease(request) && (seen.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 3 == 0
+}
+
 fn writes() -> On {
-    writes_of(|_| true)
+    On::writes_of(EVERYONE)
 }
 
 /// Leases are left in peace: an operator that cannot keep its Lease does nothing, which is not what these are about.
