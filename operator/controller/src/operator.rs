@@ -80,8 +80,8 @@ impl Config {
 /// Why an operator ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
-    /// Another one acts now.
-    #[error("{0}: another operator acts now")]
+    /// Another one acts now, or may.
+    #[error("{0}: this process ends, so that only one operator acts")]
     LeaseLost(String),
     /// A task that must not end did.
     #[error("the operator's {0} ended: this is a mistake of the operator, please report it")]

@@ -1,6 +1,7 @@
 //! Which objects are to be looked at, and when: one look at a time for each, some at once in all.
 //!
-//! It may not look itself, and has no clock: whoever asks brings the time.
+//! It may not look itself, and has no clock: whoever asks brings the time. Whoever takes keys is the one that
+//! finishes them and tells what watches show; only `trigger` is for others too, and wakes the taker.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -64,8 +65,6 @@ impl Queue {
         } else {
             inner.trigger(key);
         }
-        drop(inner);
-        self.news.notify_one();
     }
 
     /// Waits until something was triggered since it last returned.
@@ -117,8 +116,6 @@ impl Queue {
             inner.again.remove(key);
         }
         inner.done(key, due);
-        drop(inner);
-        self.news.notify_one();
     }
 
     /// The look failed: `due` says when to look again after so many failures in a row, which are returned too.
@@ -128,8 +125,6 @@ impl Queue {
         *failures = failures.saturating_add(1);
         let failures = *failures;
         inner.done(key, Some(due(failures)));
-        drop(inner);
-        self.news.notify_one();
         failures
     }
 

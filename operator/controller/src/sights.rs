@@ -4,6 +4,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, Workflow};
+use tokio::sync::mpsc;
 
 use crate::{
     context::Context,
@@ -48,8 +49,26 @@ impl Watched for Approval {
     }
 }
 
+/// How many sights are taken in one go, so that nothing else waits for long.
+const AT_ONCE: usize = 64;
+
+/// Takes a sight and those that came with it. Returns whether the first list is complete by one of them.
+pub(crate) fn see_all<K: Watched>(
+    context: &Context,
+    store: &Store<K>,
+    first: Sight<K>,
+    more: &mut mpsc::Receiver<Sight<K>>,
+) -> bool {
+    let mut complete = see(context, store, first);
+    for _ in 1..AT_ONCE {
+        let Ok(sight) = more.try_recv() else { break };
+        complete |= see(context, store, sight);
+    }
+    complete
+}
+
 /// Takes a sight. Returns whether the first list is complete by it.
-pub(crate) fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool {
+fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool {
     match sight {
         Sight::Listing => store.listing(),
         Sight::Listed(object) => {

@@ -71,6 +71,8 @@ pub(crate) struct Works {
     workflows: mpsc::Receiver<Sight<Workflow>>,
     approvals: mpsc::Receiver<Sight<Approval>>,
     synced: Synced,
+    /// Whether everything is known, so that something may be done.
+    working: bool,
 }
 
 /// Which lists are complete.
@@ -131,6 +133,7 @@ impl Works {
             workflows,
             approvals,
             synced: Synced::default(),
+            working: false,
         };
         (works, delivery)
     }
@@ -162,8 +165,12 @@ impl Works {
                 Some(done) = self.looks.join_next_with_id() => self.looked(done),
                 Some(done) = self.calls.join_next() => self.called(done),
                 Some(start) = self.starts.recv() => self.call(start),
-                Some(sight) = self.approvals.recv() => self.synced.approvals |= sights::see(&context, &context.approvals, sight),
-                Some(sight) = self.workflows.recv() => self.synced.workflows |= sights::see(&context, &context.workflows, sight),
+                Some(sight) = self.approvals.recv() => {
+                    self.synced.approvals |= sights::see_all(&context, &context.approvals, sight, &mut self.approvals);
+                }
+                Some(sight) = self.workflows.recv() => {
+                    self.synced.workflows |= sights::see_all(&context, &context.workflows, sight, &mut self.workflows);
+                }
                 Some(done) = self.background.join_next() => return Err(Ended::Task(done.unwrap_or("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.tick(context.now()),
@@ -178,20 +185,15 @@ impl Works {
     }
 
     /// Nothing is done before everything is known.
-    fn is_working(&self, operator: &Operator) -> bool {
-        let stage = operator.stage.borrow().clone();
-        match stage {
-            Stage::Working | Stage::Stopping => true,
-            Stage::StandingBy(_) | Stage::Starting(_) => {
-                let Synced { workflows, approvals } = self.synced;
-                let guard = *self.context.guard.borrow() != Standing::Unknown;
-                let known = workflows && approvals && guard;
-                if known {
-                    operator.enter(Stage::Working);
-                }
-                known
+    fn is_working(&mut self, operator: &Operator) -> bool {
+        let Synced { workflows, approvals } = self.synced;
+        if !self.working && workflows && approvals && *self.context.guard.borrow() != Standing::Unknown {
+            self.working = true;
+            if !self.context.is_draining() {
+                operator.enter(Stage::Working);
             }
         }
+        self.working
     }
 
     /// Begins as many looks as may be under way.
