@@ -3,10 +3,12 @@
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use signoff_tests::sim::{Crash, EffectCrash, Fault, On};
 
 use crate::{
     disturbances::{self, Disturbance},
+    ending::{Ending, list},
     scenarios::{self, Scenario},
     stage::{OPERATOR, Stage},
     telling::{ALONE, Endings, tell},
@@ -68,6 +70,31 @@ async fn survives_every_disturbance(scenario: &Scenario, disturbances: &[Disturb
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_nothing_going_wrong_every_run_comes_to_what_its_steps_say() {
+    let large = format!("{}, 2000", "ö".repeat(2000));
+    let outputs = [
+        json!("42 EUR: approved"),
+        json!("receipt 7"),
+        json!("approved"),
+        json!("second, politer"),
+        json!("{{ not.a.template }}"),
+        json!("40 approved modified"),
+        json!("1.08"),
+        json!("the usual approved rejected"),
+        json!(large),
+        Value::Null,
+        json!("answer of refund/pay"),
+    ];
+    for (scenario, outputs) in scenarios::ALL.into_iter().zip(outputs) {
+        let Endings { calm, lost } = Endings::of(scenario).await;
+        let phase = if outputs.is_null() { "Cancelled" } else { "Succeeded" };
+        assert_eq!((&calm.0["phase"], &calm.0["outputs"]), (&json!(phase), &outputs), "{}", scenario.name);
+        let unknown = |ending: &Ending| list(&ending.0["steps"]).filter(|step| step["phase"] == "Unknown").count();
+        assert_eq!((unknown(&calm), lost.as_ref().map_or(1, unknown)), (0, 1), "{}", scenario.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_with_one_gate_ends_the_same_wherever_its_operator_dies_under_half_of_the_disturbances() {
     survives_every_disturbance(&scenarios::ONE_GATE, &disturbances::ALL[..6]).await;
 }
@@ -84,7 +111,13 @@ async fn a_payment_is_made_once_or_not_known_wherever_the_operator_dies_and_what
 
 #[tokio::test(start_paused = true)]
 async fn small_runs_end_the_same_wherever_their_operator_dies() {
-    for scenario in [&scenarios::ONE_GATE, &scenarios::PAYMENT, &scenarios::PAYMENT_OR_NOT, &scenarios::CANCELLED, &scenarios::SUSPENDED] {
+    for scenario in [
+        &scenarios::ONE_GATE,
+        &scenarios::PAYMENT,
+        &scenarios::PAYMENT_OR_NOT,
+        &scenarios::CANCELLED,
+        &scenarios::SUSPENDED,
+    ] {
         survives_alone_and_disturbed(scenario).await;
     }
 }

@@ -34,13 +34,18 @@ pub const ALL: [Disturbance; 12] = [
     ("answers lost", |server| server.fault(writes().only(now_and_then()), Fault::LoseResponse)),
     ("requests reset", |server| server.fault(writes().only(now_and_then()), Fault::Reset)),
     ("slow answers", |server| server.slow_responses(EVERYONE, Duration::from_millis(300))),
-    ("an overloaded server", |server| server.fault(On::requests_of(EVERYONE).only(now_and_then()), Fault::Refuse(Refusal::unavailable(1)))),
+    ("an overloaded server", |server| {
+        server.fault(On::requests_of(EVERYONE).only(now_and_then()), Fault::Refuse(Refusal::unavailable(1)))
+    }),
 ];
 
 /// About every third request, in no rhythm: what takes as many requests as a rhythm has beats would never come to its end.
 fn now_and_then() -> impl Fn(&Request) -> bool + Send + Sync + 'static {
     let seen = AtomicU64::new(0);
-    move |request| not_a_lease(request) && (seen.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % 3 == 0
+    move |request| {
+        not_a_lease(request)
+            && (seen.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40).is_multiple_of(3)
+    }
 }
 
 fn writes() -> On {

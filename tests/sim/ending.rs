@@ -18,7 +18,11 @@ impl Ending {
         let steps: Vec<Value> = list(&status["steps"]).map(step).collect();
         let mut approvals: Vec<&Value> = Vec::new();
         let stored = stage.approvals();
-        approvals.extend(stored.iter().filter(|approval| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"]));
+        approvals.extend(
+            stored
+                .iter()
+                .filter(|approval| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"]),
+        );
         let mut approvals: Vec<Value> = approvals.into_iter().map(approval).collect();
         approvals.sort_by_key(|approval| approval["path"].to_string());
         Self(json!({
@@ -55,7 +59,8 @@ fn differ(place: &str, expected: &Value, found: &Value, lines: &mut Vec<String>)
 }
 
 fn step(record: &Value) -> Value {
-    let fields = ["path", "attempt", "kind", "phase", "seq", "done", "inputDigest", "response", "responseRef", "facts", "usage"];
+    let fields =
+        ["path", "attempt", "kind", "phase", "seq", "done", "inputDigest", "response", "responseRef", "facts", "usage"];
     let mut step = pick(record, &fields);
     step["error"] = pick(&record["error"], &["class", "message", "retryable"]);
     step["decision"] = decision(&record["decision"]);
@@ -74,7 +79,10 @@ fn approval(approval: &Value) -> Value {
 }
 
 fn decision(outcome: &Value) -> Value {
-    pick(outcome, &["verdict", "phase", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "source"])
+    pick(
+        outcome,
+        &["verdict", "phase", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "source"],
+    )
 }
 
 /// The large values that are stored.
@@ -96,7 +104,11 @@ fn pick(object: &Value, fields: &[&str]) -> Value {
     if object.is_null() {
         return Value::Null;
     }
-    fields.iter().filter(|field| !object[**field].is_null()).map(|field| ((*field).to_owned(), object[*field].clone())).collect()
+    fields
+        .iter()
+        .filter(|field| !object[**field].is_null())
+        .map(|field| ((*field).to_owned(), object[*field].clone()))
+        .collect()
 }
 
 /// The items of a list; none where there is no list.

@@ -59,7 +59,8 @@ async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
     stage.people().asked("review").await;
     let spec = stage.workflow(RUN)["spec"].clone();
     // One of each kind: that every one of them is compared is the guard's own test.
-    let one_a_kind: BTreeMap<String, Value> = shipped().into_iter().map(|object| (object["kind"].to_string(), object)).collect();
+    let one_a_kind: BTreeMap<String, Value> =
+        shipped().into_iter().map(|object| (object["kind"].to_string(), object)).collect();
     for (number, object) in one_a_kind.into_values().enumerate() {
         let (resource, name) = place(&object);
         assert!(stage.server.remove(&resource, "", &name), "{name}");
@@ -86,9 +87,12 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
             life.crash().await;
             life = stage.begin("nobody");
         }
-        let binding = shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
+        let binding =
+            shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
         let (resource, name) = place(&binding);
-        let set = |actions: Value| stage.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap();
+        let set = |actions: Value| {
+            stage.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap()
+        };
         set(json!(["Warn"]));
         stage.server.clock().settle().await;
         stage.people().votes("alice", &approval, verdict("Approve"));
@@ -97,7 +101,11 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
             life = stage.begin(&operator);
         }
         stage.pass(3600).await;
-        assert!(stage.server.value(&approvals(), "default", &approval).unwrap()["status"]["outcome"].is_null(), "{}", stage.server.story());
+        assert!(
+            stage.server.value(&approvals(), "default", &approval).unwrap()["status"]["outcome"].is_null(),
+            "{}",
+            stage.server.story()
+        );
         assert_eq!(stage.condition("Guarded").0, "False");
         assert_eq!(stage.world.effects().len(), 0);
         set(binding["spec"]["validationActions"].clone());

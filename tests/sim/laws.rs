@@ -29,13 +29,17 @@ fn nothing_is_asked_twice(stage: &Stage) -> Result<(), String> {
             *asked.entry(format!("{} of {}", request["gate"]["path"], request["workflow"]["uid"])).or_default() += 1;
         }
     }
-    asked.into_iter().find(|(_, times)| *times > 1).map_or(Ok(()), |(gate, times)| Err(format!("{gate} was asked {times} times")))
+    asked
+        .into_iter()
+        .find(|(_, times)| *times > 1)
+        .map_or(Ok(()), |(gate, times)| Err(format!("{gate} was asked {times} times")))
 }
 
 fn what_must_not_be_repeated_is_done_once(stage: &Stage) -> Result<(), String> {
     let effects = stage.world.effects();
     for (key, digests) in stage.world.repeated() {
-        let idempotent = effects.iter().filter(|effect| effect.key == key).all(|effect| effect.input["idempotent"] == true);
+        let idempotent =
+            effects.iter().filter(|effect| effect.key == key).all(|effect| effect.input["idempotent"] == true);
         if !idempotent {
             return Err(format!("{key} must not be repeated and was"));
         }
@@ -51,7 +55,9 @@ fn what_was_done_had_been_committed_as_begun(stage: &Stage, run: &str) -> Result
     let journals = journals(stage, run);
     for effect in stage.world.effects() {
         let Some(path) = effect.key.path.strip_prefix(&format!("{run}/")) else { continue };
-        let begun = |record: &Value| record["path"] == path && record["attempt"] == effect.key.attempt && record["by"] == *effect.incarnation;
+        let begun = |record: &Value| {
+            record["path"] == path && record["attempt"] == effect.key.attempt && record["by"] == *effect.incarnation
+        };
         let committed = journals.iter().any(|(entry, steps)| entry.at <= effect.at && list(steps).any(begun));
         if !committed {
             return Err(format!("{} was done by {} without a commit that said so", effect.key, effect.incarnation));
@@ -117,7 +123,11 @@ fn nothing_happens_after_the_end(stage: &Stage, run: &str) -> Result<(), String>
 
 /// Every journal of a run that was stored, in order.
 pub fn journals(stage: &Stage, run: &str) -> Vec<(Entry, Value)> {
-    let of_run = |entry: &Entry| entry.resource.plural == "workflows" && entry.subresource.as_deref() == Some("status") && entry.name.as_deref() == Some(run);
+    let of_run = |entry: &Entry| {
+        entry.resource.plural == "workflows"
+            && entry.subresource.as_deref() == Some("status")
+            && entry.name.as_deref() == Some(run)
+    };
     let stored = stage.server.writes().into_iter().filter(|entry| of_run(entry) && entry.took_effect());
     let with_steps = |entry: Entry| {
         let steps = status_in(&entry)["steps"].take();

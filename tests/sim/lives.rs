@@ -108,7 +108,10 @@ async fn an_approval_that_was_deleted_is_asked_again_and_its_vote_is_not_assumed
         }
         stage.pass(600).await;
         let again = stage.approval();
-        assert_eq!(again["spec"]["request"], asked["spec"]["request"], "exactly the same question, the deadline included");
+        assert_eq!(
+            again["spec"]["request"], asked["spec"]["request"],
+            "exactly the same question, the deadline included"
+        );
         assert_ne!(again["metadata"]["uid"], asked["metadata"]["uid"]);
         assert_eq!(again["spec"]["decisions"].as_object().map_or(0, serde_json::Map::len), 0);
         assert_eq!(stage.world.effects().len(), 0);

@@ -22,7 +22,9 @@ impl People {
     pub async fn asked(&self, path: &str) -> String {
         let open = |stage: &Stage| {
             let approvals = stage.approvals();
-            let asks = |approval: &&Value| approval["spec"]["request"]["gate"]["path"] == path && approval["status"]["outcome"].is_null();
+            let asks = |approval: &&Value| {
+                approval["spec"]["request"]["gate"]["path"] == path && approval["status"]["outcome"].is_null()
+            };
             approvals.iter().find(asks).map(name)
         };
         self.stage.server.until_all(|_| open(&self.stage).is_some()).await;

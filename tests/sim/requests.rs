@@ -37,7 +37,11 @@ async fn an_hour_of_waiting_costs_nothing_but_watches_and_the_lease() {
     let before = stage.server.log().len();
     stage.pass(3600).await;
     let log = stage.server.log();
-    let asked: Vec<_> = log[before..].iter().filter(|e| e.verb != Verb::Watch && e.resource.plural != "leases").map(Entry::line).collect();
+    let asked: Vec<_> = log[before..]
+        .iter()
+        .filter(|e| e.verb != Verb::Watch && e.resource.plural != "leases")
+        .map(Entry::line)
+        .collect();
     assert!(asked.is_empty(), "{asked:#?}");
     let watches = log[before..].iter().filter(|entry| entry.verb == Verb::Watch).count();
     assert!(watches <= 2 * 13, "{watches} watches were opened in an hour");

@@ -59,13 +59,20 @@ fn nobody(_: People) -> BoxFuture<'static, ()> {
 }
 
 fn alice_approves(people: People) -> BoxFuture<'static, ()> {
-    async move { people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await }.boxed()
+    async move { people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await }
+        .boxed()
 }
 
 /// set → gate → set: the smallest run with a person in it.
 pub const ONE_GATE: Scenario = Scenario {
     name: "set, gate, set",
-    spec: || chain(json!([set("draft", "42 EUR"), gate("review", json!({})), set("send", "{{ steps.draft.response }}: {{ hitl_response }}")])),
+    spec: || {
+        chain(json!([
+            set("draft", "42 EUR"),
+            gate("review", json!({})),
+            set("send", "{{ steps.draft.response }}: {{ hitl_response }}")
+        ]))
+    },
     world: |_| {},
     people: alice_approves,
 };
@@ -136,7 +143,9 @@ pub const RETRIED: Scenario = Scenario {
     people: |people| {
         async move {
             people.decides("alice", "review", 30, verdict("Retry")).await;
-            people.decides("alice", "review#2", 30, json!({"verdict": "Respond", "response": "{{ not.a.template }}"})).await;
+            people
+                .decides("alice", "review#2", 30, json!({"verdict": "Respond", "response": "{{ not.a.template }}"}))
+                .await;
         }
         .boxed()
     },
@@ -176,7 +185,11 @@ pub const BACKOFF: Scenario = Scenario {
     },
     world: |world| {
         for attempt in [1, 2] {
-            world.answers_attempt("refund/fetch", attempt, Answer::failure("Unreachable", "no route").after(Duration::from_secs(1)));
+            world.answers_attempt(
+                "refund/fetch",
+                attempt,
+                Answer::failure("Unreachable", "no route").after(Duration::from_secs(1)),
+            );
         }
         world.answers_attempt("refund/fetch", 3, Answer::value("1.08").after(Duration::from_secs(1)));
     },
@@ -190,7 +203,10 @@ pub const TIMEOUTS: Scenario = Scenario {
         let carol = json!([{"after": "10m", "to": [{"kind": "User", "name": "carol"}]}]);
         chain(json!([
             gate("default", json!({"timeout": {"after": "5m", "action": "Default", "default": "the usual"}})),
-            gate("escalate", json!({"timeout": {"after": "5m", "action": "Escalate", "escalation": carol, "reminderInterval": "2m"}})),
+            gate(
+                "escalate",
+                json!({"timeout": {"after": "5m", "action": "Escalate", "escalation": carol, "reminderInterval": "2m"}})
+            ),
             gate("reject", json!({"onReject": "continue", "timeout": {"after": "5m", "action": "Reject"}})),
             set("send", "{{ steps.default.response }} {{ steps.escalate.decision }} {{ steps.reject.decision }}"),
         ]))
@@ -236,7 +252,13 @@ pub const CANCELLED: Scenario = Scenario {
 /// Suspended while a gate waits, decided meanwhile, resumed later.
 pub const SUSPENDED: Scenario = Scenario {
     name: "suspend and resume",
-    spec: || chain(json!([gate("review", json!({})), post("pay", "42 EUR", "fail"), set("note", "{{ steps.pay.response }}")])),
+    spec: || {
+        chain(json!([
+            gate("review", json!({})),
+            post("pay", "42 EUR", "fail"),
+            set("note", "{{ steps.pay.response }}")
+        ]))
+    },
     world: |_| {},
     people: |people| {
         async move {
@@ -252,5 +274,15 @@ pub const SUSPENDED: Scenario = Scenario {
 
 /// All of them.
 pub const ALL: [&Scenario; 11] = [
-    &ONE_GATE, &PAYMENT, &PAYMENT_OR_NOT, &DEFERRED, &RETRIED, &TWO_GATES, &BACKOFF, &TIMEOUTS, &LARGE, &CANCELLED, &SUSPENDED,
+    &ONE_GATE,
+    &PAYMENT,
+    &PAYMENT_OR_NOT,
+    &DEFERRED,
+    &RETRIED,
+    &TWO_GATES,
+    &BACKOFF,
+    &TIMEOUTS,
+    &LARGE,
+    &CANCELLED,
+    &SUSPENDED,
 ];

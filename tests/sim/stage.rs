@@ -77,7 +77,11 @@ impl Stage {
     }
 
     /// A life of the real operator that is asked to end when `shutdown` is ready.
-    pub fn operator_until(&self, life: &Incarnation, shutdown: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
+    pub fn operator_until(
+        &self,
+        life: &Incarnation,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> BoxFuture<'static, ()> {
         let clock = self.server.clock();
         let caller = Arc::new(Hand(self.world.seat(life)));
         let config = Config {

@@ -46,26 +46,35 @@ pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&S
 /// How a scenario may end: as it does when nothing goes wrong or, where it calls what must not be repeated, as it does
 /// when the operator that began that call is lost.
 pub struct Endings {
-    calm: Ending,
-    lost: Option<Ending>,
+    pub calm: Ending,
+    pub lost: Option<Ending>,
 }
 
 impl Endings {
     /// Those of a scenario with one operator.
     pub async fn of(scenario: &Scenario) -> Self {
         let calm = tell(scenario, ALONE, |_| {}).await;
-        laws::hold(&calm.stage, RUN).unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, calm.stage.server.story()));
+        laws::hold(&calm.stage, RUN)
+            .unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, calm.stage.server.story()));
         let once = calm.stage.world.effects().iter().position(|effect| effect.input["idempotent"] == false);
         let lost = match once {
             None => None,
-            Some(at) => Some(tell(scenario, ALONE, |stage| stage.world.crash_after_effect(at as u64 + 1, OPERATOR)).await.ending),
+            Some(at) => Some(
+                tell(scenario, ALONE, |stage| stage.world.crash_after_effect(at as u64 + 1, OPERATOR)).await.ending,
+            ),
         };
         Self { calm: calm.ending, lost }
     }
 
     /// Tells a scenario in which something goes wrong: every law must hold, and it must end as one of these.
     /// Returns how many lives of operators ended.
-    pub async fn check(&self, scenario: &Scenario, telling: Telling, what: &str, disturb: impl FnOnce(&Stage)) -> usize {
+    pub async fn check(
+        &self,
+        scenario: &Scenario,
+        telling: Telling,
+        what: &str,
+        disturb: impl FnOnce(&Stage),
+    ) -> usize {
         let Told { stage, ending, deaths } = tell(scenario, telling, disturb).await;
         let what = || format!("{}, {what}, {deaths} deaths", scenario.name);
         if let Err(broken) = laws::hold(&stage, RUN) {
@@ -84,5 +93,9 @@ impl Endings {
 fn was_begun_by_another(stage: &Stage) -> bool {
     let unknown = |steps: &Value| list(steps).find(|step| step["phase"] == "Unknown").cloned();
     let mut journals = laws::journals(stage, RUN).into_iter();
-    journals.find_map(|(entry, steps)| unknown(&steps).map(|step| step["by"] != format!("{}#{}", entry.actor, entry.incarnation))).unwrap_or(false)
+    journals
+        .find_map(|(entry, steps)| {
+            unknown(&steps).map(|step| step["by"] != format!("{}#{}", entry.actor, entry.incarnation))
+        })
+        .unwrap_or(false)
 }

@@ -30,7 +30,10 @@ fn applied(action: &str) -> Stage {
 
 /// What the journal says was decided.
 fn decided(stage: &Stage) -> Value {
-    list(&stage.workflow(RUN)["status"]["steps"]).find(|step| step["path"] == "review").map(|step| step["decision"].clone()).unwrap_or_default()
+    list(&stage.workflow(RUN)["status"]["steps"])
+        .find(|step| step["path"] == "review")
+        .map(|step| step["decision"].clone())
+        .unwrap_or_default()
 }
 
 /// The journal and the Approval say the same, and keep saying it to operators to come.
@@ -47,7 +50,12 @@ async fn one_outcome_for_ever(stage: &Stage) -> Value {
         stage.pass(3600).await;
         life.crash().await;
     }
-    assert_eq!((stage.approval(), stage.workflow(RUN)), (approval, workflow), "nothing may change any more:\n{}", stage.server.story());
+    assert_eq!(
+        (stage.approval(), stage.workflow(RUN)),
+        (approval, workflow),
+        "nothing may change any more:\n{}",
+        stage.server.story()
+    );
     journal
 }
 
@@ -103,7 +111,8 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
             stage.server.delay_events(OPERATOR, Duration::from_millis(delay));
             let life = stage.begin_and_settle(OPERATOR).await;
             let approval = name(&stage.approval());
-            let deadline: jiff::Timestamp = stage.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
+            let deadline: jiff::Timestamp =
+                stage.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
             let left = deadline.duration_since(stage.server.clock().now()).as_millis() as i64;
             stage.server.clock().pass(Duration::from_millis((left + milliseconds) as u64)).await;
             stage.people().votes("alice", &approval, verdict("Approve"));
@@ -119,15 +128,27 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
 async fn a_decision_that_is_stored_just_before_the_expiry_is_committed_wins() {
     for crash in [None, Some(Crash::Applied), Some(Crash::NotApplied)] {
         let stage = applied("Reject");
-        let expiry = || On::writes_of(OPERATOR).only(|request| request.resource == approvals() && request.subresource.is_some()).nth(1);
-        stage.server.fault(expiry(), Fault::before(|server| {
-            let approval = name(&server.values(&approvals(), Some(NAMESPACE))[0]);
-            server.as_person("alice").decides(NAMESPACE, &approval, verdict("Approve")).unwrap();
-        }));
+        let expiry = || {
+            On::writes_of(OPERATOR)
+                .only(|request| request.resource == approvals() && request.subresource.is_some())
+                .nth(1)
+        };
+        stage.server.fault(
+            expiry(),
+            Fault::before(|server| {
+                let approval = name(&server.values(&approvals(), Some(NAMESPACE))[0]);
+                server.as_person("alice").decides(NAMESPACE, &approval, verdict("Approve")).unwrap();
+            }),
+        );
         if let Some(crash) = crash {
             stage.server.fault(expiry(), Fault::Crash(crash));
         }
-        let ((), deaths) = stage.keep_alive(&[OPERATOR], async { stage.ended(RUN).await; stage.pass(1).await }).await;
+        let ((), deaths) = stage
+            .keep_alive(&[OPERATOR], async {
+                stage.ended(RUN).await;
+                stage.pass(1).await
+            })
+            .await;
         assert_eq!(deaths, usize::from(crash.is_some()));
         assert_eq!(one_outcome_for_ever(&stage).await["verdict"], "Approve", "{crash:?}:\n{}", stage.server.story());
     }
@@ -136,7 +157,10 @@ async fn a_decision_that_is_stored_just_before_the_expiry_is_committed_wins() {
 #[tokio::test(start_paused = true)]
 async fn an_overdue_gate_waits_for_ever_and_is_asked_again_on_request() {
     let stage = Stage::new();
-    let gate = gate("review", json!({"allowedVerdicts": ["Approve", "Reject", "Retry"], "timeout": {"after": "5m", "action": "Expire"}}));
+    let gate = gate(
+        "review",
+        json!({"allowedVerdicts": ["Approve", "Reject", "Retry"], "timeout": {"after": "5m", "action": "Expire"}}),
+    );
     stage.apply(RUN, &chain(json!([gate, set("send", "sent")])));
     let _life = stage.begin(OPERATOR);
     stage.pass(30 * 3600).await;
@@ -158,9 +182,12 @@ async fn people_are_reminded_and_the_deadline_holds() {
     assert_eq!(reminders.len(), 3, "{}", stage.server.story());
     assert_eq!(stage.approval()["status"]["reminders"], 3);
     let began: jiff::Timestamp = stage.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
-    let minutes: Vec<i64> = reminders.iter().map(|event| {
-        let at: jiff::Timestamp = event["eventTime"].as_str().unwrap().parse().unwrap();
-        at.duration_since(began).as_secs() / 60
-    }).collect();
+    let minutes: Vec<i64> = reminders
+        .iter()
+        .map(|event| {
+            let at: jiff::Timestamp = event["eventTime"].as_str().unwrap().parse().unwrap();
+            at.duration_since(began).as_secs() / 60
+        })
+        .collect();
     assert_eq!(minutes, [-4, -3, -2]);
 }

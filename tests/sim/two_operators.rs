@@ -70,7 +70,9 @@ async fn an_operator_that_is_cut_off_stops_before_the_other_one_begins() {
                         server.drop_watches(BOTH[0]);
                     };
                     stage.server.fault(writes(BOTH[0]).nth(n), Fault::before(sever));
-                    stage.server.fault(On::requests_of(BOTH[0]).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
+                    stage
+                        .server
+                        .fault(On::requests_of(BOTH[0]).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
                 };
                 tell_of_both(scenario, &endings, &format!("cut off at write {n}, applied: {applied}"), set).await;
             }
