@@ -13,10 +13,12 @@ use super::stage::{Stage, approver_user};
 
 /// So many clients find the ceiling; more add nothing but waiting.
 pub(super) const CLIENTS: usize = 16;
-/// Writes of each kind by so many clients.
+/// Writes of each kind by so many clients, at most.
 const WRITES: usize = 1200;
-/// Writes of each kind by one client.
+/// Writes of each kind by one client, at most.
 const WRITES_ALONE: usize = 200;
+/// How long one kind is measured, at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Writes of each kind a second.
 #[derive(Clone, Copy, Debug)]
@@ -108,11 +110,17 @@ impl std::ops::Add for Writes {
 }
 
 impl Ceiling {
-    /// Measures one client first, then many; about fifteen seconds. No operator may be running.
+    /// Measures one client first, then many; at most a minute. No operator may be running.
     pub(super) async fn measure(stage: &Stage, sample: &Sample) -> Result<Self> {
         let (alone, _, times) = measure(stage, sample, 1, WRITES_ALONE).await?;
         let (crowd, cost_ms, _) = measure(stage, sample, CLIENTS, WRITES).await?;
         Ok(Self { crowd, alone, cost_ms, write_p50: crowd::percentile(&times, 0.5) })
+    }
+
+    /// Measures many clients again.
+    pub(super) async fn again(stage: &Stage, sample: &Sample) -> Result<Rates> {
+        let (crowd, _, _) = measure(stage, sample, CLIENTS, WRITES).await?;
+        Ok(crowd)
     }
 }
 
@@ -129,27 +137,30 @@ async fn measure(
     let workflows = sample::path(&namespace, "workflows");
     let approvals = sample::path(&namespace, "approvals");
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    let bursts = Bursts { stage, clients, count };
+    let bursts = Bursts { stage, clients };
 
     let bodies = bodies(count, |index| Ok(sample::workflow(&sample::name(index), approver)))?;
-    let workflow_create =
-        bursts.of(async |index| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await).await?;
+    let workflow_create = bursts
+        .of(bodies.len(), async |index| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await)
+        .await?;
     let puts = statuses(&workflow_create.answers, &workflows, &sample.workflow["status"])?;
     let workflow_status =
-        bursts.of(async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+        bursts.of(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
-    let bodies = self::bodies(count, |index| sample.approval(&workflow_create.answers[index]))?;
+    let bodies = self::bodies(workflow_create.answers.len(), |index| sample.approval(&workflow_create.answers[index]))?;
     let approval_create =
-        bursts.of(async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
+        bursts.of(bodies.len(), async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
     let names = names(&approval_create.answers, &approvals)?;
     let body = serde_json::to_vec(&sample::decision(approver))?;
-    let decision = bursts.of(async |index| crowd::patch(&stage.approver, &names[index], body.clone()).await).await?;
+    let decision =
+        bursts.of(names.len(), async |index| crowd::patch(&stage.approver, &names[index], body.clone()).await).await?;
     let puts = statuses(&decision.answers, &approvals, &sample.approval["status"])?;
     let approval_status =
-        bursts.of(async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+        bursts.of(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
     let bodies = self::bodies(count, |index| Ok(sample.event(&sample::name(index))))?;
-    let event_create = bursts.of(async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
+    let event_create =
+        bursts.of(bodies.len(), async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
 
     let each = |value: fn(&Burst) -> f64| Rates {
         workflow_create: value(&workflow_create),
@@ -184,17 +195,16 @@ impl Burst {
     }
 }
 
-/// Whose, by how many clients, and how many.
+/// On which stage, and by how many clients.
 struct Bursts<'a> {
     stage: &'a Stage,
     clients: usize,
-    count: usize,
 }
 
 impl Bursts<'_> {
-    async fn of(&self, act: impl AsyncFn(usize) -> Result<String>) -> Result<Burst> {
+    async fn of(&self, count: usize, act: impl AsyncFn(usize) -> Result<String>) -> Result<Burst> {
         let (before, began) = (self.cpu()?, Instant::now());
-        let done = crowd::each(self.clients, self.count, async |index| {
+        let done = crowd::each_within(self.clients, count, PATIENCE, async |index| {
             let began = Instant::now();
             Ok((act(index).await?, began.elapsed()))
         })

@@ -1,7 +1,7 @@
 //! So many clients at once, each sending its next request when the last was answered.
 //! It may not keep what they were answered beyond what its caller asks for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt};
@@ -11,6 +11,18 @@ use kube::Client;
 /// Does the first `count` things in order, `clients` of them at a time. What came of them is in no order.
 pub(super) async fn each<T>(clients: usize, count: usize, act: impl AsyncFn(usize) -> Result<T>) -> Result<Vec<T>> {
     futures::stream::iter(0..count).map(|index| act(index)).buffer_unordered(clients).try_collect().await
+}
+
+/// As [`each`], and begins nothing more once `patience` is over.
+pub(super) async fn each_within<T>(
+    clients: usize,
+    count: usize,
+    patience: Duration,
+    act: impl AsyncFn(usize) -> Result<T>,
+) -> Result<Vec<T>> {
+    let end = Instant::now() + patience;
+    let begun = futures::stream::iter((0..count).take_while(|_| Instant::now() < end));
+    begun.map(|index| act(index)).buffer_unordered(clients).try_collect().await
 }
 
 /// Creates an object.

@@ -48,6 +48,14 @@ pub(super) struct Run {
     pub(super) shares: Vec<(String, f64)>,
 }
 
+impl Run {
+    /// One process's processor time a Workflow, in milliseconds, until all were done.
+    pub(super) fn cpu_ms(&self, process: &str) -> f64 {
+        let share = self.shares.iter().find(|(name, _)| name == process).map_or(0.0, |(_, share)| *share);
+        share * (self.pending_in + self.done_in).as_secs_f64() * 1000.0 / self.workflows as f64
+    }
+}
+
 /// What the API server counted, and what the operator counted of the same.
 pub(super) struct Counted {
     pub(super) workflows: usize,

@@ -14,14 +14,15 @@ mod stage;
 mod table;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, value_parser};
+use signoff_tests::control_plane::Options;
 
 use self::audit::Audit;
-use self::ceiling::Ceiling;
+use self::ceiling::{Ceiling, Rates};
 use self::report::{Measured, Report};
 use self::stage::Stage;
 use crate::say;
@@ -77,7 +78,7 @@ pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
 
 async fn measure(gates: &Gates) -> Result<Measured> {
     let program = stage::build(gates.debug_build)?;
-    let (ceiling, runs) = timed(gates, &program).await?;
+    let timed = Timed::measure(gates, &program).await?;
     // Auditing costs the API server time, so what is counted by it has a control plane of its own.
     say::step("counting every request of the operator on a second, audited control plane");
     let audit = Audit::prepare()?;
@@ -87,19 +88,32 @@ async fn measure(gates: &Gates) -> Result<Measured> {
         Some(count) => Some(pending::hold(&stage, &audit, count as usize).await?),
         None => None,
     };
-    Ok(Measured { ceiling, runs, counted, pending })
+    let Timed { ceiling, ceiling_again, sizes, runs } = timed;
+    Ok(Measured { ceiling, ceiling_again, sizes, runs, counted, pending })
 }
 
-async fn timed(gates: &Gates, program: &std::path::Path) -> Result<(Ceiling, Vec<gates::Run>)> {
-    say::step("starting a control plane and installing the chart");
-    let stage = Stage::open(signoff_tests::control_plane::Options::default(), program).await?;
-    let sample = gates::warm_up(&stage).await?;
-    say::step("measuring the API server alone");
-    let ceiling = Ceiling::measure(&stage, &sample).await?;
-    let mut runs = Vec::new();
-    for clients in gates.clients.map_or_else(|| vec![1, 16], |clients| vec![clients]) {
-        say::step(&format!("{} workflows, {clients} clients", gates.workflows));
-        runs.push(gates::run(&stage, usize::from(clients), gates.workflows as usize).await?);
+/// What is measured in time, on a control plane that does nothing else.
+struct Timed {
+    ceiling: Ceiling,
+    ceiling_again: Rates,
+    sizes: [usize; 2],
+    runs: Vec<gates::Run>,
+}
+
+impl Timed {
+    async fn measure(gates: &Gates, program: &Path) -> Result<Self> {
+        say::step("starting a control plane and installing the chart");
+        let stage = Stage::open(Options::default(), program).await?;
+        let sample = gates::warm_up(&stage).await?;
+        say::step("measuring the API server alone");
+        let ceiling = Ceiling::measure(&stage, &sample).await?;
+        let mut runs = Vec::new();
+        for clients in gates.clients.map_or_else(|| vec![1, 16], |clients| vec![clients]) {
+            say::step(&format!("{} workflows, clients: {clients}", gates.workflows));
+            runs.push(gates::run(&stage, usize::from(clients), gates.workflows as usize).await?);
+        }
+        say::step("measuring the API server alone again");
+        let ceiling_again = Ceiling::again(&stage, &sample).await?;
+        Ok(Self { ceiling, ceiling_again, sizes: sample.sizes(), runs })
     }
-    Ok((ceiling, runs))
 }

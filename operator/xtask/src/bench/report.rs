@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::ceiling::{Ceiling, Writes};
+use super::ceiling::{Ceiling, Rates, Writes};
 use super::crowd::percentile;
 use super::gates::{Counted, Run};
 use super::pending::Pending;
@@ -13,6 +13,10 @@ use super::pending::Pending;
 /// Everything that was measured.
 pub(super) struct Measured {
     pub(super) ceiling: Ceiling,
+    /// The same again after the runs: whether the machine was as free then.
+    pub(super) ceiling_again: Rates,
+    /// A finished Workflow's and its Approval's length in bytes.
+    pub(super) sizes: [usize; 2],
     pub(super) runs: Vec<Run>,
     pub(super) counted: Counted,
     pub(super) pending: Option<Pending>,

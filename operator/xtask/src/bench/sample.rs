@@ -54,6 +54,11 @@ pub(super) struct Sample {
 }
 
 impl Sample {
+    /// Both objects' lengths in bytes, as JSON.
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        [&self.workflow, &self.approval].map(|object| object.to_string().len())
+    }
+
     /// An Approval that asks the same for another Workflow, as the operator would create it. The Workflow must be there: what has
     /// no owner is collected as garbage.
     pub(super) fn approval(&self, workflow: &str) -> Result<Value> {
