@@ -19,7 +19,7 @@ pub const OPERATOR: &str = "operator";
 /// The namespace of every Workflow here.
 pub const NAMESPACE: &str = "default";
 /// How long nothing may happen any more after the end.
-pub const QUIET: Duration = Duration::from_secs(600);
+pub const QUIET: Duration = Duration::from_secs(300);
 /// The longest that any simulation may take, in virtual time.
 const LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
