@@ -67,6 +67,15 @@ pub struct ApprovalSpec {
     pub decisions: BTreeMap<String, Decision>,
 }
 
+impl Approval {
+    /// The guard's epoch in force for it: votes of another one do not count.
+    #[must_use]
+    pub fn guard_epoch(&self) -> &str {
+        let moved = self.status.as_ref().and_then(|status| status.guard_epoch.as_deref());
+        moved.unwrap_or(&self.spec.request.guard_epoch)
+    }
+}
+
 /// What is asked, of whom, until when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

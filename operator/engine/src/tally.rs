@@ -4,6 +4,7 @@
 //! Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks who somebody is: the API
 //! server has vouched for every key.
 
+mod epoch;
 mod quorum;
 mod time;
 mod votes;
@@ -16,6 +17,7 @@ use signoff_api::{
 };
 
 use crate::{decision, language::text, turn::Now};
+pub use epoch::superseded;
 use quorum::Quorums;
 use votes::Ballot;
 
@@ -69,11 +71,11 @@ pub fn tally(approval: &Approval, owner: Owner, now: &Now) -> Ruling {
     let request = &approval.spec.request;
     let mut count = Count { approval, request, now, status: before.clone(), notes: Vec::new() };
     count.status.observed_generation = approval.metadata.generation;
-    if owner == Owner::Live {
-        count.judge();
-    } else {
-        let why = if owner == Owner::Gone { "its Workflow is gone" } else { "its Workflow has ended" };
-        count.end(ApprovalPhase::Cancelled, Source::Policy, Outcome { reason: Some(why.into()), ..Outcome::default() });
+    match owner {
+        Owner::Live if count.is_vouched_for() => count.judge(),
+        Owner::Live => count.supersede(),
+        Owner::Over => count.cancel("its Workflow has ended"),
+        Owner::Gone => count.cancel("its Workflow is gone"),
     }
     let wake_at = if count.status.outcome.is_some() { None } else { count.next_look() };
     let Count { mut status, notes, .. } = count;
@@ -163,13 +165,17 @@ impl Count<'_> {
         self.end(ApprovalPhase::of(first.verdict), Source::Human, outcome);
     }
 
+    fn cancel(&mut self, why: &str) {
+        self.end(ApprovalPhase::Cancelled, Source::Policy, Outcome { reason: Some(why.into()), ..Outcome::default() });
+    }
+
     fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
         let message = told(phase, &outcome);
         self.status.phase = phase;
         let said = Say { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });
-        let warning = matches!(phase, ApprovalPhase::Expired | ApprovalPhase::Aborted);
+        let warning = matches!(phase, ApprovalPhase::Expired | ApprovalPhase::Aborted | ApprovalPhase::Superseded);
         self.note(phase.name(), warning, message, "decided".to_owned());
     }
 

@@ -373,3 +373,71 @@ fn escalating_what_was_undecidable_makes_it_decidable_again() {
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
+
+/// A look in another epoch than the one it was asked in.
+fn count_in(approval: &mut Approval, epoch: &str) -> Ruling {
+    let ruling = tally(approval, Owner::Live, &Now { guard_epoch: epoch.into(), ..at(2) });
+    approval.status = Some(ruling.status.clone());
+    ruling
+}
+
+#[test]
+fn an_approval_without_any_decision_is_taken_over_into_a_new_epoch() {
+    let mut open = approval(json!({}));
+    let ruling = count_in(&mut open, "e2");
+    assert_eq!((ruling.changed, open.guard_epoch(), ruling.status.phase), (true, "e2", ApprovalPhase::Pending));
+    says(&mut open, "alice", "Approve");
+    count_in(&mut open, "e2");
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+    assert_eq!(open.status.unwrap().votes[0].epoch, "e2");
+}
+
+#[test]
+fn whatever_was_decided_in_another_epoch_is_void_and_the_gate_asks_again() {
+    for recorded_before in [true, false] {
+        let mut open = approval(json!({"threshold": 2}));
+        says(&mut open, "alice", "Approve");
+        if recorded_before {
+            count(&mut open, 1);
+        }
+        says(&mut open, "bob", "Approve");
+        count_in(&mut open, "e2");
+        let outcome = open.status.unwrap().outcome.unwrap();
+        assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
+        assert!(outcome.reason.unwrap().contains("recorded while unguarded"));
+    }
+}
+
+#[test]
+fn a_status_that_adds_approvers_or_moves_the_deadline_is_not_taken_over_into_a_new_epoch() {
+    for forged in [
+        json!({"approvers": users(&["mallory"]), "level": 1}),
+        json!({"deadline": start()}),
+        json!({"level": 1, "closesAt": start()}),
+    ] {
+        let mut open = approval(json!({}));
+        open.status = Some(serde_json::from_value(forged).unwrap());
+        assert_eq!(count_in(&mut open, "e2").status.phase, ApprovalPhase::Superseded);
+    }
+}
+
+#[test]
+fn a_run_that_has_ended_cancels_its_approval_in_any_epoch() {
+    let mut open = approval(json!({}));
+    says(&mut open, "alice", "Approve");
+    let ruling = tally(&open, Owner::Over, &Now { guard_epoch: "e2".into(), ..at(2) });
+    assert_eq!(ruling.status.phase, ApprovalPhase::Cancelled);
+}
+
+#[test]
+fn once_it_is_overdue_an_approve_does_not_count_even_if_it_is_there() {
+    let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
+    count(&mut open, 61);
+    assert_eq!(open.status.as_ref().unwrap().phase, ApprovalPhase::Overdue);
+    says(&mut open, "alice", "Approve");
+    count(&mut open, 62);
+    assert_eq!(verdict(&open), None);
+    says(&mut open, "bob", "Retry");
+    count(&mut open, 63);
+    assert_eq!(verdict(&open), Some(Verdict::Retry));
+}

@@ -4,13 +4,16 @@
 
 use signoff_api::{
     Approval, ApprovalStatus, Verdict,
-    approval::{Invalid, Vote},
+    approval::{ApprovalPhase, Invalid, Vote},
 };
 
 use crate::{
     decision::{self, Payload},
     turn::Now,
 };
+
+/// What may still be decided after the deadline of a gate that waits for ever.
+const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
 
 /// One usable decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +61,13 @@ pub(super) fn read(approval: &Approval, status: &ApprovalStatus) -> (Vec<Ballot>
         }
         let stale = decision.request_digest.as_ref().is_some_and(|d| d != request.digest.as_str());
         if stale || (decision.on_behalf_of.is_some() != key.contains(" via ")) {
+            continue;
+        }
+        // The API server accepts nothing else once it is overdue: what is there all the same did not come through it.
+        if status.phase == ApprovalPhase::Overdue
+            && recorded(key).is_none()
+            && !WHEN_OVERDUE.contains(&decision.verdict)
+        {
             continue;
         }
         let payload = match decision::payload(request, decision) {

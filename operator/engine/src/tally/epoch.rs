@@ -1,0 +1,52 @@
+//! Whether the rules that vouch for an Approval's decisions were in force all the time: by the guard's epoch.
+//!
+//! The only place where epochs are compared. An epoch says that nothing of the guard was changed since it began, not
+//! when it began: decisions of an earlier one may be forged, however well they look.
+
+use signoff_api::{ApprovalStatus, Outcome, approval::Source};
+
+use super::{ApprovalPhase, Count};
+use crate::language::text;
+
+impl Count<'_> {
+    /// Whether everything that was decided so far was decided in this epoch. An Approval about which nobody has
+    /// decided anything yet is taken over into it.
+    pub(super) fn is_vouched_for(&mut self) -> bool {
+        if self.approval.guard_epoch() == self.now.guard_epoch {
+            return true;
+        }
+        let untouched = self.approval.spec.decisions.is_empty() && is_blank(&self.status);
+        if untouched {
+            self.status.guard_epoch = Some(self.now.guard_epoch.clone());
+        }
+        untouched
+    }
+
+    pub(super) fn supersede(&mut self) {
+        let outcome = superseded(self.approval.guard_epoch(), &self.now.guard_epoch);
+        self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
+    }
+}
+
+/// What comes of an Approval that was decided, in part or as a whole, in another epoch than the one in force.
+#[must_use]
+pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
+    let short = |epoch: &str| text::display(epoch.strip_prefix("sha256:").unwrap_or(epoch), 12);
+    let why = format!(
+        "recorded while unguarded: the admission policies were changed since ({} to {}), so nobody can vouch for what was decided; it is asked again",
+        short(recorded),
+        short(in_force)
+    );
+    Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
+}
+
+/// Whether nothing in a status could be of use to whoever wrote it without the right to: who may decide and until
+/// when are still the request's.
+fn is_blank(status: &ApprovalStatus) -> bool {
+    status.votes.is_empty()
+        && status.invalid.is_empty()
+        && status.approvers.is_empty()
+        && status.level.is_none_or(|level| level == 0)
+        && status.deadline.is_none()
+        && status.closes_at.is_none()
+}
