@@ -6,6 +6,7 @@ mod chart;
 mod control_plane;
 mod deciding_guide;
 mod examples;
+mod guard;
 mod plugin;
 mod policies;
 mod quickstart;

@@ -6,11 +6,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::Moment;
 
-/// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`.
+/// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`, `RequesterUnverified`.
 pub const ACCEPTED: &str = "Accepted";
 /// Workflow: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
 /// `PoliciesDiffer`.
 pub const GUARDED: &str = "Guarded";
+/// Workflow: other people's webhooks or mutating policies can change a vote on its way. Reasons: `OthersMatch`,
+/// `NoneFound`.
+pub const FOREIGN_MUTATION: &str = "ForeignMutation";
 /// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`.
 pub const WAITING: &str = "Waiting";
 /// Workflow: whether the run has ended in whatever way. Reason: the phase.
@@ -64,6 +67,12 @@ pub fn set(list: &mut Vec<Condition>, say: &Say<'_>, generation: Option<i64>, no
             changed
         }
     }
+}
+
+/// Whether the list says that the condition does not hold.
+#[must_use]
+pub fn fails(list: &[Condition], kind: &str) -> bool {
+    list.iter().any(|c| c.type_ == kind && c.status == "False")
 }
 
 /// Whether the list says that the condition holds.

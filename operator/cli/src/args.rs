@@ -63,6 +63,8 @@ pub enum Command {
     Show(Show),
     /// Who you are here, and what you may decide
     Whoami,
+    /// Whether the rules that vouch for decisions are in force, what differs and how to mend it
+    Doctor(Doctor),
     /// Go on with exactly what was shown
     Approve(Plain),
     /// Do not
@@ -116,6 +118,17 @@ pub struct Show {
     /// The Approval
     #[arg(value_parser = name)]
     pub name: String,
+}
+
+/// `doctor`.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// The operator's namespace. Default: the one that the installed rules name
+    #[arg(long, value_name = "NAME")]
+    pub operator_namespace: Option<String>,
+    /// The operator's service account. Default: the one that the installed rules name
+    #[arg(long, value_name = "NAME")]
+    pub operator_service_account: Option<String>,
 }
 
 /// What every decision may have.
@@ -278,7 +291,7 @@ impl Command {
         let plain =
             |verdict, plain: Plain| Wish { name: plain.name, verdict, payload: Payload::Nothing, manner: plain.manner };
         Some(match self {
-            Self::List(_) | Self::Show(_) | Self::Whoami => return None,
+            Self::List(_) | Self::Show(_) | Self::Whoami | Self::Doctor(_) => return None,
             Self::Approve(typed) => plain(Verdict::Approve, typed),
             Self::Reject(typed) => plain(Verdict::Reject, typed),
             Self::Abort(typed) => plain(Verdict::Abort, typed),

@@ -2,14 +2,14 @@
 //!
 //! It may not decide anything, and it acts as nobody but the user whose kubeconfig it is.
 
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::{api::authentication::v1::SelfSubjectReview, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::Value;
-use signoff_api::{Approval, Digest};
+use signoff_api::{Approval, Digest, Workflow};
 
 use crate::{
     args::Connection,
@@ -62,6 +62,25 @@ impl Session {
         let namespace = options.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|error| server.explain(error))?;
         Ok(Self { client, server, namespace })
+    }
+
+    /// The connection itself, for questions about other things than Approvals.
+    pub fn raw(&self) -> &Client {
+        &self.client
+    }
+
+    /// What an error means to a person.
+    pub fn explain(&self, error: kube::Error) -> Failure {
+        self.server.explain(error)
+    }
+
+    /// The conditions of a Workflow of the namespace; none where it cannot be read: nothing is decided by them.
+    pub async fn conditions(&self, workflow: &str) -> Vec<Condition> {
+        let resource = ApiResource::erase::<Workflow>(&());
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let Ok(found) = api.get(workflow).await else { return Vec::new() };
+        let conditions = found.data.pointer("/status/conditions").cloned().unwrap_or_default();
+        serde_json::from_value(conditions).unwrap_or_default()
     }
 
     /// Asks the API server who we are.

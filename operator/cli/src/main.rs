@@ -7,6 +7,7 @@ mod args;
 mod client;
 mod clock;
 mod decide;
+mod doctor;
 mod fence;
 mod list;
 mod mine;
@@ -52,6 +53,11 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
     let text = match typed.command {
         Some(Command::List(options)) => list::list(&session, &options).await?,
         Some(Command::Show(options)) => show::show(&session, &options.name).await?,
+        Some(Command::Doctor(options)) => {
+            let found = doctor::doctor(&session, &options).await?;
+            terminal::print(&found.page)?;
+            return if found.healthy { Ok(()) } else { Err(Failure::Unguarded.into()) };
+        }
         Some(Command::Whoami) => whoami::whoami(&session).await?,
         Some(command) => match command.wish() {
             Some(wish) => decide::decide(&session, &wish).await? + "\n",

@@ -23,6 +23,9 @@ pub enum Failure {
     /// The person was asked and did not say yes.
     #[error("nothing was decided")]
     Declined,
+    /// The rules that vouch for decisions are not in force.
+    #[error("nothing that is decided now is honoured")]
+    Unguarded,
     /// Anything else: the connection, the kubeconfig, an answer nobody expected.
     #[error("error: {0}")]
     Other(String),
@@ -32,7 +35,7 @@ impl Failure {
     /// The exit code: 1 refused and everything else, 2 usage, 3 not found.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Refused(_) | Self::Declined | Self::Other(_) => 1,
+            Self::Refused(_) | Self::Declined | Self::Unguarded | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
         }

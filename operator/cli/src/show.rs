@@ -4,7 +4,7 @@
 
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Decision, Digest, Moment, Verdict,
-    conditions::{GUARDED, UNDECIDABLE},
+    conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
     gate::{Also, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
 };
 
@@ -25,7 +25,11 @@ const LONGEST: usize = 20_000;
 /// # Errors
 /// As every request.
 pub async fn show(session: &Session, name: &str) -> Result<String, Failure> {
-    let (seen, me) = tokio::try_join!(session.approval(name), session.me())?;
+    let (mut seen, me) = tokio::try_join!(session.approval(name), session.me())?;
+    // Whether decisions are honoured is said once a run, not once a gate.
+    let run = session.conditions(&seen.approval.spec.request.workflow.name).await;
+    let status = seen.approval.status.get_or_insert_default();
+    status.conditions.extend(run.into_iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str())));
     Ok(page(&seen, &me, clock::now()))
 }
 
@@ -186,6 +190,7 @@ fn warnings(page: &mut Page, status: &ApprovalStatus) {
     for condition in &status.conditions {
         let label = match (condition.type_.as_str(), condition.status.as_str()) {
             (GUARDED, "False") => "NOT GUARDED",
+            (FOREIGN_MUTATION, "True") => "Beware",
             (UNDECIDABLE, "True") => "Undecidable",
             _ => continue,
         };

@@ -17,7 +17,7 @@ use crate::{
     clock::Clock,
     error::Error,
     events::Reporter,
-    guard::Standing,
+    guard::{Confirm, Standing},
     kinds::{Kind, Name},
     lease::Tenure,
     metrics::Shared,
@@ -25,6 +25,7 @@ use crate::{
     queue::{Key, Queue},
     runs::Runs,
     store::Store,
+    vouched::Vouched,
     wire::Wire,
 };
 
@@ -50,6 +51,9 @@ pub(crate) struct Context {
     pub(crate) plans: Plans,
     pub(crate) pool: Pool,
     pub(crate) guard: watch::Receiver<Standing>,
+    pub(crate) confirm: Confirm,
+    /// Outcomes that this process has confirmed and written, and no run has taken yet.
+    pub(crate) vouched: Vouched,
     pub(crate) tenure: Tenure,
     pub(crate) starts: mpsc::UnboundedSender<Start>,
     pub(crate) reporter: Reporter,
@@ -73,6 +77,12 @@ impl Context {
 
     pub(crate) fn look_at_approval(&self, name: Name) {
         self.queue.trigger(Key::Approval(name));
+    }
+
+    /// Whether the rules that vouch for decisions were in force, in this epoch, until after what is known now was
+    /// stored.
+    pub(crate) async fn confirms(&self, epoch: &str) -> Result<bool, Error> {
+        self.confirm.holds(epoch).await.map_err(Error::of("asking whether the admission policies are still in force"))
     }
 
     /// Asks the API server for the newest version of an object.

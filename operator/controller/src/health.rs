@@ -51,7 +51,7 @@ impl Probe {
         let guard = self.guard.borrow().clone();
         match (&stage, &guard) {
             (Stage::StandingBy(_), _) => Ok(stage.to_string()),
-            (Stage::Working, Standing::InForce { .. }) => Ok(format!("{stage}; {guard}")),
+            (Stage::Working, Standing::InForce(_)) => Ok(format!("{stage}; {guard}")),
             _ => Err(format!("{stage}; {guard}")),
         }
     }

@@ -42,12 +42,13 @@ mod commit;
 mod context;
 mod plans;
 mod sights;
+mod vouched;
 mod workflow;
 mod works;
 
 pub use calls::{Caller, Outside, RunRef};
 pub use clock::Clock;
-pub use guard::{GuardMode, Standing};
+pub use guard::{GuardMode, GuardSettings, Guarded, Standing};
 pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;
 pub use operator::{Config, Ended, Operator};

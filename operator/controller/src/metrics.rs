@@ -13,6 +13,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use crate::guard::Standing;
+
 type Labels = Vec<(&'static str, &'static str)>;
 
 /// Every number.
@@ -31,6 +33,7 @@ pub struct Metrics {
     permits: Gauge,
     depth: Gauge,
     in_force: Gauge,
+    foreign: Gauge,
     leading: Gauge,
     incarnation_seconds: Gauge<f64, AtomicU64>,
 }
@@ -54,6 +57,7 @@ impl Default for Metrics {
             permits: Gauge::default(),
             depth: Gauge::default(),
             in_force: Gauge::default(),
+            foreign: Gauge::default(),
             leading: Gauge::default(),
             incarnation_seconds: Gauge::default(),
         };
@@ -86,6 +90,11 @@ impl Default for Metrics {
             "guard_in_force",
             "1 while the admission policies are in force as shipped",
             all.in_force.clone(),
+        );
+        registry.register(
+            "guard_foreign_mutations",
+            "Other people's webhooks and policies that could change a vote on its way",
+            all.foreign.clone(),
         );
         registry.register("leading", "1 while this operator holds the Lease", all.leading.clone());
         registry.register(
@@ -152,8 +161,11 @@ impl Metrics {
         self.depth.set(number(depth));
     }
 
-    pub(crate) fn guarded(&self, in_force: bool) {
-        self.in_force.set(in_force.into());
+    pub(crate) fn guarded(&self, standing: &Standing) {
+        self.in_force.set(standing.is_in_force().into());
+        if let Standing::InForce(guarded) = standing {
+            self.foreign.set(i64::try_from(guarded.foreign.len()).unwrap_or(i64::MAX));
+        }
     }
 
     pub(crate) fn leads(&self, leading: bool) {

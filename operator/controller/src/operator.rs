@@ -68,7 +68,7 @@ impl Config {
             settings: Settings::default(),
             incarnation: incarnation.to_owned(),
             lease: None,
-            guard: GuardMode::Checked,
+            guard: GuardMode::Checked(Box::default()),
             max_calls: 64,
             max_reconciles: 16,
             grace: Duration::from_secs(10),
@@ -83,6 +83,11 @@ pub enum Ended {
     /// Another one acts now, or may.
     #[error("{0}: this process ends, so that only one operator acts")]
     LeaseLost(String),
+    /// Another server answered for our objects for a time: what this process knows of them may be false.
+    #[error(
+        "the API signoff.dev was served by another server for a time: this process ends, so that the next one starts with nothing learnt from it"
+    )]
+    Misled,
     /// A task that must not end did.
     #[error("the operator's {0} ended: this is a mistake of the operator, please report it")]
     Task(&'static str),

@@ -21,7 +21,7 @@ use signoff_engine::{
 };
 use signoff_runtime::{BlobStore, Pool};
 use tokio::{
-    sync::mpsc,
+    sync::{Notify, mpsc},
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
@@ -34,7 +34,7 @@ use crate::{
     context::{Context, Start},
     error::Error,
     events::{self, Delivery},
-    guard::{self, Standing},
+    guard::{Confirm, Keeper, Misled, Standing},
     health::Stage,
     kinds::{Kind, Name},
     lease::Tenure,
@@ -45,6 +45,7 @@ use crate::{
     runs::{CallKey, Runs},
     sights,
     store::Store,
+    vouched::Vouched,
     watch::{Sight, follow},
     wire::Wire,
     workflow,
@@ -63,7 +64,7 @@ pub(crate) struct Works {
     max_reconciles: usize,
     grace: Duration,
     /// Watches and the guard: they never end by themselves.
-    background: JoinSet<&'static str>,
+    background: JoinSet<Ended>,
     looks: JoinSet<Look>,
     looking: HashMap<Id, Key>,
     calls: JoinSet<CallEnd>,
@@ -93,6 +94,7 @@ impl Works {
         let (to_workflows, workflows) = mpsc::channel(256);
         let (to_approvals, approvals) = mpsc::channel(256);
         let default_blobs = || Arc::new(ConfigMapBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
+        let doubt = Arc::new(Notify::new());
         let context = Arc::new(Context {
             wire: Wire::new(client.clone(), Arc::clone(metrics), pace),
             clock: Arc::clone(&config.clock),
@@ -106,6 +108,8 @@ impl Works {
             plans: Plans::default(),
             pool: Pool::new(config.max_calls),
             guard: operator.guard.subscribe(),
+            confirm: Confirm::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
+            vouched: Vouched::default(),
             tenure,
             starts: to_starts,
             reporter,
@@ -115,11 +119,18 @@ impl Works {
         operator.context.send_replace(Arc::downgrade(&context));
         let mut background = JoinSet::new();
         let (counts, watched) = (Arc::clone(metrics), client.clone());
-        background.spawn(follow(watched, to_workflows, counts).map(|()| "watch of Workflows"));
+        background.spawn(follow(watched, to_workflows, counts).map(|()| Ended::Task("watch of Workflows")));
         let (counts, watched) = (Arc::clone(metrics), client.clone());
-        background.spawn(follow(watched, to_approvals, counts).map(|()| "watch of Approvals"));
-        let kept = guard::keep(client.clone(), config.guard.clone(), operator.guard.clone(), Arc::clone(metrics));
-        background.spawn(kept.map(|()| "guard"));
+        background.spawn(follow(watched, to_approvals, counts).map(|()| Ended::Task("watch of Approvals")));
+        let keeper = Keeper {
+            client: client.clone(),
+            mode: config.guard.clone(),
+            standing: operator.guard.clone(),
+            doubt,
+            clock: Arc::clone(&config.clock),
+            metrics: Arc::clone(metrics),
+        };
+        background.spawn(keeper.run().map(|Misled| Ended::Misled));
         let works = Self {
             context,
             caller: Arc::clone(&config.caller),
@@ -171,10 +182,11 @@ impl Works {
                 Some(sight) = self.workflows.recv() => {
                     self.synced.workflows |= sights::see_all(&context, &context.workflows, sight, &mut self.workflows);
                 }
-                Some(done) = self.background.join_next() => return Err(Ended::Task(done.unwrap_or("watch"))),
+                Some(done) = self.background.join_next() => return Err(done.unwrap_or(Ended::Task("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.tick(context.now()),
-                Ok(()) = guard.changed() => self.look_at_all(),
+                // While the guard looks nothing can be said; what it then finds is news again.
+                Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.look_at_all() },
                 Ok(()) = freed.changed() => {
                     for name in context.runs.places_free(context.pool.available()) {
                         context.look_at_workflow(name);

@@ -4,7 +4,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
 use signoff_engine::Settings;
 use signoff_runtime::Allowed;
@@ -13,14 +13,16 @@ use signoff_runtime::Allowed;
 #[derive(Debug, Parser)]
 #[command(name = "signoff-operator", version)]
 pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// A kubeconfig file; without it, the operator runs in a Pod of the cluster it serves.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// A context of the kubeconfig file, where it is not the current one.
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    #[arg(long, global = true, value_name = "NAME", requires = "kubeconfig")]
     pub context: Option<String>,
     /// The operator's own namespace, where its Lease is. Default: that of its Pod or context.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    #[arg(long, global = true, env = "POD_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
@@ -43,12 +45,38 @@ pub struct Arguments {
     /// The form of the log on standard error.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
+    /// Honour nothing while other people's webhooks or mutating policies match signoff.dev.
+    #[arg(long)]
+    pub strict_guard: bool,
+    /// Try the rules only on the API server that answers, and not on each one of Endpoints default/kubernetes. Always
+    /// so with --kubeconfig.
+    #[arg(long)]
+    pub one_server: bool,
     /// Take no Lease: certainly no other operator runs.
     #[arg(long)]
     pub no_lease: bool,
 }
 
 /// The form of a log.
+/// What to do instead of running.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// About the rules that vouch for decisions.
+    #[command(subcommand)]
+    Guard(GuardCommand),
+}
+
+/// What to do about the rules.
+#[derive(Debug, Subcommand)]
+pub enum GuardCommand {
+    /// Print what is in force, what differs and how to mend it. Ends with 0 where all is in force, else with 1.
+    Check {
+        /// The operator's service account.
+        #[arg(long, default_value = "signoff-operator", value_name = "NAME")]
+        service_account: String,
+    },
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.

@@ -12,8 +12,16 @@ use kube::{
 
 use crate::arguments::Arguments;
 
+/// The way to the cluster.
+pub struct Connection {
+    pub client: Client,
+    pub config: Config,
+    /// The operator's own namespace.
+    pub namespace: String,
+}
+
 /// A client, and the operator's namespace.
-pub async fn client(arguments: &Arguments) -> anyhow::Result<(Client, String)> {
+pub async fn client(arguments: &Arguments) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;
@@ -26,6 +34,6 @@ pub async fn client(arguments: &Arguments) -> anyhow::Result<(Client, String)> {
     // Watches are open for minutes; every other request has a shorter end of its own.
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let client = Client::try_from(config).context("preparing the client of the API server")?;
-    Ok((client, namespace))
+    let client = Client::try_from(config.clone()).context("preparing the client of the API server")?;
+    Ok(Connection { client, config, namespace })
 }

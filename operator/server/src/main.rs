@@ -3,34 +3,41 @@
 //! It may not decide anything that a test of the controller should know of.
 
 mod arguments;
+mod check;
 mod cluster;
 mod serve;
 mod telling;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use clap::Parser;
-use signoff_controller::{Config, LeaseSettings, Operator, Outside, metrics::Shared, secrets::ClusterSecrets};
+use signoff_controller::{
+    Config, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, metrics::Shared, secrets::ClusterSecrets,
+};
 use signoff_runtime::{AddressSettings, HttpClient, Providers, http::HttpSettings};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 
-use arguments::Arguments;
+use arguments::{Arguments, Command, GuardCommand};
+use cluster::Connection;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> anyhow::Result<ExitCode> {
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
         anyhow::bail!("another TLS provider was installed before this one");
     }
     let arguments = Arguments::parse();
+    if let Some(Command::Guard(GuardCommand::Check { service_account })) = &arguments.command {
+        return check::check(&arguments, service_account).await;
+    }
     telling::start(arguments.log_format)?;
     let clock = Arc::new(jiff::Timestamp::now);
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
-    let (client, namespace) = cluster::client(&arguments).await?;
+    let Connection { client, config: way, namespace } = cluster::client(&arguments).await?;
     let http = HttpClient::new(HttpSettings {
         addresses: AddressSettings { allow: arguments.allow_address.clone() },
         ..HttpSettings::default()
@@ -45,6 +52,10 @@ async fn main() -> anyhow::Result<()> {
     config.metrics = metrics;
     config.settings = arguments.settings();
     config.max_calls = arguments.max_calls.into();
+    config.guard = GuardMode::Checked(Box::new(GuardSettings {
+        strict: arguments.strict_guard,
+        each_server: (arguments.kubeconfig.is_none() && !arguments.one_server).then_some(way),
+    }));
     config.lease = (!arguments.no_lease).then(|| LeaseSettings::in_namespace(&namespace));
     let operator = Operator::new(config);
 
@@ -58,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
     pages.abort();
     ended?;
     tracing::info!("stopped");
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Ready when the process is asked to end: by Kubernetes, or from a terminal.

@@ -13,6 +13,7 @@ use super::log::{Request, Verb};
 use super::objects::{Defaults, Deleted, Preconditions, Writes, metadata};
 use super::patch::patched;
 use super::projection::Projection;
+use super::rules;
 use super::select::Filter;
 use super::status::Refusal;
 use super::store::{Key, Store, Version};
@@ -87,6 +88,7 @@ impl Api {
             }
             Verb::Create => {
                 let object = body(request)?;
+                rules::check(&self.store, &request.resource, &object)?;
                 let namespace = request.namespace.clone().unwrap_or_default();
                 let made = self.writes(request).create(&request.resource, &namespace, object)?;
                 Ok(Answer::Body(201, Projection::of(request).bytes(&made)))

@@ -26,6 +26,7 @@ mod patch;
 mod people;
 mod projection;
 mod route;
+mod rules;
 mod select;
 mod serve;
 mod status;

@@ -28,9 +28,17 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
             what: "its request is not what its digest says, though it is immutable: nothing is honoured".to_owned(),
         });
     }
+    let honoured = ruling.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_some());
+    if honoured && !context.confirms(&guard_epoch).await? {
+        // The guard looks again, and so does this then.
+        return Ok(None);
+    }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = ruling.status.phase;
     let stored = commit(context, &context.approvals, &*approval, ruling.status, Vec::new()).await?;
+    if honoured {
+        context.vouched.add(&stored);
+    }
     // The run need not wait for the watch to come round.
     if before != after {
         context.look_at_workflow(name.beside(&approval.spec.request.workflow.name));

@@ -45,9 +45,9 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         }
         return Ok(Observed::Nothing);
     }
-    let Standing::InForce { epoch } = context.guard.borrow().clone() else { return Ok(Observed::Nothing) };
+    let Standing::InForce(guarded) = context.guard.borrow().clone() else { return Ok(Observed::Nothing) };
     let owner = owner(context, &run, &workflow.uid).await?;
-    Ok(Observed::Open(Box::new(Seen { owner, guard_epoch: epoch, approval })))
+    Ok(Observed::Open(Box::new(Seen { owner, guard_epoch: guarded.epoch, approval })))
 }
 
 async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Owner, Error> {

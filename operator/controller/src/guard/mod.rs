@@ -1,38 +1,41 @@
-//! The guard: whether the admission policies that vouch for decisions are in force, exactly as this build ships
-//! them. While they are not, nothing is honoured.
+//! The guard: whether the rules that vouch for decisions are in force, without a gap, and since when. While they are
+//! not, nothing is honoured.
 //!
 //! It may not install or repair anything, and never guesses: what cannot be read is not in force.
+//!
+//! * `keep`: the task that watches, looks, waits and tries a forged request
+//! * `confirm`: the question right before something is honoured
+//! * `memory`: what must outlive this process
 
-mod compare;
-mod difference;
-mod read;
+mod confirm;
+mod keep;
+mod memory;
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
-use futures::{FutureExt, Stream, StreamExt, stream};
-use k8s_openapi::{
-    api::admissionregistration::v1::{
-        MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
-        ValidatingAdmissionPolicyBinding,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    core::PartialObjectMeta,
-    runtime::{WatchStreamExt, watcher},
-};
+use jiff::Timestamp;
+use signoff_guard::Marks;
 use tokio::sync::watch;
 
-use crate::{error::plain, metrics::Shared};
+pub(crate) use confirm::Confirm;
+pub(crate) use keep::{Keeper, Misled};
 
 /// How an operator knows that decisions are vouched for.
 #[derive(Clone, Debug)]
 pub enum GuardMode {
     /// By reading what is in force.
-    Checked,
+    Checked(Box<GuardSettings>),
     /// By being told so, with this epoch: for tests without admission.
     Assumed(String),
+}
+
+/// What an administrator decides about the guard.
+#[derive(Clone, Debug, Default)]
+pub struct GuardSettings {
+    /// Honour nothing while other people's webhooks or mutating policies could change a vote on its way.
+    pub strict: bool,
+    /// The way to each single API server, where they can be reached one by one; else only the one that answers.
+    pub each_server: Option<kube::Config>,
 }
 
 /// How the guard stands.
@@ -40,13 +43,34 @@ pub enum GuardMode {
 pub enum Standing {
     /// Nothing was read yet.
     Unknown,
+    /// Something was changed or cannot be reached: it is being looked at. Nothing is honoured meanwhile, and nobody
+    /// is alarmed.
+    Looking(Arc<str>),
     /// In force as shipped.
-    InForce {
-        /// Moves whenever any of the guard's objects is changed or made anew.
-        epoch: Arc<str>,
-    },
+    InForce(Guarded),
     /// Not in force: each entry says what is wrong, with its remedy.
     Broken(Arc<[String]>),
+}
+
+/// The rules in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// Moves whenever any of the guard's objects was changed or made anew.
+    pub epoch: Arc<str>,
+    /// Since when, by the API server's clock: what was created earlier may not have been vouched for.
+    pub since: Timestamp,
+    /// Other people's webhooks and policies that could change a vote on its way, by kind and name.
+    pub foreign: Arc<[String]>,
+    /// What tells whether an object was changed since; none where the guard is assumed.
+    ground: Option<Arc<Ground>>,
+}
+
+/// What the guard rests on.
+#[derive(Debug, PartialEq, Eq)]
+struct Ground {
+    marks: Marks,
+    /// Whether mutating policies are served.
+    mutating: bool,
 }
 
 /// For people.
@@ -54,10 +78,22 @@ impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("the admission policies have not been read yet"),
-            Self::InForce { epoch } => write!(f, "the admission policies are in force (epoch {epoch})"),
+            Self::Looking(why) => write!(f, "no decision is honoured for the moment: {why}"),
+            Self::InForce(Guarded { epoch, foreign, .. }) => {
+                write!(f, "the admission policies are in force (epoch {epoch})")?;
+                if foreign.is_empty() { Ok(()) } else { write!(f, "; {}", foreign_words(foreign)) }
+            }
             Self::Broken(why) => write!(f, "no decision is honoured: {}", why.join("; ")),
         }
     }
+}
+
+/// One sentence about other people's webhooks and policies.
+pub(crate) fn foreign_words(foreign: &[String]) -> String {
+    format!(
+        "these can change a vote on its way, so look at what is stored (kubectl approve does): {}",
+        foreign.join(", ")
+    )
 }
 
 impl Standing {
@@ -65,105 +101,35 @@ impl Standing {
         Self::Broken([why.into()].into())
     }
 
+    fn looking(why: impl Into<Arc<str>>) -> Self {
+        Self::Looking(why.into())
+    }
+
+    /// Whether it is known how the guard stands.
+    #[must_use]
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self, Self::InForce(_) | Self::Broken(_))
+    }
+
     /// Whether decisions are vouched for.
     #[must_use]
     pub fn is_in_force(&self) -> bool {
-        matches!(self, Self::InForce { .. })
+        matches!(self, Self::InForce(_))
     }
 }
 
-/// Keeps `standing` true for as long as it runs: looks whenever one of the guard's objects changes.
-pub(crate) async fn keep(client: Client, mode: GuardMode, standing: watch::Sender<Standing>, metrics: Shared) {
-    if let GuardMode::Assumed(epoch) = mode {
-        metrics.guarded(true);
-        standing.send_replace(Standing::InForce { epoch: epoch.into() });
-        return std::future::pending().await;
-    }
-    let mutating = until_read(|| read::serves_mutating_policies(&client), &standing).await;
-    let mut changes = changes(&client, mutating);
-    loop {
-        let (now, names) = until_read(|| compare::look(&client, mutating), &standing).await;
-        metrics.guarded(now.is_in_force());
-        tell(&standing, now);
-        // One upgrade changes many objects: everything that has changed by now needs one look.
-        loop {
-            let Some(changed) = changes.next().await else { return };
-            if changed.is_none_or(|name| names.contains(&name)) {
-                break;
-            }
-        }
-        while changes.next().now_or_never().flatten().is_some() {}
-    }
-}
-
+/// Makes a standing known, where it is news.
 fn tell(standing: &watch::Sender<Standing>, now: Standing) {
     standing.send_if_modified(|old| {
         let news = *old != now;
         if news {
             match &now {
-                Standing::InForce { epoch } => tracing::info!(%epoch, "the admission policies are in force"),
-                other => tracing::warn!("{other}"),
+                Standing::InForce(_) => tracing::info!("{now}"),
+                Standing::Unknown | Standing::Looking(_) => tracing::debug!("{now}"),
+                Standing::Broken(_) => tracing::warn!("{now}"),
             }
             *old = now;
         }
         news
     });
 }
-
-/// Reads until that works. What was in force and cannot be read any more is not in force.
-async fn until_read<T, F: Future<Output = Result<T, kube::Error>>>(
-    read: impl Fn() -> F,
-    standing: &watch::Sender<Standing>,
-) -> T {
-    let mut pause = Duration::from_millis(250);
-    loop {
-        match read().await {
-            Ok(found) => return found,
-            Err(error) => {
-                tell(standing, Standing::broken(format!("the admission policies cannot be read: {}", plain(&error))))
-            }
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(30));
-    }
-}
-
-/// Names of objects that changed; none where a whole list was read again, so that anything may have.
-type Changes = stream::BoxStream<'static, Option<String>>;
-
-fn changes(client: &Client, mutating: bool) -> Changes {
-    let mut all: Vec<Changes> = vec![
-        of::<ValidatingAdmissionPolicy>(client),
-        of::<ValidatingAdmissionPolicyBinding>(client),
-        of::<CustomResourceDefinition>(client),
-    ];
-    if mutating {
-        all.push(of::<MutatingAdmissionPolicy>(client));
-        all.push(of::<MutatingAdmissionPolicyBinding>(client));
-    }
-    stream::select_all(all).boxed()
-}
-
-fn of<K>(client: &Client) -> Changes
-where
-    K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + fmt::Debug + Send + Sync + 'static,
-{
-    let events =
-        watcher(Api::<PartialObjectMeta<K>>::all(client.clone()), watcher::Config::default()).default_backoff();
-    names(events).boxed()
-}
-
-fn names<K: ResourceExt + Send>(
-    events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
-) -> impl Stream<Item = Option<String>> + Send {
-    events.filter_map(|event| async move {
-        match event {
-            Ok(watcher::Event::Apply(object) | watcher::Event::Delete(object)) => Some(Some(object.name_any())),
-            Ok(watcher::Event::InitDone) => Some(None),
-            Ok(watcher::Event::Init | watcher::Event::InitApply(_)) | Err(_) => None,
-        }
-    })
-}
-
-/// The names of the guard's objects.
-type Names = BTreeSet<String>;

@@ -45,7 +45,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
 fn take(seen: &Seen, plan: &Plan, facts: Vec<Fact>, values: &Blobs) -> Turn {
     let spec = &seen.workflow.spec;
     let control = Control { suspend: spec.suspend.unwrap_or(false), cancel: spec.cancel.unwrap_or(false) };
-    let now = Now { at: seen.now, guard_epoch: seen.guard_epoch.to_string() };
+    let now = Now { at: seen.now, guard_epoch: seen.guarded.epoch.to_string() };
     signoff_engine::advance(plan, control, seen.journal.clone(), facts, values, &now)
 }
 

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use signoff_api::{Moment, Workflow, WorkflowStatus};
+use signoff_api::{
+    Moment, Workflow, WorkflowStatus,
+    conditions::{self, GUARDED},
+};
 use signoff_engine::{Plan, Turn};
 
 use super::{observe::Seen, plan::Refusal, status};
@@ -19,7 +22,9 @@ use crate::{
 };
 
 pub(super) async fn commit(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn) -> Result<Arc<Workflow>, Error> {
-    let next = status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), seen.overdue, seen.now);
+    let foreign = &seen.guarded.foreign;
+    let next =
+        status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), foreign, seen.overdue, seen.now);
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
     }
@@ -53,8 +58,14 @@ pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Res
 pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
     let next = status::unguarded(workflow, why, context.now());
     if workflow.status.as_ref() != Some(&next) {
+        let fresh = !workflow.status.as_ref().is_some_and(|status| conditions::fails(&status.conditions, GUARDED));
+        let key = next.seq.to_string();
         let tests = open_records(&next);
-        write(context, &context.workflows, workflow, next, tests).await?;
+        let stored = write(context, &context.workflows, workflow, next, tests).await?;
+        if fresh {
+            let told = Report::about(&*stored, "Unguarded", why, &key, context.clock.now());
+            context.reporter.report(told.warning(true));
+        }
     }
     tracing::debug!(workflow = %Name::of(workflow), uid = uid(workflow), "held: {why}");
     Ok(None)

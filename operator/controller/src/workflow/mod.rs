@@ -23,6 +23,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     let seen = match observe::observe(context, name).await? {
         Observed::Run(seen) => *seen,
         Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
+        Observed::Undecided => return Ok(None),
         Observed::Over { uid, due } => return retire::retire(context, name, &uid, due).await,
         Observed::Gone { uid } => return Ok(retire::call_off(context, name, uid.as_deref())),
     };

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use signoff_api::{
-    Approval, Moment, Workflow, WorkflowStatus,
+    Approval, Moment, Outcome, Workflow, WorkflowStatus,
     journal::{StepKind, StepPhase, StepRecord},
 };
-use signoff_engine::{Fact, Journal};
+use signoff_engine::{Fact, Journal, tally::superseded};
 
 use crate::{
     context::Context,
     error::Error,
-    guard::Standing,
+    guard::{Guarded, Standing},
     kinds::{Name, uid},
     store::Found,
 };
@@ -23,8 +23,10 @@ use crate::{
 pub(super) enum Observed {
     /// A run that goes on.
     Run(Box<Seen>),
-    /// A run whose decisions nobody vouches for at the moment, and why.
+    /// A run whose decisions nobody vouches for, and why.
     Unguarded(Arc<Workflow>, String),
+    /// A run of which that is not known for the moment: the guard looks, and then it is looked at again.
+    Undecided,
     /// A run that has ended.
     Over { uid: String, due: Option<Moment> },
     /// Nothing, or something that is being deleted.
@@ -39,7 +41,7 @@ pub(super) struct Seen {
     pub(super) status: WorkflowStatus,
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
-    pub(super) guard_epoch: Arc<str>,
+    pub(super) guarded: Guarded,
     /// The moment of the turn.
     pub(super) now: Moment,
     /// Whether an open gate of the run is overdue.
@@ -65,10 +67,10 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         let due = crate::kinds::Kind::due(&*workflow);
         return Ok(Observed::Over { uid, due });
     }
-    let standing = context.guard.borrow().clone();
-    let guard_epoch = match standing {
-        Standing::InForce { epoch } => epoch,
-        other => return Ok(Observed::Unguarded(workflow, other.to_string())),
+    let guarded = match context.guard.borrow().clone() {
+        Standing::InForce(guarded) => guarded,
+        Standing::Unknown | Standing::Looking(_) => return Ok(Observed::Undecided),
+        broken @ Standing::Broken(_) => return Ok(Observed::Unguarded(workflow, broken.to_string())),
     };
     let journal = Journal::of(&status);
     let mut seen = Seen {
@@ -78,23 +80,25 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         status,
         journal,
         facts: Vec::new(),
-        guard_epoch,
+        guarded,
         now: context.now(),
         overdue: false,
     };
-    gates(context, &mut seen).await?;
+    if !gates(context, &mut seen).await? {
+        return Ok(Observed::Undecided);
+    }
     let results = context.runs.facts(name, &seen.uid, &seen.journal);
     seen.facts.extend(results);
     seen.now = context.now();
     Ok(Observed::Run(Box::new(seen)))
 }
 
-/// What became of the open gates.
-async fn gates(context: &Context, seen: &mut Seen) -> Result<(), Error> {
+/// What became of the open gates. False where it cannot be told for the moment whether that is to be honoured.
+async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
     let open: Vec<_> =
         seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();
     let mut facts = Vec::new();
-    let mut overdue = false;
+    let (mut overdue, mut unconfirmed) = (false, false);
     for record in open {
         let Some(object) = &record.object else { continue };
         let place = seen.name.beside(object);
@@ -119,13 +123,24 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<(), Error> {
         }
         let status = approval.status.as_ref();
         overdue |= status.is_some_and(|status| status.phase == signoff_api::approval::ApprovalPhase::Overdue);
-        if let Some(outcome) = status.and_then(|status| status.outcome.clone()) {
+        if let Some(outcome) = status.and_then(|status| status.outcome.as_ref()) {
+            let outcome = if outcome.verdict.is_none() || approval.guard_epoch() == &*seen.guarded.epoch {
+                unconfirmed |= outcome.verdict.is_some() && !context.vouched.knows(&approval);
+                outcome.clone()
+            } else {
+                // Whoever could lift the rules could also write this: it is not honoured, whoever wrote it.
+                let outcome = superseded(approval.guard_epoch(), &seen.guarded.epoch);
+                Outcome { decided_at: Some(context.now()), ..outcome }
+            };
             facts.push(Fact::Decided { path: record.path.clone(), outcome: Box::new(outcome) });
         }
     }
+    if unconfirmed && !context.confirms(&seen.guarded.epoch).await? {
+        return Ok(false);
+    }
     seen.facts.extend(facts);
     seen.overdue = overdue;
-    Ok(())
+    Ok(true)
 }
 
 /// Why an Approval is not the one that a record stands for; none where it is.

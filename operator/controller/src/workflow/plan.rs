@@ -28,6 +28,9 @@ pub(super) struct Refusal {
 pub(super) fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
     let planned = context.plans.of(&seen.workflow, &context.settings);
     let Some(pinned) = &seen.status.spec_digest else {
+        if let Some(why) = unverified(seen) {
+            return Ok(Planned::Refused(why));
+        }
         return Ok(match planned {
             Ok(plan) => Planned::Runs(plan),
             Err(complaints) => Planned::Refused(Refusal {
@@ -60,4 +63,17 @@ pub(super) fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
             ),
         }),
     }
+}
+
+/// Who asked is what the rules put into the spec: a run that was created before they were certain to be in force
+/// could name anybody.
+fn unverified(seen: &Seen) -> Option<Refusal> {
+    let created = seen.workflow.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let since = seen.guarded.since;
+    (created.is_none_or(|created| created < since)).then(|| Refusal {
+        reason: "RequesterUnverified",
+        message: format!(
+            "spec.requestedBy cannot be vouched for: this Workflow was created before {since}, when the admission policies were changed or not yet in force; delete it and apply it again"
+        ),
+    })
 }

@@ -4,7 +4,12 @@
 
 use std::sync::Arc;
 
-use signoff_api::{Approval, journal::StepPhase, workflow::WorkflowPhase};
+use signoff_api::{
+    Approval,
+    approval::ApprovalPhase,
+    journal::{StepPhase, StepRecord},
+    workflow::WorkflowPhase,
+};
 use signoff_engine::{Plan, Turn};
 
 use super::observe::Seen;
@@ -25,6 +30,14 @@ pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, a
     }
     for record in turn.journal.records() {
         let before = seen.journal.get(&record.path, record.attempt).map(|old| old.phase);
+        let is_superseded = |record: &StepRecord| {
+            record.decision.as_ref().is_some_and(|outcome| outcome.phase == ApprovalPhase::Superseded)
+        };
+        if is_superseded(record) && before == Some(StepPhase::Waiting) {
+            let why = record.decision.as_ref().and_then(|outcome| outcome.reason.as_deref()).unwrap_or_default();
+            let note = format!("gate {}: {why}", record.path);
+            context.reporter.report(tell("GateSuperseded", &note, &record.path).warning(true));
+        }
         if record.phase == StepPhase::Unknown && before != Some(StepPhase::Unknown) {
             let why = record.error.as_ref().map_or("", |error| &error.message);
             let key = format!("{}#{}", record.path, record.attempt);

@@ -12,6 +12,7 @@ use signoff_api::{
 use signoff_engine::{End, Turn, language::text};
 
 use super::plan::Refusal;
+use crate::guard::foreign_words;
 
 /// The longest output that stands in the status itself, in bytes.
 const SHORT: usize = 4096;
@@ -30,6 +31,7 @@ pub(super) fn after(
     turn: &Turn,
     pinned: &Digest,
     warnings: &[String],
+    foreign: &[String],
     overdue: bool,
     now: Moment,
 ) -> WorkflowStatus {
@@ -72,6 +74,7 @@ pub(super) fn after(
         "PoliciesInForce",
         "the admission policies that vouch for decisions are in force",
     );
+    foreign_mutation(&mut status, workflow, foreign, now);
     waiting(&mut status, workflow, overdue, now);
     if let Some(end) = &turn.end {
         finish(&mut status, workflow, end.message(), now);
@@ -97,6 +100,22 @@ pub(super) fn unguarded(workflow: &Workflow, why: &str, now: Moment) -> Workflow
     let mut status = workflow.status.clone().unwrap_or_default();
     say(&mut status, workflow, now, conditions::GUARDED, false, "PoliciesDiffer", why);
     status
+}
+
+/// Said only where there is or was something to say.
+fn foreign_mutation(status: &mut WorkflowStatus, workflow: &Workflow, foreign: &[String], now: Moment) {
+    let said = status.conditions.iter().any(|condition| condition.type_ == conditions::FOREIGN_MUTATION);
+    match foreign {
+        [] if !said => {}
+        [] => {
+            let message = "only the API server's own rules look at votes on their way";
+            say(status, workflow, now, conditions::FOREIGN_MUTATION, false, "NoneFound", message);
+        }
+        some => {
+            let message = foreign_words(some);
+            say(status, workflow, now, conditions::FOREIGN_MUTATION, true, "OthersMatch", &message);
+        }
+    }
 }
 
 fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, now: Moment) {

@@ -8,10 +8,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-api", &[]),
     ("signoff-engine", &["signoff-api"]),
     ("signoff-runtime", &["signoff-api", "signoff-engine"]),
-    ("signoff-controller", &["signoff-api", "signoff-engine", "signoff-runtime"]),
+    ("signoff-guard", &["signoff-api"]),
+    ("signoff-controller", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-guard"]),
     ("signoff-web", &["signoff-api"]),
-    ("signoff-server", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-controller", "signoff-web"]),
-    ("signoff-cli", &["signoff-api", "signoff-engine", "signoff-runtime"]),
+    (
+        "signoff-server",
+        &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-guard", "signoff-controller", "signoff-web"],
+    ),
+    ("signoff-cli", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-guard"]),
 ];
 
 /// These may use all of them: they are no part of the product.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The path of the first difference, such as `spec.validations[3].expression`; none where they are equal.
-pub(super) fn first(shipped: &impl Serialize, in_force: &impl Serialize) -> Option<String> {
+pub(crate) fn first(shipped: &impl Serialize, in_force: &impl Serialize) -> Option<String> {
     let (Ok(shipped), Ok(in_force)) = (serde_json::to_value(shipped), serde_json::to_value(in_force)) else {
         return Some("somewhere".to_owned());
     };

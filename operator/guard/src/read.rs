@@ -1,4 +1,5 @@
-//! Reads what is in force: the policies with their bindings, the CRDs, who serves the API, and who the operator is.
+//! Reads what is in force: the policies with their bindings, the CRDs, who serves the API, who else may change a
+//! request on its way, and who asks.
 //!
 //! It may not judge.
 
@@ -7,8 +8,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{
-            MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
-            ValidatingAdmissionPolicyBinding,
+            MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, MutatingWebhookConfiguration,
+            ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
         },
         authentication::v1::{SelfSubjectReview, UserInfo},
     },
@@ -20,33 +21,49 @@ use kube::{
     api::{ListParams, PostParams},
 };
 use serde::de::DeserializeOwned;
-
-use crate::error::status_code;
+use signoff_api::policies::Identity;
 
 /// Objects by name.
-pub(super) type ByName<K> = BTreeMap<String, K>;
+pub(crate) type ByName<K> = BTreeMap<String, K>;
 
 /// Everything that is in force.
-pub(super) struct InForce {
-    pub(super) validating: ByName<ValidatingAdmissionPolicy>,
-    pub(super) validating_bindings: ByName<ValidatingAdmissionPolicyBinding>,
+pub(crate) struct InForce {
+    pub(crate) validating: ByName<ValidatingAdmissionPolicy>,
+    pub(crate) validating_bindings: ByName<ValidatingAdmissionPolicyBinding>,
     /// None where the API server does not serve them.
-    pub(super) mutating: Option<(ByName<MutatingAdmissionPolicy>, ByName<MutatingAdmissionPolicyBinding>)>,
-    pub(super) crds: ByName<CustomResourceDefinition>,
-    pub(super) service: Option<APIService>,
-    pub(super) me: UserInfo,
+    pub(crate) mutating: Option<(ByName<MutatingAdmissionPolicy>, ByName<MutatingAdmissionPolicyBinding>)>,
+    pub(crate) webhooks: ByName<MutatingWebhookConfiguration>,
+    pub(crate) crds: ByName<CustomResourceDefinition>,
+    pub(crate) service: Option<APIService>,
+    pub(crate) me: UserInfo,
 }
 
 /// Whether the API server knows mutating policies: from Kubernetes 1.36 on.
-pub(super) async fn serves_mutating_policies(client: &Client) -> Result<bool, kube::Error> {
+///
+/// # Errors
+/// As the API server answers.
+pub async fn serves_mutating_policies(client: &Client) -> Result<bool, kube::Error> {
     match Api::<MutatingAdmissionPolicy>::all(client.clone()).list_metadata(&ListParams::default().limit(1)).await {
         Ok(_) => Ok(true),
-        Err(error) if status_code(&error) == Some(404) => Ok(false),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-pub(super) async fn read(
+/// The operator that the installed rules say they trust: whoever reads a report must know that it is theirs. None
+/// where they do not say.
+///
+/// # Errors
+/// As the API server answers.
+pub async fn installed_for(client: &Client) -> Result<Option<Identity>, kube::Error> {
+    let policy = Api::<ValidatingAdmissionPolicy>::all(client.clone()).get_opt("signoff-status").await?;
+    let text = policy.and_then(|policy| serde_json::to_string(&policy.spec).ok()).unwrap_or_default();
+    let name = text.split_once("system:serviceaccount:").map(|(_, rest)| rest);
+    let named = name.and_then(|rest| rest.split_once('\'')).and_then(|(name, _)| name.split_once(':'));
+    Ok(named.map(|(namespace, account)| Identity::new(namespace, account)))
+}
+
+pub(crate) async fn read(
     client: &Client,
     mutating: bool,
     crds: &[String],
@@ -56,16 +73,17 @@ pub(super) async fn read(
     let (params, question) = (PostParams::default(), SelfSubjectReview::default());
     let services = Api::<APIService>::all(client.clone());
     let policies = async { if mutating { futures::try_join!(all(client), all(client)).map(Some) } else { Ok(None) } };
-    let (validating, validating_bindings, mutating, crds, service, review) = futures::try_join!(
+    let (validating, validating_bindings, mutating, webhooks, crds, service, review) = futures::try_join!(
         all(client),
         all(client),
         policies,
+        all(client),
         named(client, crds),
         services.get_opt(service),
         reviews.create(&params, &question),
     )?;
     let me = review.status.and_then(|status| status.user_info).unwrap_or_default();
-    Ok(InForce { validating, validating_bindings, mutating, crds, service, me })
+    Ok(InForce { validating, validating_bindings, mutating, webhooks, crds, service, me })
 }
 
 /// CRDs by name: a cluster may have hundreds of others, each of them large.

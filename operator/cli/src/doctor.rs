@@ -1,0 +1,40 @@
+//! `doctor`: whether the rules that vouch for decisions are in force, for anybody who may read them.
+//!
+//! It may not mend anything.
+
+use signoff_api::policies::Identity;
+use signoff_guard::{READER_ROLE, installed_for, look_as, serves_mutating_policies};
+
+use crate::{args::Doctor, client::Session, refusal::Failure};
+
+/// What the doctor found.
+pub struct Found {
+    /// For people.
+    pub page: String,
+    /// Whether all is in force.
+    pub healthy: bool,
+}
+
+/// Reads the rules and compares them with those of this plugin's version.
+///
+/// # Errors
+/// As every request.
+pub async fn doctor(session: &Session, options: &Doctor) -> Result<Found, Failure> {
+    let client = session.raw();
+    let explain = |error| match session.explain(error) {
+        Failure::Refused(why) => {
+            Failure::Refused(format!("{why}; the ClusterRole {READER_ROLE} lets you read the rules"))
+        }
+        other => other,
+    };
+    let mutating = serves_mutating_policies(client).await.map_err(explain)?;
+    let installed = installed_for(client).await.map_err(explain)?.unwrap_or_default();
+    let operator = Identity::new(
+        options.operator_namespace.as_deref().unwrap_or(&installed.namespace),
+        options.operator_service_account.as_deref().unwrap_or(&installed.service_account),
+    );
+    let found = look_as(client, operator, mutating).await.map_err(explain)?;
+    let version = env!("CARGO_PKG_VERSION");
+    let page = format!("Compared with the rules of kubectl-approve {version}.\n{}", found.report());
+    Ok(Found { page, healthy: found.problems().is_empty() })
+}

@@ -1,0 +1,60 @@
+//! What the guard must remember beyond this process: the epoch in force, since when, and the interruptions that left
+//! no mark on any object. One ConfigMap in the operator's namespace.
+//!
+//! It may not be trusted with more than it says: who forges it can make the operator more careful, and not less,
+//! unless they may change the rules themselves.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, api::PostParams};
+
+/// The ConfigMap's name.
+pub(super) const NAME: &str = "signoff-guard";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// The epoch that was last in force, and since when it was; none while nothing is.
+    pub(super) in_force: Option<(String, Timestamp)>,
+    /// How often trust was lost without a mark on any object.
+    pub(super) interruptions: u32,
+    /// Whether any epoch was ever in force here.
+    pub(super) blank: bool,
+}
+
+impl Memory {
+    /// What is remembered; blank where nothing ever was, or nothing that can be understood.
+    pub(super) async fn load(client: &Client, namespace: &str) -> Result<Self, kube::Error> {
+        let found = Api::<ConfigMap>::namespaced(client.clone(), namespace).get_opt(NAME).await?;
+        let Some(data) = found.and_then(|found| found.data) else {
+            return Ok(Self { blank: true, ..Self::default() });
+        };
+        let text = |key: &str| data.get(key).map(String::as_str).unwrap_or_default();
+        let since = text("since").parse().ok();
+        Ok(Self {
+            in_force: since.filter(|_| !text("epoch").is_empty()).map(|since| (text("epoch").to_owned(), since)),
+            interruptions: text("interruptions").parse().unwrap_or_default(),
+            blank: false,
+        })
+    }
+
+    pub(super) async fn store(&self, client: &Client, namespace: &str) -> Result<(), kube::Error> {
+        let (epoch, since) = match &self.in_force {
+            Some((epoch, since)) => (epoch.clone(), since.to_string()),
+            None => Default::default(),
+        };
+        let data = BTreeMap::from([
+            ("epoch".to_owned(), epoch),
+            ("since".to_owned(), since),
+            ("interruptions".to_owned(), self.interruptions.to_string()),
+        ]);
+        let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
+        let object = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
+        let (api, options) = (Api::<ConfigMap>::namespaced(client.clone(), namespace), PostParams::default());
+        match api.replace(NAME, &options, &object).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => api.create(&options, &object).await.map(drop),
+            other => other.map(drop),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Other people's webhooks and mutating policies that match our objects: each could change a vote on its way, after
+//! its author has sent it and before the rules look at it.
+//!
+//! It may not try to understand selectors and conditions: what matches by its rules matches.
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, MutatingWebhookConfiguration};
+use signoff_api::GROUP;
+
+use crate::read::{ByName, InForce};
+
+/// What of a resource rule matters here, whichever kind it stands in.
+struct Rule<'a> {
+    groups: &'a [String],
+    resources: &'a [String],
+}
+
+impl Rule<'_> {
+    fn matches_ours(&self) -> bool {
+        let ours = |resource: &String| {
+            let name = resource.split('/').next().unwrap_or_default();
+            // `*` alone is every resource, `*/status` every status.
+            matches!(name, "*" | "approvals" | "workflows" | "approvalpolicies" | "clusterapprovalpolicies")
+        };
+        self.groups.iter().any(|group| group == "*" || group == GROUP) && self.resources.iter().any(ours)
+    }
+}
+
+/// Each of them by kind and name. `ours` are the names of our own mutating policies.
+pub(crate) fn mutators(found: &InForce, ours: &[String]) -> Vec<String> {
+    let mut all = webhooks(&found.webhooks);
+    if let Some((policies, bindings)) = &found.mutating {
+        let bound = |name: &str| {
+            bindings
+                .values()
+                .any(|binding| binding.spec.as_ref().is_some_and(|spec| spec.policy_name.as_deref() == Some(name)))
+        };
+        let foreign = policies.iter().filter(|(name, _)| !ours.contains(name));
+        let matching = foreign.filter(|(name, policy)| bound(name) && policy_matches(policy));
+        all.extend(matching.map(|(name, _)| format!("MutatingAdmissionPolicy {name}")));
+    }
+    all
+}
+
+fn webhooks(configurations: &ByName<MutatingWebhookConfiguration>) -> Vec<String> {
+    let mut all = Vec::new();
+    for (name, configuration) in configurations {
+        for webhook in configuration.webhooks.iter().flatten() {
+            let matches = webhook.rules.iter().flatten().any(|rule| {
+                let groups = rule.api_groups.as_deref().unwrap_or_default();
+                Rule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
+            });
+            if matches {
+                all.push(format!("MutatingWebhookConfiguration {name} (webhook {})", webhook.name));
+            }
+        }
+    }
+    all
+}
+
+fn policy_matches(policy: &MutatingAdmissionPolicy) -> bool {
+    let constraints = policy.spec.as_ref().and_then(|spec| spec.match_constraints.as_ref());
+    constraints.and_then(|constraints| constraints.resource_rules.as_ref()).into_iter().flatten().any(|rule| {
+        let groups = rule.api_groups.as_deref().unwrap_or_default();
+        Rule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn matches(group: &str, resource: &str) -> bool {
+        Rule { groups: &[group.to_owned()], resources: &[resource.to_owned()] }.matches_ours()
+    }
+
+    #[test]
+    fn what_matches_our_objects_or_their_status_is_found_and_nothing_else() {
+        for (group, resource) in [
+            ("*", "*"),
+            ("signoff.dev", "approvals"),
+            ("signoff.dev", "*/*"),
+            ("*", "workflows/status"),
+            ("*", "*/status"),
+        ] {
+            assert!(matches(group, resource), "{group} {resource}");
+        }
+        for (group, resource) in [("", "*"), ("apps", "*"), ("signoff.dev", "pods"), ("*", "pods/status")] {
+            assert!(!matches(group, resource), "{group} {resource}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Whether the API server enforces, exactly as this build ships them, the rules that vouch for who decided what.
+//!
+//! It may not install, repair or watch anything, and never guesses: what cannot be read or understood differs.
+//!
+//! * [`look`]: reads everything and compares it; [`Look::report`] tells people
+//! * [`marks`]: the cheap question whether anything was changed since a look
+//! * [`probe`]: whether a forged request is refused, by every API server
+
+mod compare;
+mod difference;
+mod foreign;
+pub mod marks;
+pub mod probe;
+mod read;
+mod report;
+
+pub use compare::{Look, Object, State, look, look_as};
+pub use marks::Marks;
+pub use read::{installed_for, serves_mutating_policies};
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt;
+use signoff_api::{
+    crds,
+    policies::{self, Identity, Shipped},
+};
+
+/// The role of the chart whose holders may read everything that a look reads.
+pub const READER_ROLE: &str = "signoff-guard-reader";
+
+/// The APIService by which requests for our objects are routed.
+#[must_use]
+pub fn api_service() -> String {
+    format!("{}.{}", signoff_api::VERSION, signoff_api::GROUP)
+}
+
+/// The names of all objects on which the guard rests, of whatever kind.
+#[must_use]
+pub fn names() -> BTreeSet<String> {
+    let policies = policies::shipped(&Identity::default()).unwrap_or_default();
+    let policies = policies.iter().map(|object| match object {
+        Shipped::Validating(policy) => policy.name_any(),
+        Shipped::ValidatingBinding(binding) => binding.name_any(),
+        Shipped::Mutating(policy) => policy.name_any(),
+        Shipped::MutatingBinding(binding) => binding.name_any(),
+    });
+    policies.chain(crds::all().iter().map(ResourceExt::name_any)).chain([api_service()]).collect()
+}

@@ -1,0 +1,132 @@
+//! A forged request, sent as a dry run: it tells what an API server does with one now, which what is stored does not.
+//!
+//! It stores nothing, and takes no refusal but that of our own rule for one.
+
+use http::header::DATE;
+use jiff::Timestamp;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::{
+    Api, Client, Config, Resource,
+    client::Body,
+    core::{Request, Status},
+};
+use serde_json::{Value, json};
+use signoff_api::{Approval, Digest};
+
+/// The rule that must refuse it.
+const RULE: &str = "signoff-approvals";
+/// The name in every API server's certificate.
+const SERVER_NAME: &str = "kubernetes.default.svc";
+
+/// What became of the forged request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Refused by our rule, at this instant of the API server's own clock, cut to seconds, where it says so.
+    Refused(Option<Timestamp>),
+    /// Not refused by our rule: what it said instead.
+    Otherwise(String),
+}
+
+/// Sends an Approval that holds a decision, which nobody may create: not even the operator, who alone may create
+/// any. `namespace` is the operator's own.
+///
+/// # Errors
+/// No answer.
+pub async fn forged(client: &Client, namespace: &str) -> Result<Answer, kube::Error> {
+    let path = Approval::url_path(&(), Some(namespace));
+    let options = kube::api::PostParams { dry_run: true, field_manager: None };
+    let body = serde_json::to_vec(&approval(namespace)).map_err(kube::Error::SerdeError)?;
+    let request = Request::new(path).create(&options, body).map_err(kube::Error::BuildRequest)?;
+    let answer = client.send(request.map(Body::from)).await?;
+    let (head, body) = answer.into_parts();
+    let date = head.headers.get(DATE).and_then(|date| date.to_str().ok());
+    let at = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|date| date.timestamp());
+    if head.status.is_success() {
+        return Ok(Answer::Otherwise("it accepts a forged decision".to_owned()));
+    }
+    let body = body.collect_bytes().await?;
+    let said = serde_json::from_slice::<Status>(&body).map(|status| status.message).unwrap_or_default();
+    let by_rule = said.contains(&format!("ValidatingAdmissionPolicy '{RULE}'"));
+    Ok(if by_rule {
+        Answer::Refused(at)
+    } else {
+        Answer::Otherwise(format!("it refuses a forged decision, but not by {RULE}: {} {said}", head.status.as_u16()))
+    })
+}
+
+/// A client for each API server there is, by its address: each enforces by what it has seen itself. The slice is
+/// written by the API servers; where there is none, the given client is the only way.
+///
+/// # Errors
+/// No answer; or an address for which no client can be made, named.
+pub async fn servers(client: &Client, way: Option<&Config>) -> Result<Vec<(String, Client)>, String> {
+    let own = || vec![("the API server".to_owned(), client.clone())];
+    let Some(way) = way else { return Ok(own()) };
+    let slices = Api::<EndpointSlice>::namespaced(client.clone(), "default");
+    let slice = match slices.get_opt("kubernetes").await {
+        Ok(slice) => slice,
+        Err(error) => return Err(format!("the addresses of the API servers cannot be read: {error}")),
+    };
+    let Some(slice) = slice else { return Ok(own()) };
+    let ports = slice.ports.as_ref().and_then(|ports| ports.iter().find_map(|port| port.port)).unwrap_or(443);
+    let mut all = Vec::new();
+    for address in slice.endpoints.iter().flatten().flat_map(|endpoint| &endpoint.addresses) {
+        let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
+        let name = format!("the API server {host}:{ports}");
+        let url = format!("https://{host}:{ports}").parse();
+        let url = url.map_err(|why| format!("{name} has no usable address: {why}"))?;
+        let mut config = way.clone();
+        config.cluster_url = url;
+        config.tls_server_name = Some(SERVER_NAME.to_owned());
+        config.proxy_url = None;
+        let client = Client::try_from(config).map_err(|why| format!("{name} cannot be reached: {why}"))?;
+        all.push((name, client));
+    }
+    Ok(if all.is_empty() { own() } else { all })
+}
+
+/// Right in everything but that somebody has decided it before it exists.
+fn approval(namespace: &str) -> Value {
+    let digest = Digest::of_bytes(b"probe");
+    json!({
+        "apiVersion": "signoff.dev/v1alpha1",
+        "kind": "Approval",
+        "metadata": {"name": format!("probe-{}", digest.short(10)), "namespace": namespace},
+        "spec": {
+            "request": {
+                "workflow": {"name": "probe", "uid": "00000000-0000-0000-0000-000000000000"},
+                "gate": {"name": "probe", "path": "probe", "type": "step", "visit": 1},
+                "prompt": "Is a forged decision refused?",
+                "allowedVerdicts": ["Approve"],
+                "approvers": [{"kind": "User", "name": "nobody"}],
+                "threshold": 1,
+                "requestedBy": "nobody",
+                "timeout": {},
+                "deadline": "2100-01-01T00:00:00Z",
+                "guardEpoch": "probe",
+                "specDigest": digest,
+                "digest": digest,
+            },
+            "decisions": {"nobody": {"verdict": "Approve"}},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_forged_approval_is_one_in_everything_but_its_decision() {
+        let forged: Approval = serde_json::from_value(approval("signoff-system")).unwrap();
+        assert_eq!(forged.spec.decisions.len(), 1);
+        assert!(forged.metadata.name.unwrap().ends_with(forged.spec.request.digest.short(10)));
+    }
+
+    #[test]
+    fn the_clock_of_the_api_server_is_read_from_its_answer() {
+        let date = jiff::fmt::rfc2822::parse("Sun, 22 Nov 2026 03:36:36 GMT").unwrap();
+        assert_eq!(date.timestamp().to_string(), "2026-11-22T03:36:36Z");
+    }
+}

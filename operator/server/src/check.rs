@@ -1,0 +1,21 @@
+//! `signoff-operator guard check`: what is in force of the rules that vouch for decisions, for people.
+//!
+//! It may not change anything, and needs no rights but to read the rules.
+
+use std::{io::Write, process::ExitCode};
+
+use anyhow::Context;
+use signoff_api::policies::Identity;
+use signoff_guard::{READER_ROLE, look_as, serves_mutating_policies};
+
+use crate::{arguments::Arguments, cluster};
+
+pub async fn check(arguments: &Arguments, service_account: &str) -> anyhow::Result<ExitCode> {
+    let connection = cluster::client(arguments).await?;
+    let need = || format!("reading the admission policies (the ClusterRole {READER_ROLE} suffices)");
+    let mutating = serves_mutating_policies(&connection.client).await.with_context(need)?;
+    let operator = Identity::new(&connection.namespace, service_account);
+    let found = look_as(&connection.client, operator, mutating).await.with_context(need)?;
+    std::io::stdout().write_all(found.report().as_bytes()).context("printing the report")?;
+    Ok(if found.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,51 @@
+//! An APIService that sends requests for our objects to another server: nothing that server says is honoured, and the
+//! operator forgets all it heard.
+
+use kube::api::{DynamicObject, PostParams};
+use serde_json::json;
+use signoff_api::workflow::WorkflowPhase;
+
+use super::stage::Stage;
+
+#[tokio::test]
+async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_afterwards_everything_is_read_anew() {
+    let stage = Stage::open().await;
+    let operator = stage.operator(&[]).await;
+    stage.request("run", 1).await;
+    let approval = stage.asked("run", "review").await;
+    let services = stage.rule("APIService");
+    let name = "v1alpha1.signoff.dev";
+    let before = services.get(name).await.unwrap();
+    let mut elsewhere = before.clone();
+    // Its own label would let the API server put it back at once.
+    elsewhere.metadata.labels = None;
+    elsewhere.data["spec"]["service"] = json!({"namespace": "default", "name": "somebody", "port": 443});
+    elsewhere.data["spec"]["insecureSkipTLSVerify"] = json!(true);
+    services.replace(name, &PostParams::default(), &elsewhere).await.unwrap();
+    stage
+        .until_accepted("that it is said", async || {
+            // /readyz is no success then, so its words are in the log.
+            let log = std::fs::read_to_string(operator.log()).unwrap();
+            if log.contains("is served by another server") { Ok(()) } else { Err(log) }
+        })
+        .await;
+    let metrics = operator.get("/metrics").await.unwrap();
+    assert!(metrics.contains("signoff_guard_in_force 0"), "{metrics}");
+    assert!(operator.get("/readyz").await.is_err());
+
+    let mut back: DynamicObject = before;
+    back.metadata.resource_version = services.get(name).await.unwrap().metadata.resource_version;
+    services.replace(name, &PostParams::default(), &back).await.unwrap();
+    // It ends by itself, as its Deployment would start it anew.
+    stage
+        .until_accepted("that it ends", async || {
+            let log = std::fs::read_to_string(operator.log()).unwrap();
+            if log.contains("served by another server for a time") { Ok(()) } else { Err(log) }
+        })
+        .await;
+    drop(operator);
+    let operator = stage.operator(&[]).await;
+    stage.decides("alice", &approval, "Approve").await.unwrap();
+    assert_eq!(stage.ended("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    drop(operator);
+}

@@ -1,0 +1,111 @@
+//! Other people's mutating policies that match our objects: said by everybody who can, and refused where that is
+//! asked for.
+
+use kube::api::{DynamicObject, PostParams};
+use serde_json::{Value, json};
+use signoff_api::approval::ApprovalPhase;
+use signoff_api::workflow::WorkflowPhase;
+
+use super::stage::{Stage, stands_at_its_gate};
+
+const POLICY: &str = "MutatingAdmissionPolicy";
+const BINDING: &str = "MutatingAdmissionPolicyBinding";
+
+/// Turns every Reject on its way into an Approve.
+fn flips() -> [(&'static str, Value); 2] {
+    let metadata = json!({"name": "helpful"});
+    let rules = json!([{"apiGroups": ["signoff.dev"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["approvals"]}]);
+    let flip = "has(object.spec.decisions) ? object.spec.decisions.filter(k, object.spec.decisions[k].verdict == 'Reject').map(k, \
+        JSONPatch{op: 'replace', path: '/spec/decisions/' + jsonpatch.escapeKey(k) + '/verdict', value: 'Approve'}) : []";
+    [
+        (
+            POLICY,
+            json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": POLICY, "metadata": metadata, "spec": {
+                "failurePolicy": "Fail", "reinvocationPolicy": "Never", "matchConstraints": {"resourceRules": rules},
+                "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": flip}}],
+            }}),
+        ),
+        (
+            BINDING,
+            json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": BINDING, "metadata": metadata,
+                "spec": {"policyName": "helpful"}}),
+        ),
+    ]
+}
+
+async fn put_in_force(stage: &Stage) {
+    for (kind, object) in flips() {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        stage.rule(kind).create(&PostParams::default(), &object).await.unwrap();
+    }
+}
+
+async fn take_away(stage: &Stage) {
+    for kind in [BINDING, POLICY] {
+        stage.lift(kind, "helpful", |_| false).await;
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
+    let stage = Stage::open().await;
+    let operator = stage.operator(&[]).await;
+    stage.request("run", 1).await;
+    let approval = stage.asked("run", "review").await;
+    put_in_force(&stage).await;
+    let said = stage.says("run", "ForeignMutation", "True").await;
+    assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
+    assert!(operator.get("/metrics").await.unwrap().contains("signoff_guard_foreign_mutations 1"));
+    assert!(operator.get("/readyz").await.unwrap().contains("MutatingAdmissionPolicy helpful"));
+    let name = approval.metadata.name.as_deref().unwrap();
+    let plugin = crate::asked::plugin();
+    let words = ["approve", "show", name, "--namespace", &stage.namespace.name];
+    let shown = stage.cluster.kubectl(words).search(plugin.parent().unwrap()).person("alice").run().await.unwrap();
+    assert!(shown.stdout.contains("Beware:"), "{}{}", shown.stdout, shown.stderr);
+    take_away(&stage).await;
+    stage.says("run", "ForeignMutation", "False").await;
+}
+
+#[tokio::test]
+async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_what_was_changed() {
+    let stage = Stage::open().await;
+    let operator = stage.operator(&["--strict-guard"]).await;
+    stage.request("run", 1).await;
+    let approval = stage.asked("run", "review").await;
+    put_in_force(&stage).await;
+    let said = stage.says("run", "Guarded", "False").await;
+    assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
+    // There is no event for what an API server goes by: dry runs tell when it flips.
+    let patch = json!({"spec": {"decisions": {"alice@example.com": {"verdict": "Reject"}}}});
+    let params = kube::api::PatchParams { dry_run: true, ..Default::default() };
+    let api = stage.approvals("alice").await;
+    let name = approval.metadata.name.as_deref().unwrap();
+    stage
+        .until_accepted("a flipped vote", async || {
+            let tried = api.patch(name, &params, &kube::api::Patch::Merge(&patch)).await.unwrap();
+            let verdict = tried.spec.decisions["alice@example.com"].verdict;
+            if verdict == signoff_api::Verdict::Approve { Ok(()) } else { Err(format!("{verdict}")) }
+        })
+        .await;
+    let stored = stage.decides("alice", &approval, "Reject").await.unwrap();
+    assert_eq!(
+        stored.spec.decisions["alice@example.com"].verdict,
+        signoff_api::Verdict::Approve,
+        "nothing was flipped"
+    );
+    stands_at_its_gate(&stage, "run").await;
+    take_away(&stage).await;
+    stage.phase(&approval, ApprovalPhase::Superseded).await;
+    let again = stage.asked("run", "review#2").await;
+    stage
+        .until_accepted("an honest vote", async || {
+            let tried =
+                api.patch(again.metadata.name.as_deref().unwrap(), &params, &kube::api::Patch::Merge(&patch)).await;
+            let verdict = tried.unwrap().spec.decisions["alice@example.com"].verdict;
+            if verdict == signoff_api::Verdict::Reject { Ok(()) } else { Err(format!("{verdict}")) }
+        })
+        .await;
+    stage.decides("alice", &again, "Reject").await.unwrap();
+    assert_eq!(stage.ended("run").await.status.unwrap().phase, WorkflowPhase::Rejected);
+    drop(operator);
+}

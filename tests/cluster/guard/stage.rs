@@ -1,0 +1,204 @@
+//! The stage of these tests: a control plane with the chart, an operator, runs that wait at a gate, and somebody who
+//! forges. It may not judge.
+
+use std::time::Duration;
+
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::wait::await_condition;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use signoff_api::approval::ApprovalPhase;
+use signoff_api::workflow::WorkflowPhase;
+use signoff_api::{Approval, Workflow};
+use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, OperatorProcess, named};
+
+use crate::policies::stage::{Answer, said, workflow};
+
+/// How long anything may take: a rule that was changed is tried after five seconds at the earliest.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A control plane of its own.
+pub(super) struct Stage {
+    pub(super) cluster: Cluster,
+    pub(super) namespace: Namespace,
+    pub(super) admin: Client,
+}
+
+impl Stage {
+    pub(super) async fn open() -> Self {
+        let cluster = Cluster::own().await.unwrap();
+        cluster.install(&[]).await.unwrap();
+        let admin = cluster.admin().await.unwrap();
+        let namespace = cluster.namespace("guard").await.unwrap();
+        Self { cluster, namespace, admin }
+    }
+
+    /// An operator that is ready.
+    pub(super) async fn operator(&self, arguments: &[&str]) -> OperatorProcess {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        OperatorProcess::start(&self.cluster, OperatorOptions { arguments, ..OperatorOptions::default() })
+            .await
+            .unwrap()
+    }
+
+    pub(super) async fn approvals(&self, who: &str) -> Api<Approval> {
+        Api::namespaced(self.cluster.token_client(who).await.unwrap(), &self.namespace.name)
+    }
+
+    pub(super) fn workflows(&self) -> Api<Workflow> {
+        Api::namespaced(self.admin.clone(), &self.namespace.name)
+    }
+
+    /// dana asks for a run that waits for `threshold` of alice and bob, and does something afterwards.
+    pub(super) async fn request(&self, name: &str, threshold: i32) {
+        let gate = json!({
+            "name": "review",
+            "hitl": {"prompt": "Go on?", "threshold": threshold, "approvers": [
+                {"kind": "User", "name": "alice@example.com"}, {"kind": "User", "name": "bob@example.com"}
+            ]},
+        });
+        let steps = json!([gate, {"name": "act", "set": {"value": "done"}}]);
+        let object = workflow(name, json!({"pattern": {"chain": {"steps": steps}}}));
+        let api: Api<Workflow> =
+            Api::namespaced(self.cluster.token_client("dana").await.unwrap(), &self.namespace.name);
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    }
+
+    /// The Approval of this visit of a run's gate, once it is there.
+    pub(super) async fn asked(&self, run: &str, path: &str) -> Approval {
+        let record = |workflow: &Workflow| {
+            let steps = &workflow.status.as_ref()?.steps;
+            steps.iter().find(|record| record.path == path).and_then(|record| record.object.clone())
+        };
+        let waits = |workflow: Option<&Workflow>| workflow.is_some_and(|workflow| record(workflow).is_some());
+        let found = self.until(self.workflows(), run, &format!("asks at {path}"), waits).await;
+        let name = record(&found).unwrap();
+        let approvals = Api::namespaced(self.admin.clone(), &self.namespace.name);
+        self.until(approvals, &name, "is there", |approval: Option<&Approval>| approval.is_some()).await
+    }
+
+    pub(super) async fn phase(&self, approval: &Approval, phase: ApprovalPhase) -> Approval {
+        let approvals = Api::namespaced(self.admin.clone(), &self.namespace.name);
+        let comes = move |approval: Option<&Approval>| {
+            approval.and_then(|approval| approval.status.as_ref()).is_some_and(|status| status.phase == phase)
+        };
+        self.until(approvals, &approval.name_any(), &format!("is {}", phase.name()), comes).await
+    }
+
+    pub(super) async fn ended(&self, run: &str) -> Workflow {
+        let ends = |workflow: Option<&Workflow>| {
+            workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.phase.is_end())
+        };
+        self.until(self.workflows(), run, "ends", ends).await
+    }
+
+    /// Waits until a run says this of a condition, and returns the message.
+    pub(super) async fn says(&self, run: &str, kind: &str, status: &str) -> String {
+        let said = |workflow: &Workflow| {
+            let conditions = &workflow.status.as_ref()?.conditions;
+            conditions.iter().find(|c| c.type_ == kind && c.status == status).map(|c| c.message.clone())
+        };
+        let says = |workflow: Option<&Workflow>| workflow.is_some_and(|workflow| said(workflow).is_some());
+        let found = self.until(self.workflows(), run, &format!("says {kind}={status}"), says).await;
+        said(&found).unwrap()
+    }
+
+    async fn until<K>(&self, api: Api<K>, name: &str, what: &str, holds: impl Fn(Option<&K>) -> bool) -> K
+    where
+        K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+    {
+        let waiting = await_condition(api.clone(), name, holds);
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => panic!("{name} never {what}: {:#?}\noperator: {}", api.get_opt(name).await, self.logs()),
+        }
+    }
+
+    fn logs(&self) -> String {
+        let logs = std::fs::read_dir(self.cluster.logs()).unwrap().map(|entry| entry.unwrap().path());
+        let ours = logs.filter(|path| path.to_string_lossy().contains("signoff-operator"));
+        ours.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
+    /// alice decides, by a plain merge patch.
+    pub(super) async fn decides(&self, who: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
+        self.vote(who, named(who).unwrap().user, approval, verdict).await
+    }
+
+    /// erin, who is in no list, decides in alice's name, as often as it takes.
+    pub(super) async fn forges(&self, approval: &Approval) {
+        self.until_accepted("alice's vote by erin", || self.vote("erin", "alice@example.com", approval, "Approve"))
+            .await;
+    }
+
+    pub(super) async fn until_accepted<T, F: Future<Output = Answer<T>>>(
+        &self,
+        what: &str,
+        attempt: impl Fn() -> F,
+    ) -> T {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            // There is no event for what an API server goes by: it is asked until it does.
+            match attempt().await {
+                Ok(done) => return done,
+                Err(why) => assert!(tokio::time::Instant::now() < deadline, "{what} was never accepted: {why}"),
+            }
+        }
+    }
+
+    async fn vote(&self, who: &str, key: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
+        let patch = Patch::Merge(json!({"spec": {"decisions": {key: {"verdict": verdict}}}}));
+        said(self.approvals(who).await.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
+    }
+
+    /// An object of the rules, of any kind.
+    pub(super) fn rule(&self, kind: &str) -> Api<DynamicObject> {
+        let group = match kind {
+            "CustomResourceDefinition" => "apiextensions.k8s.io",
+            "APIService" => "apiregistration.k8s.io",
+            _ => "admissionregistration.k8s.io",
+        };
+        Api::all_with(self.admin.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)))
+    }
+
+    /// Gives an object another spec, or takes it away.
+    pub(super) async fn lift(&self, kind: &str, name: &str, change: impl Fn(&mut Value) -> bool) -> DynamicObject {
+        let api = self.rule(kind);
+        let before = api.get(name).await.unwrap();
+        let mut lifted = before.clone();
+        if change(&mut lifted.data) {
+            api.replace(name, &PostParams::default(), &lifted).await.unwrap();
+        } else {
+            api.delete(name, &DeleteParams::default()).await.unwrap();
+        }
+        before
+    }
+
+    /// Puts an object back exactly as it was.
+    pub(super) async fn restore(&self, kind: &str, before: DynamicObject) {
+        let api = self.rule(kind);
+        let name = before.name_any();
+        let mut restored = before;
+        restored.metadata.managed_fields = None;
+        match api.get_opt(&name).await.unwrap() {
+            Some(now) => {
+                restored.metadata.resource_version = now.metadata.resource_version;
+                api.replace(&name, &PostParams::default(), &restored).await.unwrap();
+            }
+            None => {
+                restored.metadata.resource_version = None;
+                restored.metadata.uid = None;
+                api.create(&PostParams::default(), &restored).await.unwrap();
+            }
+        }
+    }
+}
+
+/// The run has not gone past its gate.
+pub(super) async fn stands_at_its_gate(stage: &Stage, run: &str) {
+    let workflow = stage.workflows().get(run).await.unwrap();
+    let status = workflow.status.unwrap();
+    assert_eq!(status.phase, WorkflowPhase::Waiting, "{run}");
+    assert!(status.steps.iter().all(|record| record.path != "act"), "{run}: {:#?}", status.steps);
+}

@@ -1,0 +1,86 @@
+//! What people are told of the guard: on the run, in an Event, by the plugin, the doctor and the operator's own check.
+
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::json;
+use signoff_tests::control_plane::{OPERATOR_NAMESPACE, program};
+
+use super::stage::Stage;
+
+#[tokio::test]
+async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it() {
+    let stage = Stage::open().await;
+    let operator = stage.operator(&[]).await;
+    stage.request("run", 1).await;
+    let approval = stage.asked("run", "review").await;
+    let (approval, namespace) = (approval.metadata.name.unwrap(), stage.namespace.name.as_str());
+    let plugin = crate::asked::plugin();
+    let kubectl = async |who: &str, words: &[&str]| {
+        let words = [words, &["--namespace", namespace]].concat();
+        stage.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
+    };
+    let check = async || {
+        let program = program("signoff-server", "signoff-operator").unwrap();
+        let kubeconfig = stage.cluster.kubeconfig_of("viktor").unwrap().display().to_string();
+        let words = ["guard", "check", "--kubeconfig", &kubeconfig, "--namespace", OPERATOR_NAMESPACE];
+        stage.cluster.run(&program, words).run().await.unwrap()
+    };
+
+    // Whoever may not read the rules is told which role lets them.
+    let doctor = kubectl("viktor", &["approve", "doctor"]).await;
+    assert_eq!(doctor.code, 1);
+    assert!(
+        doctor.stderr.contains("the ClusterRole signoff-guard-reader lets you read the rules"),
+        "{}",
+        doctor.stderr
+    );
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "viktor-reads",
+        "--clusterrole=signoff-guard-reader",
+        "--user=viktor@example.com",
+    ];
+    stage.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
+    let doctor = stage
+        .until_accepted("viktor's look", async || {
+            let doctor = kubectl("viktor", &["approve", "doctor"]).await;
+            if doctor.code == 0 { Ok(doctor) } else { Err(doctor.stdout + &doctor.stderr) }
+        })
+        .await;
+    assert!(doctor.stdout.contains("In force: votes are vouched for."), "{}", doctor.stdout);
+    let page = check().await;
+    assert_eq!(page.code, 0, "{}{}", page.stdout, page.stderr);
+
+    let binding = "ValidatingAdmissionPolicyBinding";
+    let audit = |object: &mut serde_json::Value| {
+        object["spec"]["validationActions"] = json!(["Audit"]);
+        true
+    };
+    let before = stage.lift(binding, "signoff-approvals", audit).await;
+    let said = stage.says("run", "Guarded", "False").await;
+    assert!(said.contains("signoff-approvals") && said.contains("install the chart"), "{said}");
+    let shown = kubectl("alice", &["approve", "show", &approval]).await;
+    assert!(shown.stdout.contains("NOT GUARDED:"), "{}{}", shown.stdout, shown.stderr);
+    assert!(operator.get("/metrics").await.unwrap().contains("signoff_guard_in_force 0"));
+    for page in [kubectl("viktor", &["approve", "doctor"]).await, check().await] {
+        assert_eq!(page.code, 1, "{}{}", page.stdout, page.stderr);
+        assert!(page.stdout.contains("DIFFERS at spec.validationActions"), "{}", page.stdout);
+        assert!(page.stdout.contains("NOT in force"), "{}", page.stdout);
+    }
+    let events: Api<Event> = Api::namespaced(stage.admin.clone(), namespace);
+    stage
+        .until_accepted("the Event", async || {
+            let all = events.list(&ListParams::default()).await.unwrap();
+            let told = all.iter().any(|event| event.reason.as_deref() == Some("Unguarded"));
+            if told { Ok(()) } else { Err(format!("{:?}", all.items)) }
+        })
+        .await;
+
+    stage.restore(binding, before).await;
+    stage.says("run", "Guarded", "True").await;
+    let shown = kubectl("alice", &["approve", "show", &approval]).await;
+    assert!(!shown.stdout.contains("NOT GUARDED"), "{}", shown.stdout);
+    drop(operator);
+}

@@ -1,0 +1,199 @@
+//! Rules that are lifted for a moment and put back exactly as they were: no vote of that moment is ever honoured,
+//! whether the operator watches, stands still or is down.
+
+use serde_json::{Value, json};
+use signoff_api::approval::ApprovalPhase;
+use signoff_api::workflow::WorkflowPhase;
+use signoff_tests::control_plane::Signal;
+
+use super::stage::{Stage, stands_at_its_gate};
+
+const POLICY: &str = "ValidatingAdmissionPolicy";
+const BINDING: &str = "ValidatingAdmissionPolicyBinding";
+const NAME: &str = "signoff-approvals";
+const NOWHERE: fn() -> Value = || json!({"matchLabels": {"nobody": "has-this"}});
+
+/// One way of lifting the rule of votes: what is changed of which object; `false` deletes it.
+struct Window {
+    name: &'static str,
+    kind: &'static str,
+    lift: fn(&mut Value) -> bool,
+}
+
+fn spec(object: &mut Value, field: &str, value: Value) -> bool {
+    let mut place = &mut object["spec"];
+    let (path, last) = field.rsplit_once('.').map_or((None, field), |(path, last)| (Some(path), last));
+    if let Some(path) = path {
+        place = &mut place[path];
+    }
+    place[last] = value;
+    true
+}
+
+const WINDOWS: [Window; 9] = [
+    Window { name: "binding-deleted", kind: BINDING, lift: |_| false },
+    Window { name: "policy-deleted", kind: POLICY, lift: |_| false },
+    Window { name: "audit", kind: BINDING, lift: |o| spec(o, "validationActions", json!(["Audit"])) },
+    Window {
+        name: "namespace-selector",
+        kind: BINDING,
+        lift: |o| spec(o, "matchResources", json!({"namespaceSelector": NOWHERE()})),
+    },
+    Window { name: "object-selector", kind: POLICY, lift: |o| spec(o, "matchConstraints.objectSelector", NOWHERE()) },
+    Window {
+        name: "excluded",
+        kind: POLICY,
+        lift: |o| {
+            let all =
+                json!([{"apiGroups": ["signoff.dev"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
+            spec(o, "matchConstraints.excludeResourceRules", all)
+        },
+    },
+    Window {
+        name: "match-conditions",
+        kind: POLICY,
+        lift: |o| spec(o, "matchConditions", json!([{"name": "never", "expression": "false"}])),
+    },
+    Window { name: "rewritten", kind: POLICY, lift: |o| spec(o, "validations", json!([{"expression": "true"}])) },
+    Window {
+        name: "ignore",
+        kind: POLICY,
+        lift: |o| {
+            spec(o, "failurePolicy", json!("Ignore"));
+            spec(o, "validations", json!([{"expression": "object.spec.nothing == 'of the kind'"}]))
+        },
+    },
+];
+
+/// How the operator is meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Operator {
+    Watches,
+    StandsStill,
+    IsDown,
+}
+
+async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
+    let stage = Stage::open().await;
+    // Without a Lease: one that stood still for longer than that would end instead of being misled.
+    let mut operator = Some(stage.operator(&["--no-lease"]).await);
+    let mut approvals = Vec::new();
+    for window in &WINDOWS {
+        stage.request(window.name, 1).await;
+        approvals.push(stage.asked(window.name, "review").await);
+    }
+    // Half decided, honestly, before it all; and not decided at all.
+    stage.request("half", 2).await;
+    let half = stage.asked("half", "review").await;
+    stage.decides("alice", &half, "Approve").await.unwrap();
+    stage.request("nobody", 1).await;
+    let nobody = stage.asked("nobody", "review").await;
+
+    match meanwhile {
+        Operator::Watches => {}
+        Operator::StandsStill => operator.as_mut().unwrap().signal(Signal::Stop).unwrap(),
+        Operator::IsDown => operator.take().unwrap().kill(),
+    }
+    for (window, approval) in WINDOWS.iter().zip(&approvals) {
+        let before = stage.lift(window.kind, NAME, window.lift).await;
+        stage.forges(approval).await;
+        stage.restore(window.kind, before).await;
+    }
+    stage.cluster.in_force().await.unwrap();
+    match meanwhile {
+        Operator::Watches => {}
+        Operator::StandsStill => operator.as_mut().unwrap().signal(Signal::Cont).unwrap(),
+        Operator::IsDown => operator = Some(stage.operator(&[]).await),
+    }
+
+    for (window, approval) in WINDOWS.iter().zip(&approvals) {
+        let ended = stage.phase(approval, ApprovalPhase::Superseded).await;
+        let why = ended.status.unwrap().outcome.unwrap().reason.unwrap();
+        assert!(why.contains("recorded while unguarded"), "{}: {why}", window.name);
+        let again = stage.asked(window.name, "review#2").await;
+        stands_at_its_gate(&stage, window.name).await;
+        stage.decides("alice", &again, "Approve").await.unwrap();
+        assert_eq!(stage.ended(window.name).await.status.unwrap().phase, WorkflowPhase::Succeeded, "{}", window.name);
+    }
+    stage.phase(&half, ApprovalPhase::Superseded).await;
+    // Whom nobody had answered is asked by the same Approval still.
+    stage.decides("alice", &nobody, "Approve").await.unwrap();
+    assert_eq!(stage.phase(&nobody, ApprovalPhase::Approved).await.status.unwrap().votes.len(), 1);
+    assert_eq!(stage.ended("nobody").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    drop(operator);
+}
+
+#[tokio::test]
+async fn no_vote_made_while_a_rule_was_lifted_is_honoured_by_an_operator_that_watches() {
+    no_vote_of_any_window_is_honoured(Operator::Watches).await;
+}
+
+#[tokio::test]
+async fn no_vote_made_while_a_rule_was_lifted_is_honoured_by_an_operator_that_stood_still() {
+    no_vote_of_any_window_is_honoured(Operator::StandsStill).await;
+}
+
+#[tokio::test]
+async fn no_vote_made_while_a_rule_was_lifted_is_honoured_by_an_operator_that_was_down() {
+    no_vote_of_any_window_is_honoured(Operator::IsDown).await;
+}
+
+#[tokio::test]
+async fn a_crd_that_was_edited_and_restored_voids_what_was_decided_before_and_meanwhile() {
+    let stage = Stage::open().await;
+    let operator = stage.operator(&[]).await;
+    for run in ["before", "meanwhile"] {
+        stage.request(run, 2).await;
+    }
+    let (before, meanwhile) = (stage.asked("before", "review").await, stage.asked("meanwhile", "review").await);
+    stage.decides("alice", &before, "Approve").await.unwrap();
+    let crd = stage
+        .lift("CustomResourceDefinition", "approvals.signoff.dev", |crd| {
+            crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = json!([]);
+            true
+        })
+        .await;
+    stage.decides("alice", &meanwhile, "Approve").await.unwrap();
+    stage.says("meanwhile", "Guarded", "False").await;
+    stage.restore("CustomResourceDefinition", crd).await;
+    for approval in [&before, &meanwhile] {
+        stage.phase(approval, ApprovalPhase::Superseded).await;
+    }
+    drop(operator);
+}
+
+#[tokio::test]
+async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
+    let stage = Stage::open().await;
+    let operator = stage.operator(&[]).await;
+    stage.request("settled", 1).await;
+    let settled = stage.asked("settled", "review").await;
+    let before = stage.lift(BINDING, "signoff-workflows", |_| false).await;
+    let stamp = stage.lift("MutatingAdmissionPolicyBinding", "signoff-requester", |_| false).await;
+    let forged = crate::policies::stage::workflow("forged", json!({"requestedBy": "dana@example.com"}));
+    let nina = stage.cluster.token_client("nina").await.unwrap();
+    stage.namespace.bind("signoff-requester", "nina@example.com").await.unwrap();
+    let api: kube::Api<signoff_api::Workflow> = kube::Api::namespaced(nina, &stage.namespace.name);
+    let object = serde_json::from_value(forged).unwrap();
+    // Stored in dana's name: until then the rules still put in nina's, and refuse.
+    stage
+        .until_accepted("a forged request", async || {
+            let made = api.create(&kube::api::PostParams::default(), &object).await;
+            let made = crate::policies::stage::said(made)?;
+            if made.spec.requested_by == "dana@example.com" {
+                return Ok(());
+            }
+            api.delete("forged", &kube::api::DeleteParams::default()).await.unwrap();
+            Err(format!("requestedBy is {}", made.spec.requested_by))
+        })
+        .await;
+    stage.restore(BINDING, before).await;
+    stage.restore("MutatingAdmissionPolicyBinding", stamp).await;
+    let why = stage.says("forged", "Accepted", "False").await;
+    assert!(why.contains("requestedBy cannot be vouched for") && why.contains("apply it again"), "{why}");
+    assert_eq!(stage.ended("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
+    // What was accepted before goes on.
+    stage.decides("alice", &settled, "Approve").await.unwrap();
+    assert_eq!(stage.ended("settled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    drop(operator);
+}
