@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod asked;
+mod attacks;
 mod chart;
 mod control_plane;
 mod deciding_guide;

@@ -134,23 +134,22 @@ async fn after_an_escalation_only_the_new_closing_time_counts() {
 }
 
 #[tokio::test]
-async fn nobody_closes_a_gate_by_typing_a_time_from_the_future() {
+async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_escalation() {
     let stage = Stage::open("time").await;
-    stage
-        .grant(
-            "alice@example.com",
-            json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]}),
-        )
-        .await;
-    let mut forged = stage.ask(json!({"closesAt": "2090-01-01T00:00:00Z"})).await;
-    let entry = json!({"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": FUTURE,
-        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}});
-    forged.metadata.managed_fields.get_or_insert_default().push(serde_json::from_value(entry).unwrap());
-    forged.metadata.labels = Some([("x".to_owned(), "y".to_owned())].into());
-    let api = stage.approvals("alice").await;
-    let answer = said(api.replace(&forged.name_any(), &PostParams::default(), &forged).await);
-    refused(answer, "too late: this gate closed at");
-    stage.decide("bob", &forged, approve()).await.unwrap();
+    let later = "2090-01-01T00:00:00Z";
+    let typed = json!([{"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": FUTURE,
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}}]);
+    for closes_at in [Value::Null, json!(later)] {
+        // A time later than the closing time, and no stamps at all, after which the API server makes no more of them.
+        for doctored in [typed.clone(), json!([{}])] {
+            let approval = stage.ask(json!({"closesAt": closes_at})).await;
+            let with_a_label = json!({"metadata": {"managedFields": doctored, "labels": {"team": "finance"}}});
+            let answer = stage.patch("alice", &approval, with_a_label).await;
+            stage.status(&approval, json!({"level": 1, "closesAt": later})).await.unwrap();
+            stage.decide("bob", &approval, approve()).await.unwrap();
+            refused(answer, "metadata.managedFields tell when a decision was made");
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,36 @@
+//! Every attack of the table on a real API server, and its honest twin on the same object; the page
+//! `docs/security/attacks.md` is rendered from the same table. Nothing here may run an operator.
+
+mod recreated;
+mod run;
+mod stage;
+
+use signoff_tests::attacks::CHAPTERS;
+
+/// One chapter: all of its failures are told by name, not only the first.
+async fn chapter(name: &str) {
+    let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).unwrap();
+    let attacks = chapter.attacks();
+    let count = attacks.len();
+    let failures = run::all(attacks).await;
+    assert!(failures.is_empty(), "{} of {count} attacks on {name}:\n{}", failures.len(), failures.join("\n"));
+}
+
+macro_rules! chapters {
+    ($($name:ident)*) => {
+        $(
+            #[tokio::test]
+            async fn $name() {
+                chapter(stringify!($name)).await;
+            }
+        )*
+
+        #[test]
+        fn every_chapter_is_tried() {
+            let tried = [$(stringify!($name)),*];
+            assert_eq!(tried.to_vec(), CHAPTERS.iter().map(|chapter| chapter.name).collect::<Vec<_>>());
+        }
+    };
+}
+
+chapters!(votes names delegation finality time payload limits encodings object status operator children workflow);

@@ -1,0 +1,266 @@
+//! Carries attacks out: sets the scene, sends the attack, looks whether anything of it is there, sends the honest twin.
+//! It may not stop at the first failure.
+
+use futures::StreamExt;
+use kube::{Client, Error};
+use serde_json::{Value, json};
+use signoff_tests::attacks::{Actor, Answer, Attack, Body, Gate, Ground, Object, Request, Scene, Twin, Way};
+
+use super::stage::{Stage, number};
+use crate::policies::stage as policies;
+
+/// As many as keep two processors busy; more would only wait for each other.
+const AT_ONCE: usize = 6;
+
+/// Every failure, by the attack's name.
+pub(super) async fn all(attacks: Vec<Attack>) -> Vec<String> {
+    let actors: Vec<_> =
+        attacks.iter().flat_map(|attack| [Some(attack.who), attack.row.honest.who]).flatten().collect();
+    let stage = Stage::open(&actors).await;
+    let stage = &stage;
+    let mut failures: Vec<_> = futures::stream::iter(attacks)
+        .map(async |attack| {
+            let case = Case { stage, number: number(), ground: attack.row.ground };
+            case.run(&attack).await.err().map(|why| format!("* {}: {why}", attack.name))
+        })
+        .buffer_unordered(AT_ONCE)
+        .filter_map(async |failure| failure)
+        .collect()
+        .await;
+    failures.sort();
+    failures
+}
+
+/// One attack under way.
+struct Case<'a> {
+    stage: &'a Stage,
+    number: u32,
+    ground: Ground,
+}
+
+/// What is there: where it stands, and how it was when last seen.
+struct There {
+    path: String,
+    object: Value,
+}
+
+impl Case<'_> {
+    async fn run(&self, attack: &Attack) -> Result<(), String> {
+        let row = &attack.row;
+        let there = self.set(&row.scene).await.map_err(|why| format!("the scene could not be set: {why}"))?;
+        let answer = self.send(attack.who, attack.how, row.on, &row.body, &there, (row.strict, row.dry_run)).await;
+        match (row.answer, answer) {
+            (Answer::Refused(words), Err(said)) => {
+                let words = self.filled(words, attack.who).replace("{verb}", attack.how.verb());
+                if !said.contains(&words) {
+                    return Err(format!("refused, but not with {words:?}: {said}"));
+                }
+            }
+            (Answer::Refused(words), Ok(object)) => {
+                return Err(format!("accepted, and should have been refused with {words:?}: {object}"));
+            }
+            (Answer::Ignored, Err(said)) => return Err(format!("refused, and should have been ignored: {said}")),
+            (Answer::Ignored, Ok(_)) => {}
+        }
+        if let Some(there) = &there {
+            let now = self.seen(&there.path).await.map_err(|why| format!("it is gone: {why}"))?;
+            for field in ["spec", "status", "data"] {
+                if without_nothing(&now[field]) != without_nothing(&there.object[field]) {
+                    return Err(format!("{field} is another afterwards: {}", now[field]));
+                }
+            }
+            for field in ["labels", "annotations", "ownerReferences", "finalizers", "deletionTimestamp", "uid"] {
+                if now["metadata"][field] != there.object["metadata"][field] {
+                    return Err(format!("metadata.{field} is another afterwards: {}", now["metadata"][field]));
+                }
+            }
+        }
+        self.honest(attack, there).await
+    }
+
+    async fn honest(&self, attack: &Attack, there: Option<There>) -> Result<(), String> {
+        let (row, Twin { who, how, on, body, reaches, .. }) = (&attack.row, &attack.row.honest);
+        // What was ignored may have left a mark of its coming, such as a field manager.
+        let there = match there {
+            Some(There { path, .. }) => Some(There { object: self.seen(&path).await?, path }),
+            None => None,
+        };
+        let (who, how, on) = (who.unwrap_or(attack.who), how.unwrap_or(attack.how), on.unwrap_or(row.on));
+        // About one object where the attack was about all of them.
+        let on = if on == Object::All && how != Way::DeleteAll { Object::Scene } else { on };
+        match (self.send(who, how, on, body, &there, (row.strict, row.dry_run)).await, reaches) {
+            (Ok(_), None) => Ok(()),
+            (Err(said), Some(words)) if said.contains(words) => Ok(()),
+            (answer, _) => Err(format!("its honest twin ({}) was answered: {answer:?}", row.honest.what)),
+        }
+    }
+
+    /// Makes what the scene holds, and says how it stands.
+    async fn set(&self, scene: &Scene) -> Result<Option<There>, String> {
+        let namespace = self.stage.namespace(self.ground);
+        let (path, object) = match scene {
+            Scene::Nothing => return Ok(None),
+            Scene::Approval(gate) => return self.gate(gate).await.map(Some),
+            Scene::Workflow(fields) => {
+                let mut workflow = policies::workflow(&format!("case-{}", self.number), fields.clone());
+                workflow["metadata"]["labels"] = json!({"case": self.number.to_string()});
+                let path = format!("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows");
+                (path.clone(), self.create(Actor::Requester, &path, workflow).await?)
+            }
+            Scene::Object(who, path, object) => {
+                let path = self.filled(path, *who);
+                (path.clone(), self.create(*who, &path, self.filled_in(object, *who)).await?)
+            }
+        };
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{path}/{name}");
+        Ok(Some(There { object: self.seen(&path).await?, path }))
+    }
+
+    async fn gate(&self, gate: &Gate) -> Result<There, String> {
+        let mut approval = self.approval(gate.request.clone());
+        if gate.metadata.is_object() {
+            json_patch::merge(&mut approval["metadata"], &gate.metadata);
+        }
+        approval["metadata"]["labels"]["case"] = json!(self.number.to_string());
+        if gate.deleted {
+            approval["metadata"]["finalizers"] = json!(["signoff.dev/test"]);
+        }
+        let collection = self.approvals();
+        let made = self.create(Actor::Operator, &collection, approval).await?;
+        let path = format!("{collection}/{}", made["metadata"]["name"].as_str().unwrap_or_default());
+        let mut there = Some(There { path, object: made });
+        for (who, change) in &gate.before {
+            let change = Body::Change(change.clone());
+            self.send(*who, Way::ApplyAsAnother, Object::Scene, &change, &there, (false, false)).await?;
+        }
+        if let Some(status) = &gate.status {
+            let change = Body::Change(json!({"status": status}));
+            self.send(Actor::Operator, Way::Merge, Object::Sub("status"), &change, &there, (false, false)).await?;
+        }
+        if gate.deleted {
+            let delete = Body::Change(json!({}));
+            self.send(Actor::GarbageCollector, Way::Delete, Object::Scene, &delete, &there, (false, false)).await?;
+        }
+        let Some(There { path, object }) = &mut there else { return Err("no Approval".to_owned()) };
+        *object = self.seen(path).await?;
+        Ok(There { path: path.clone(), object: object.clone() })
+    }
+
+    /// An Approval as the operator makes it; every case is another run's.
+    fn approval(&self, mut request: Value) -> Value {
+        request["workflow"] = json!({"name": "refund", "uid": format!("00000000-0000-4000-8000-{:012}", self.number)});
+        serde_json::to_value(policies::approval(request)).unwrap()
+    }
+
+    fn approvals(&self) -> String {
+        format!("/apis/signoff.dev/v1alpha1/namespaces/{}/approvals", self.stage.namespace(self.ground))
+    }
+
+    async fn create(&self, who: Actor, path: &str, object: Value) -> Result<Value, String> {
+        let request = Way::Create.request(&Value::Null, &Body::Change(object));
+        self.call(who, path, request).await
+    }
+
+    async fn seen(&self, path: &str) -> Result<Value, String> {
+        let request = Request { method: "GET", query: String::new(), content: "application/json", body: String::new() };
+        self.call(Actor::ClusterAdmin, path, request).await
+    }
+
+    async fn send(
+        &self,
+        who: Actor,
+        how: Way,
+        on: Object,
+        body: &Body,
+        there: &Option<There>,
+        (strict, dry_run): (bool, bool),
+    ) -> Result<Value, String> {
+        let body = match body {
+            Body::Change(change) => Body::Change(self.filled_in(change, who)),
+            Body::Text(text) => Body::Text(self.filled(text, who)),
+        };
+        let (collection, stored, body) = match (there, body) {
+            (Some(there), body) => (None, there.object.clone(), body),
+            // An Approval that is not there yet: each way makes the same one.
+            (None, Body::Change(change)) if change.get("{approval}").is_some() => {
+                let mut approval = self.approval(json!({}));
+                json_patch::merge(&mut approval, &change["{approval}"]);
+                (Some(self.approvals()), approval.clone(), Body::Change(approval))
+            }
+            (None, Body::Change(object)) => (None, object.clone(), Body::Change(object)),
+            (None, body) => (None, Value::Null, body),
+        };
+        let name = stored["metadata"]["name"].as_str().unwrap_or_default();
+        let by_name = |collection: String| match how {
+            Way::Apply | Way::Replace if there.is_none() => format!("{collection}/{name}"),
+            _ => collection,
+        };
+        let scene = there.as_ref().map(|there| there.path.clone()).unwrap_or_default();
+        let path = match (on, collection) {
+            (_, Some(collection)) => by_name(collection),
+            (Object::Scene, None) => scene,
+            (Object::Sub(sub), None) => format!("{scene}/{sub}"),
+            (Object::All, None) => scene.rsplit_once('/').map(|(all, _)| all.to_owned()).unwrap_or_default(),
+            (Object::Path(path), None) => by_name(self.filled(path, who)),
+        };
+        let mut request = how.request(&stored, &body);
+        if how == Way::DeleteAll && on != Object::All {
+            return self.call(who, path.rsplit_once('/').map_or("", |(all, _)| all), request).await;
+        }
+        request.query.push_str(if strict { "&fieldValidation=Strict" } else { "" });
+        request.query.push_str(if dry_run { "&dryRun=All" } else { "" });
+        self.call(who, &path, request).await
+    }
+
+    async fn call(&self, who: Actor, path: &str, request: Request) -> Result<Value, String> {
+        let (client, headers) = self.stage.connection(who, self.ground);
+        let uri = format!("{path}{}", self.filled(&request.query, who));
+        let mut http = http::Request::builder().method(request.method).uri(uri);
+        http = http.header("content-type", request.content);
+        for (name, value) in &headers {
+            http = http.header(name, value);
+        }
+        answered(client, http.body(request.body.into_bytes()).unwrap()).await
+    }
+
+    /// The placeholders of a text.
+    fn filled(&self, text: &str, who: Actor) -> String {
+        let me = self.stage.user(who, self.ground);
+        text.replace("{me}", &me)
+            .replace("{namespace}", self.stage.namespace(self.ground))
+            .replace("{case}", &self.number.to_string())
+    }
+
+    /// The placeholders of everything in a value.
+    fn filled_in(&self, value: &Value, who: Actor) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.filled(text, who)),
+            Value::Array(items) => items.iter().map(|item| self.filled_in(item, who)).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (self.filled(key, who), self.filled_in(value, who))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// A part of an object, where no decisions at all and an empty map of them are one.
+fn without_nothing(part: &Value) -> Value {
+    let mut part = part.clone();
+    if part["decisions"].as_object().is_some_and(serde_json::Map::is_empty)
+        && let Some(fields) = part.as_object_mut()
+    {
+        fields.remove("decisions");
+    }
+    part
+}
+
+/// The object, or the API server's refusal in its own words.
+async fn answered(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, String> {
+    match client.request_text(request).await {
+        Ok(text) => Ok(serde_json::from_str(&text).unwrap_or_default()),
+        Err(Error::Api(status)) => Err(status.message),
+        Err(other) => Err(other.to_string()),
+    }
+}

@@ -1,0 +1,257 @@
+//! Where attacks are carried out: two grounds, and a client for every actor. It may not judge.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::HeaderValue;
+use http::header::HeaderMap;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::ObjectMeta;
+use kube::runtime::wait::await_condition;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use signoff_tests::attacks::{Actor, Ground, Token};
+use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
+
+/// Both grounds of one chapter.
+pub(super) struct Stage {
+    cluster: Cluster,
+    careless: Namespace,
+    as_shipped: Namespace,
+    clients: HashMap<&'static str, Client>,
+    stolen: HashMap<Token, Client>,
+}
+
+const STATUS: &str = "status@example.com";
+const NEIGHBOUR: &str = "neighbour@example.com";
+const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+
+impl Stage {
+    pub(super) async fn open(actors: &[Actor]) -> Self {
+        let cluster = Cluster::shared().unwrap();
+        let (careless, as_shipped) =
+            tokio::try_join!(cluster.namespace("careless"), cluster.namespace("as-shipped")).unwrap();
+        let mut stage = Self { cluster, careless, as_shipped, clients: HashMap::new(), stolen: HashMap::new() };
+        stage.grant().await;
+        for name in ["admin", "alice", "bob", "carol", "flux", "dana", "viktor", "nina", "adam", "mallory"] {
+            stage.clients.insert(name, stage.cluster.token_client(name).await.unwrap());
+        }
+        stage.clients.insert("operator", stage.cluster.operator_client().await.unwrap());
+        for actor in actors {
+            if let Actor::Stolen(token) = actor
+                && *token != Token::Impersonated
+                && !stage.stolen.contains_key(token)
+            {
+                let text = stage.steal(*token).await;
+                stage.stolen.insert(*token, stage.with_token(&text).await);
+            }
+        }
+        stage
+    }
+
+    pub(super) fn namespace(&self, ground: Ground) -> &str {
+        match ground {
+            Ground::Careless => &self.careless.name,
+            Ground::AsShipped => &self.as_shipped.name,
+        }
+    }
+
+    pub(super) fn operator(&self) -> &Client {
+        &self.clients["operator"]
+    }
+
+    /// The user name that the API server knows an actor by.
+    pub(super) fn user(&self, actor: Actor, ground: Ground) -> String {
+        match actor {
+            Actor::StatusHolder => STATUS.to_owned(),
+            Actor::OperatorsNeighbour => NEIGHBOUR.to_owned(),
+            Actor::ServiceAccount => format!("system:serviceaccount:{}:bot", self.namespace(ground)),
+            Actor::Stolen(Token::Neighbour) => format!("system:serviceaccount:{OPERATOR_NAMESPACE}:default"),
+            Actor::Operator | Actor::Stolen(_) => {
+                format!("system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}")
+            }
+            Actor::GarbageCollector => COLLECTOR.to_owned(),
+            Actor::Named(name) => name.to_owned(),
+            Actor::Through(_) => "alice@example.com".to_owned(),
+            _ => named(actor.cast().unwrap()).unwrap().user.to_owned(),
+        }
+    }
+
+    /// Whose connection an actor uses, and the headers by which an administrator acts as somebody who has none.
+    pub(super) fn connection(&self, actor: Actor, ground: Ground) -> (&Client, HeaderMap) {
+        let mut headers = HeaderMap::new();
+        let client = match actor {
+            Actor::Operator => self.operator(),
+            Actor::Stolen(token) if token != Token::Impersonated => &self.stolen[&token],
+            _ => match actor.cast() {
+                Some(name) => &self.clients[name],
+                None => {
+                    // By bytes: a header may hold what is not ASCII, and user names do.
+                    let user = self.user(actor, ground);
+                    headers.insert("impersonate-user", HeaderValue::from_bytes(user.as_bytes()).unwrap());
+                    let groups: &[&'static str] = match actor {
+                        Actor::Named(_) => &["finance", "staff"],
+                        Actor::Through(_) => &["finance", "finance-leads"],
+                        _ => &["staff"],
+                    };
+                    for group in groups {
+                        headers.append("impersonate-group", HeaderValue::from_static(group));
+                    }
+                    if let Actor::Through(channel) = actor {
+                        let name = http::HeaderName::from_static("impersonate-extra-signoff.dev%2fchannel");
+                        headers.insert(name, HeaderValue::from_static(channel));
+                    }
+                    &self.clients["admin"]
+                }
+            },
+        };
+        (client, headers)
+    }
+
+    /// What a careless administrator might grant, and what the holder of `approvals/status` holds on both grounds.
+    async fn grant(&self) {
+        let everything = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+        let status = json!({"apiGroups": ["signoff.dev"], "resources": ["approvals/status", "workflows/status"], "verbs": everything});
+        let ours = [
+            "approvals",
+            "approvals/status",
+            "approvals/scale",
+            "approvals/finalizers",
+            "workflows",
+            "workflows/status",
+        ];
+        let careless = json!([
+            {"apiGroups": ["signoff.dev"], "resources": ours, "verbs": everything},
+            {"apiGroups": [""], "resources": ["configmaps", "pods", "pods/status", "pods/ephemeralcontainers"], "verbs": everything},
+        ]);
+        let everybody = json!({"kind": "Group", "name": "system:authenticated"});
+        let by_name = |user: &str| json!({"kind": "User", "name": user});
+        let approve = json!([{"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["approve"]}]);
+        let (here, there) = (&self.careless.name, &self.as_shipped.name);
+        self.bind(here, careless, everybody).await;
+        self.bind(here, approve, json!({"kind": "Group", "name": "finance"})).await;
+        self.bind(there, json!([status]), by_name(STATUS)).await;
+        let admin = json!({"kind": "ClusterRole", "name": "admin"});
+        self.bind_to(OPERATOR_NAMESPACE, admin, by_name(NEIGHBOUR)).await;
+        self.counts(here, "mallory@example.com", "deletecollection", "approvals").await;
+        self.counts(here, "nobody@example.com", "approve", "approvals").await;
+        self.counts(there, STATUS, "patch", "approvals/status").await;
+        self.counts(OPERATOR_NAMESPACE, NEIGHBOUR, "create", "pods").await;
+    }
+
+    async fn bind(&self, namespace: &str, rules: Value, subject: Value) {
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"generateName": "attacks-"}, "rules": rules});
+        let role = self.create(namespace, role).await;
+        self.bind_to(namespace, json!({"kind": "Role", "name": role.name_any()}), subject).await;
+    }
+
+    async fn bind_to(&self, namespace: &str, role: Value, mut subject: Value) {
+        let group = json!("rbac.authorization.k8s.io");
+        let mut role = role;
+        role["apiGroup"] = group.clone();
+        subject["apiGroup"] = group;
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"generateName": "attacks-"}, "roleRef": role, "subjects": [subject]});
+        self.create(namespace, binding).await;
+    }
+
+    async fn create(&self, namespace: &str, object: Value) -> DynamicObject {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        let types = object.types.as_ref().unwrap();
+        let (group, version) = types.api_version.split_once('/').unwrap();
+        let kind = kube::core::GroupVersionKind::gvk(group, version, &types.kind);
+        let resource = kube::api::ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = Api::namespaced_with(self.cluster.admin().await.unwrap(), namespace, &resource);
+        api.create(&PostParams::default(), &object).await.unwrap()
+    }
+
+    /// Waits until the API server goes by a binding: it follows them by a watch, and has no event that says so.
+    async fn counts(&self, namespace: &str, user: &str, verb: &str, resource: &str) {
+        let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
+        let group = if resource == "pods" { "" } else { "signoff.dev" };
+        let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
+            "user": user, "groups": ["system:authenticated", "finance"],
+            "resourceAttributes": {"namespace": namespace, "group": group, "resource": resource, "subresource": sub, "verb": verb},
+        }}))
+        .unwrap();
+        let reviews: Api<SubjectAccessReview> = Api::all(self.cluster.admin().await.unwrap());
+        for _ in 0..1000 {
+            let answer = reviews.create(&PostParams::default(), &question).await.unwrap();
+            if answer.status.is_some_and(|status| status.allowed) {
+                return;
+            }
+        }
+        panic!("{user} may not {verb} {resource} in {namespace} after 1000 questions");
+    }
+
+    async fn with_token(&self, token: &str) -> Client {
+        let mut file = kube::config::Kubeconfig::read_from(self.cluster.kubeconfig()).unwrap();
+        let login: kube::config::AuthInfo = serde_json::from_value(json!({"token": token})).unwrap();
+        for named in &mut file.auth_infos {
+            named.auth_info = Some(login.clone());
+        }
+        let config = kube::Config::from_custom_kubeconfig(file, &Default::default()).await.unwrap();
+        Client::try_from(config).unwrap()
+    }
+
+    /// A token as somebody might get hold of it.
+    async fn steal(&self, kind: Token) -> String {
+        let admin = self.cluster.admin().await.unwrap();
+        let secrets: Api<Secret> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
+        let metadata = ObjectMeta { generate_name: Some("stolen-".to_owned()), ..ObjectMeta::default() };
+        match kind {
+            Token::Created => request(&admin, OPERATOR_ACCOUNT, None).await,
+            Token::BoundToSecret => {
+                let secret = Secret { metadata, ..Secret::default() };
+                let secret = secrets.create(&PostParams::default(), &secret).await.unwrap();
+                request(&admin, OPERATOR_ACCOUNT, Some(("Secret", secret.metadata))).await
+            }
+            Token::Secret => {
+                let mut secret = Secret { metadata, ..Secret::default() };
+                secret.type_ = Some("kubernetes.io/service-account-token".to_owned());
+                let account = ("kubernetes.io/service-account.name".to_owned(), OPERATOR_ACCOUNT.to_owned());
+                secret.metadata.annotations = Some([account].into());
+                let secret = secrets.create(&PostParams::default(), &secret).await.unwrap();
+                let token = |secret: &Secret| secret.data.as_ref().and_then(|data| data.get("token").cloned());
+                let name = secret.name_any();
+                let has_one = |secret: Option<&Secret>| secret.and_then(token).is_some();
+                let filled = await_condition(secrets, &name, has_one);
+                let filled = tokio::time::timeout(std::time::Duration::from_secs(60), filled).await.unwrap().unwrap();
+                String::from_utf8(filled.as_ref().and_then(token).unwrap().0).unwrap()
+            }
+            Token::Neighbour => {
+                let pods: Api<Pod> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
+                let spec = json!({"schedulerName": "never", "containers": [{"name": "c", "image": "c"}]});
+                let pod = json!({"metadata": {"generateName": "neighbour-"}, "spec": spec});
+                let pod = pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+                request(&admin, "default", Some(("Pod", pod.metadata))).await
+            }
+            Token::Impersonated => unreachable!("impersonation has no token"),
+        }
+    }
+}
+
+/// A drawn token, bound to nothing or to an object of the operator's namespace.
+async fn request(admin: &Client, account: &str, bound: Option<(&str, ObjectMeta)>) -> String {
+    let bound_object_ref = bound.map(|(kind, metadata)| BoundObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some(kind.to_owned()),
+        name: metadata.name,
+        uid: metadata.uid,
+    });
+    let spec = TokenRequestSpec { bound_object_ref, ..TokenRequestSpec::default() };
+    let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await.unwrap();
+    answer.status.and_then(|status| status.token).unwrap()
+}
+
+/// The number of a case: no two of this process are alike.
+pub(super) fn number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

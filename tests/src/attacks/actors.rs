@@ -1,0 +1,122 @@
+//! Who attacks: one of each kind of people, machines and stolen tokens.
+//! It may not hold a secret or a right: what each may do is the ground's business.
+
+/// Who sends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Actor {
+    /// alice: listed, and holds the verb `approve`.
+    Approver,
+    /// bob: listed, and holds the verb `approve`.
+    SecondApprover,
+    /// carol: holds the verb `approve`, and the plain gate does not list her.
+    Unlisted,
+    /// flux: a controller that may speak for alice and bob.
+    Delegate,
+    /// dana: asked.
+    Requester,
+    /// viktor: may read.
+    Viewer,
+    /// nina: holds the built-in role `edit`.
+    Edit,
+    /// adam: holds the built-in role `admin`.
+    Admin,
+    /// mallory: holds nothing.
+    Outsider,
+    /// Holds every verb on `approvals/status` and `workflows/status`.
+    StatusHolder,
+    /// A member of `system:masters`.
+    ClusterAdmin,
+    /// Holds the built-in role `admin` in the operator's own namespace.
+    OperatorsNeighbour,
+    /// A service account of the namespace.
+    ServiceAccount,
+    /// The operator, by its own token from its own Pod.
+    Operator,
+    /// The operator's service account, by another kind of token.
+    Stolen(Token),
+    /// The garbage collector of the cluster.
+    GarbageCollector,
+    /// Anybody by this name, in the groups `finance` and `staff`.
+    Named(&'static str),
+    /// alice, through a channel that vouches for itself by this name.
+    Through(&'static str),
+}
+
+/// The kinds of token of the operator's service account that somebody might get hold of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Token {
+    /// `kubectl create token`: bound to nothing.
+    Created,
+    /// `kubectl create token --bound-object-kind Secret`.
+    BoundToSecret,
+    /// A Secret of the type `kubernetes.io/service-account-token`.
+    Secret,
+    /// No token at all: impersonation of the service account.
+    Impersonated,
+    /// A token projected into a Pod beside the operator's, of that namespace's default service account.
+    Neighbour,
+}
+
+impl Token {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Created, Self::BoundToSecret, Self::Secret, Self::Impersonated, Self::Neighbour];
+}
+
+impl Actor {
+    /// As the page and the names of attacks call them.
+    #[must_use]
+    pub fn words(self) -> String {
+        match self {
+            Self::Approver => "an approver",
+            Self::SecondApprover => "a second approver",
+            Self::Unlisted => "an approver of other gates",
+            Self::Delegate => "a delegate",
+            Self::Requester => "the requester",
+            Self::Viewer => "a viewer",
+            Self::Edit => "namespace edit",
+            Self::Admin => "namespace admin",
+            Self::Outsider => "an outsider",
+            Self::StatusHolder => "a holder of approvals/status",
+            Self::ClusterAdmin => "the cluster's admin",
+            Self::OperatorsNeighbour => "an admin of the operator's namespace",
+            Self::ServiceAccount => "a service account",
+            Self::Operator => "the operator",
+            Self::Stolen(Token::Created) => "the operator's account by kubectl create token",
+            Self::Stolen(Token::BoundToSecret) => "the operator's account by a token bound to a Secret",
+            Self::Stolen(Token::Secret) => "the operator's account by a token Secret",
+            Self::Stolen(Token::Impersonated) => "the operator's account by impersonation",
+            Self::Stolen(Token::Neighbour) => "another account by a token projected beside the operator",
+            Self::GarbageCollector => "the garbage collector",
+            Self::Named(name) => return format!("somebody called {}", shown(name)),
+            Self::Through(channel) => return format!("an approver through the channel {channel}"),
+        }
+        .to_owned()
+    }
+
+    /// The short name in the cast, for those who are in it.
+    #[must_use]
+    pub fn cast(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Approver => "alice",
+            Self::SecondApprover => "bob",
+            Self::Unlisted => "carol",
+            Self::Delegate => "flux",
+            Self::Requester => "dana",
+            Self::Viewer => "viktor",
+            Self::Edit => "nina",
+            Self::Admin => "adam",
+            Self::Outsider => "mallory",
+            Self::ClusterAdmin => "admin",
+            _ => return None,
+        })
+    }
+}
+
+/// A name that can be read: what is not plain ASCII is written out, and what is long is cut.
+fn shown(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() };
+    let short: String = name.chars().take(40).map(plain).collect();
+    let dots =
+        if name.chars().count() > 40 { format!("… ({} characters)", name.chars().count()) } else { String::new() };
+    format!("{short}{dots}")
+}

@@ -1,0 +1,114 @@
+//! What a run owns: values in ConfigMaps, Pods of steps. It may not run a Workflow.
+
+use serde_json::{Value, json};
+
+use crate::attacks::Actor::{Admin, ClusterAdmin, Edit, Operator};
+use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way};
+
+const WORDS: &str = "what carries the label signoff.dev/workflow is made and changed by the operator only";
+const VALUES: &str = "/api/v1/namespaces/{namespace}/configmaps";
+const PODS: &str = "/api/v1/namespaces/{namespace}/pods";
+
+fn value(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": {"value": "x"}})
+}
+
+fn pod(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
+        "spec": {"schedulerName": "never", "containers": [{"name": "c", "image": "c"}]}})
+}
+
+fn run() -> Value {
+    json!({"signoff.dev/workflow": "refund", "case": "{case}"})
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    let hands = [Edit, Admin, ClusterAdmin];
+    let real = || Scene::Object(Operator, VALUES, value("real-{case}", run()));
+    let hers = || Scene::Object(Edit, VALUES, value("hers-{case}", json!({"case": "{case}"})));
+    let step = || Scene::Object(ClusterAdmin, PODS, pod("signoff-step-{case}", json!({})));
+    let forged = json!({"data": {"value": "forged"}});
+    let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    let deleted = |row: Row| {
+        row.given(real()).refused(WORDS).honest("the operator's delete", delete()).by(Operator).way(Way::Delete)
+    };
+    let changed = |what, how: &[Way], change: Value| {
+        deleted(Row::new(what, hands, [Way::Merge], change).ways(how)).about(Object::Scene)
+    };
+    let shell = |what, sub| {
+        Row::new(what, [Edit, Admin], [Way::Connect], Value::Null)
+            .given(step())
+            .on(Object::Sub(sub))
+            .shipped_roles()
+            .refused("lacks the verb debug on workflows.signoff.dev")
+            .honest("the same from who holds the verb", Value::Null)
+            .by(ClusterAdmin)
+            .reaches("does not have a host assigned")
+    };
+    vec![
+        Row::new("forges a value of a run", hands, [Way::Create], value("forged-{case}", run()))
+            .given(Scene::Nothing)
+            .shipped_roles()
+            .on(Object::Path(VALUES))
+            .refused(WORDS)
+            .honest("a ConfigMap of their own", value("mine-{case}", json!({}))),
+        Row::new("forges the Pod of a step", hands, [Way::Create], pod("signoff-step-{case}", run()))
+            .given(Scene::Nothing)
+            .shipped_roles()
+            .on(Object::Path(PODS))
+            .refused(WORDS)
+            .honest("a Pod of their own", pod("mine-{case}", json!({}))),
+        changed("changes a value of a run", &CHANGES, forged.clone()),
+        changed(
+            "unlabels a value of a run",
+            &REMOVALS,
+            json!({"metadata": {"labels": {"signoff.dev/workflow": null}}}),
+        ),
+        changed(
+            "moves a value to another run",
+            &CHANGES,
+            json!({"metadata": {"labels": {"signoff.dev/workflow": "other"}}}),
+        ),
+        changed(
+            "unlabels a value and changes it",
+            &REMOVALS,
+            json!({"metadata": {"labels": null}, "data": {"value": "forged"}}),
+        ),
+        deleted(Row::new("deletes a value of a run", hands, [Way::Delete], delete())),
+        deleted(Row::new("deletes the values of a run", hands, [Way::DeleteAll], delete()).on(Object::All))
+            .about(Object::Scene),
+        Row::new(
+            "makes a ConfigMap of theirs a value",
+            hands,
+            CHANGES,
+            json!({"metadata": {"labels": {"signoff.dev/workflow": "refund"}}}),
+        )
+        .given(hers())
+        .refused(WORDS)
+        .honest("another label", json!({"metadata": {"labels": {"team": "finance"}}})),
+        shell("opens a shell in the Pod of a step", "exec"),
+        shell("attaches to the Pod of a step", "attach"),
+        Row::new(
+            "puts a debugger into the Pod of a step",
+            [ClusterAdmin],
+            [Way::Merge, Way::Json],
+            json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "d"}]}}),
+        )
+        .given(Scene::Object(Operator, PODS, pod("signoff-step-{case}", run())))
+        .on(Object::Sub("ephemeralcontainers"))
+        .refused(WORDS)
+        .honest("the operator's", json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "d"}]}}))
+        .by(Operator),
+        Row::new(
+            "writes the status of the Pod of a step",
+            [ClusterAdmin],
+            CHANGES,
+            json!({"status": {"phase": "Succeeded"}}),
+        )
+        .given(Scene::Object(Operator, PODS, pod("signoff-step-{case}", run())))
+        .on(Object::Sub("status"))
+        .refused(WORDS)
+        .honest("the operator's", json!({"status": {"message": "x"}}))
+        .by(Operator),
+    ]
+}

@@ -1,0 +1,203 @@
+//! Every bound of a vote: the largest that fits, and one more. It may not look into what a vote says.
+
+use serde_json::{Map, Value, json};
+
+use crate::attacks::Actor::Approver;
+use crate::attacks::{Row, Way, own, user};
+
+/// A request that asks this many questions of free text.
+fn asks(count: usize) -> Value {
+    json!({"form": {"questions": (0..count).map(|n| json!({"id": format!("q{n}"), "required": false})).collect::<Vec<_>>()}})
+}
+
+fn answers(count: usize, text: &str) -> Value {
+    let answers: Map<_, _> = (0..count).map(|n| (format!("q{n}"), json!({"text": text}))).collect();
+    json!({"verdict": "Respond", "answers": answers})
+}
+
+/// Parameters nested so many levels deep, as objects or as lists.
+fn objects(levels: usize) -> Value {
+    (1..levels).fold(json!({"x": 1}), |inner, _| json!({"x": inner}))
+}
+
+fn lists(levels: usize) -> Value {
+    json!({"x": (1..levels).fold(json!(1), |inner, _| json!([inner]))})
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    let text = |count: usize| "x".repeat(count);
+    let vote = |verdict: &str, field: &str, value: Value| json!({"verdict": verdict, field: value});
+    let modify = |parameters: Value| vote("Modify", "parameters", parameters);
+    let groups = |count: usize| {
+        // One's own groups over and over are no more than one's own, so that only the count is wrong.
+        vote("Approve", "groups", (0..count).map(|n| json!(format!("g{n}"))).collect())
+    };
+    let targets = |count: usize| {
+        let all = (0..count).map(|n| user(&format!("target-{n}@example.com"))).collect();
+        vote("Escalate", "escalateTo", all)
+    };
+    let options = |count: usize| {
+        let chosen: Vec<_> = (0..count).map(|n| json!(format!("o{n}"))).collect();
+        json!({"verdict": "Respond", "answers": {"q0": {"options": chosen}}})
+    };
+    let choices: Vec<_> = (0..32).map(|n| json!({"id": format!("o{n}")})).collect();
+    let multiple = json!({"form": {"questions": [{"id": "q0", "options": choices, "multiple": true}]}});
+    let sixteen_kib = "a decision may hold 16 KiB in all, and parameters at most five levels";
+    let plain = || vote("Approve", "reason", json!("ok"));
+    // What is tried, the request's fields, one too many, the words, and what just fits.
+    let cases = [
+        (
+            "gives a reason of 2049 characters",
+            json!({}),
+            vote("Approve", "reason", json!(text(2049))),
+            "may not be more than 2048",
+            vote("Approve", "reason", json!(text(2048))),
+        ),
+        (
+            "responds with 8193 characters",
+            asks(1),
+            vote("Respond", "response", json!(text(8193))),
+            "may not be more than 8192",
+            vote("Respond", "response", json!(text(8192))),
+        ),
+        (
+            "answers with 8193 characters",
+            asks(1),
+            answers(1, &text(8193)),
+            "may not be more than 8192",
+            answers(1, &text(8192)),
+        ),
+        ("answers 17 questions", asks(16), answers(17, "x"), "must have at most 16 items", answers(16, "x")),
+        (
+            "gives guidance of 4097 characters",
+            json!({}),
+            vote("Defer", "guidance", json!(text(4097))),
+            "may not be more than 4096",
+            vote("Defer", "guidance", json!(text(4096))),
+        ),
+        (
+            "gives empty guidance",
+            json!({}),
+            vote("Defer", "guidance", json!("")),
+            "should be at least 1 chars long",
+            vote("Defer", "guidance", json!("x")),
+        ),
+        ("names 17 groups", json!({}), groups(17), "must have at most 16 items", plain()),
+        ("escalates to nine", json!({}), targets(9), "must have at most 8 items", json!({"verdict": "Escalate"})),
+        (
+            "escalates to an empty list",
+            json!({}),
+            targets(0),
+            "should have at least 1 items",
+            json!({"verdict": "Escalate"}),
+        ),
+        ("chooses 33 options", multiple.clone(), options(33), "must have at most 32 items", options(32)),
+        (
+            "modifies with more than 16 KiB",
+            json!({}),
+            modify(json!({"x": text(16_384)})),
+            sixteen_kib,
+            modify(json!({"x": text(16_000)})),
+        ),
+        ("answers with more than 16 KiB", asks(16), answers(16, &text(1100)), sixteen_kib, answers(16, &text(1000))),
+        (
+            "modifies with a long list of small things",
+            json!({}),
+            modify(json!({"x": vec![0; 3000]})),
+            sixteen_kib,
+            modify(json!({"x": vec![0; 900]})),
+        ),
+        (
+            "modifies with a long list of empty lists",
+            json!({}),
+            modify(json!({"x": vec![json!([]); 3000]})),
+            sixteen_kib,
+            modify(json!({"x": vec![json!([]); 900]})),
+        ),
+        (
+            "modifies with long keys",
+            json!({}),
+            modify(json!({text(16_384): 1})),
+            sixteen_kib,
+            modify(json!({text(16_000): 1})),
+        ),
+        ("modifies six levels deep", json!({}), modify(objects(6)), sixteen_kib, modify(objects(5))),
+        ("modifies with lists six levels deep", json!({}), modify(lists(6)), sixteen_kib, modify(lists(5))),
+        ("modifies two hundred levels deep", json!({}), modify(objects(200)), sixteen_kib, modify(objects(5))),
+        (
+            "calls it the ninth attempt",
+            json!({}),
+            vote("Approve", "attempt", json!(9)),
+            "should be less than or equal to 8",
+            vote("Approve", "attempt", json!(1)),
+        ),
+        (
+            "calls it the zeroth attempt",
+            json!({}),
+            vote("Approve", "attempt", json!(0)),
+            "should be greater than or equal to 1",
+            vote("Approve", "attempt", json!(1)),
+        ),
+        (
+            "calls it attempt -1",
+            json!({}),
+            vote("Approve", "attempt", json!(-1)),
+            "should be greater than or equal to 1",
+            plain(),
+        ),
+        (
+            "calls it one and a half attempts",
+            json!({}),
+            vote("Approve", "attempt", json!(1.5)),
+            "must be of type integer",
+            plain(),
+        ),
+        (
+            "calls it more attempts than a number holds",
+            json!({}),
+            vote("Approve", "attempt", json!(u64::MAX)),
+            "spec.decisions",
+            plain(),
+        ),
+        (
+            "types a channel of 33 characters",
+            json!({}),
+            vote("Approve", "channel", json!(text(33))),
+            "may not be more than 32",
+            plain(),
+        ),
+        (
+            "speaks for a name of 254 characters",
+            json!({}),
+            vote("Approve", "onBehalfOf", json!(text(254))),
+            "may not be more than 253",
+            plain(),
+        ),
+        (
+            "speaks for nobody",
+            json!({}),
+            vote("Approve", "onBehalfOf", json!("")),
+            "should be at least 1 chars long",
+            plain(),
+        ),
+        (
+            "names a digest of 81 characters",
+            json!({}),
+            vote("Approve", "requestDigest", json!(text(81))),
+            "may not be more than 80",
+            plain(),
+        ),
+    ];
+    cases
+        .into_iter()
+        .map(|(what, request, wrong, words, right)| {
+            // YAML, which an apply may be written in, takes no such keys.
+            let how: &[Way] = if what.ends_with("long keys") { &[Way::Merge] } else { &[Way::Merge, Way::Apply] };
+            Row::new(what, [Approver], [Way::Merge], own(wrong))
+                .ways(how)
+                .asked(request)
+                .refused(words)
+                .honest("the largest that fits", own(right))
+        })
+        .collect()
+}

@@ -1,0 +1,289 @@
+//! The Approval as an object: what was asked, its labels, its owners, its life. It may not look at votes.
+
+use serde_json::{Map, Value, json};
+
+use crate::attacks::Actor::{
+    Admin, Approver, ClusterAdmin, Delegate, Edit, GarbageCollector, Operator, Outsider, Requester, SecondApprover,
+    StatusHolder, Unlisted, Viewer,
+};
+use crate::attacks::{Actor, CHANGES, Object, REMOVALS, Row, Scene, Way, approve, own, user};
+
+const EVERYBODY: [Actor; 12] = [
+    Approver,
+    SecondApprover,
+    Unlisted,
+    Delegate,
+    Requester,
+    Viewer,
+    Edit,
+    Admin,
+    Outsider,
+    StatusHolder,
+    ClusterAdmin,
+    GarbageCollector,
+];
+
+/// An Approval that is not there yet, with this change.
+fn fresh(change: Value) -> Value {
+    json!({"{approval}": change})
+}
+
+fn many(count: usize, value: &str) -> Value {
+    (0..count).map(|n| (format!("n{n}"), json!(value))).collect::<Map<_, _>>().into()
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    [request(), around(), life()].into_iter().flatten().collect()
+}
+
+fn request() -> Vec<Row> {
+    let fixed =
+        |row: Row| row.refused("request is immutable").honest("an approver's vote", own(approve())).by(Approver);
+    let change = |fields: Value| json!({"spec": {"request": fields}});
+    let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}});
+    let with_schema =
+        |schema: &Value| json!({"form": {"questions": [{"id": "answer", "required": false, "schema": schema}]}});
+    let mut more = schema.clone();
+    more["properties"]["c"] = json!({});
+    let mut less = schema.clone();
+    less["properties"] = json!({"a": {"type": "string"}});
+    let others = [Approver, ClusterAdmin];
+    let mut rows = vec![fixed(Row::new(
+        "rewrites the prompt",
+        [
+            Approver,
+            SecondApprover,
+            Unlisted,
+            Delegate,
+            Requester,
+            Viewer,
+            Edit,
+            Admin,
+            Outsider,
+            StatusHolder,
+            ClusterAdmin,
+            Operator,
+            GarbageCollector,
+        ],
+        CHANGES,
+        change(json!({"prompt": "Something else?"})),
+    ))];
+    for (what, fields) in [
+        ("lowers the threshold", json!({"threshold": 2})),
+        ("moves the closing time", json!({"closesAt": "2100-01-01T00:00:00Z"})),
+        ("moves the deadline", json!({"deadline": "2099-01-01T00:00:00Z"})),
+        ("changes what a timeout does", json!({"timeout": {"after": "24h", "action": "Approve"}})),
+        (
+            "lists another approver",
+            json!({"approvers": [user("alice@example.com"), user("bob@example.com"), user("mallory@example.com")]}),
+        ),
+        ("takes an approver off the list", json!({"approvers": [user("alice@example.com")]})),
+        ("says that somebody else asked", json!({"requestedBy": "mallory@example.com"})),
+        ("changes the guard's epoch", json!({"guardEpoch": "forged"})),
+        ("changes the digest", json!({"digest": format!("sha256:{}", "f".repeat(64))})),
+        ("adds a quorum", json!({"also": [{"source": "forged", "approvers": [user("mallory@example.com")]}]})),
+        ("says who is which person", json!({"persons": [{"pattern": ".+", "person": "one"}]})),
+    ] {
+        rows.push(fixed(Row::new(what, others, CHANGES, change(fields))));
+    }
+    rows.extend([
+        fixed(Row::new("allows one verdict only", others, REMOVALS, change(json!({"allowedVerdicts": ["Approve"]})))),
+        fixed(
+            Row::new("adds a key inside free-form JSON", others, CHANGES, change(with_schema(&more)))
+                .asked(with_schema(&schema)),
+        ),
+        fixed(
+            Row::new(
+                "drops a key inside free-form JSON",
+                others,
+                [Way::Json, Way::Replace],
+                change(with_schema(&less)),
+            )
+            .asked(with_schema(&schema)),
+        ),
+    ]);
+    rows
+}
+
+fn around() -> Vec<Row> {
+    let labels = |labels: Value| json!({"metadata": {"labels": labels}});
+    let notes = |notes: Value| json!({"metadata": {"annotations": notes}});
+    let team = || labels(json!({"team": "finance"}));
+    let dangling = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000001"}]);
+    let deep = |levels: usize| {
+        let fields = (0..levels).fold(json!({}), |inner, _| json!({"f:x": inner}));
+        json!({"metadata": {"labels": {"team": "finance"}, "managedFields": [{"manager": "deep", "operation": "Update",
+            "apiVersion": "signoff.dev/v1alpha1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": fields}}]}})
+    };
+    let ours = "labels and annotations of signoff.dev are the operator's";
+    let fixed = "owner references and finalizers are the operator's";
+    let count = "at most 24 labels, 24 annotations and 64 KiB of annotations";
+    let strangers = [Unlisted, Delegate, Requester, Viewer, Edit, Admin, Outsider, StatusHolder, ClusterAdmin];
+    let by_an_approver = |row: Row| row.honest("an approver's label", team()).by(Approver);
+    let ours_on_it = json!({"labels": {"signoff.dev/workflow": "refund"}, "annotations": {"signoff.dev/note": "x"}});
+    let labelled = |row: Row| row.gate(|gate| gate.metadata = ours_on_it.clone());
+    vec![
+        by_an_approver(
+            Row::new("puts a label on it", strangers, CHANGES, team())
+                .refused("only an approver of this gate may change this Approval"),
+        ),
+        by_an_approver(
+            Row::new("puts an annotation on it", strangers, CHANGES, notes(json!({"x": "y"})))
+                .refused("only an approver of this gate may change this Approval"),
+        ),
+        by_an_approver(
+            Row::new(
+                "puts an owner on it",
+                [Approver, SecondApprover],
+                CHANGES,
+                json!({"metadata": {"ownerReferences": dangling}}),
+            )
+            .refused(fixed),
+        ),
+        by_an_approver(
+            Row::new(
+                "puts a finalizer on it",
+                [Approver, SecondApprover],
+                CHANGES,
+                json!({"metadata": {"finalizers": ["example.com/hold"]}}),
+            )
+            .refused(fixed),
+        ),
+        by_an_approver(labelled(
+            Row::new(
+                "forges a label of ours",
+                [Approver, SecondApprover],
+                CHANGES,
+                labels(json!({"signoff.dev/forged": "x"})),
+            )
+            .refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new(
+                "forges a label of a subdomain of ours",
+                [Approver],
+                CHANGES,
+                labels(json!({"x.signoff.dev/forged": "x"})),
+            )
+            .refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new("changes a label of ours", [Approver], CHANGES, labels(json!({"signoff.dev/workflow": "other"})))
+                .refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new("removes a label of ours", [Approver], REMOVALS, labels(json!({"signoff.dev/workflow": null})))
+                .refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new("removes all labels", [Approver], REMOVALS, labels(Value::Null)).refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new("forges an annotation of ours", [Approver], CHANGES, notes(json!({"signoff.dev/decided": "yes"})))
+                .refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new("changes an annotation of ours", [Approver], CHANGES, notes(json!({"signoff.dev/note": "y"})))
+                .refused(ours),
+        )),
+        by_an_approver(labelled(
+            Row::new("removes an annotation of ours", [Approver], REMOVALS, notes(json!({"signoff.dev/note": null})))
+                .refused(ours),
+        )),
+        // With the one that every case carries.
+        Row::new("puts 25 labels on it", [Approver], CHANGES, labels(many(24, "")))
+            .refused(count)
+            .honest("24 labels", labels(many(23, ""))),
+        Row::new("puts 25 annotations on it", [Approver], CHANGES, notes(many(25, "")))
+            .refused(count)
+            .honest("24 annotations", notes(many(24, ""))),
+        Row::new(
+            "puts more than 64 KiB of annotations on it",
+            [Approver],
+            CHANGES,
+            notes(json!({"a": "x".repeat(33_000), "b": "x".repeat(33_000)})),
+        )
+        .refused(count)
+        .honest("60 KiB of them", notes(json!({"a": "x".repeat(30_000), "b": "x".repeat(30_000)}))),
+        Row::new("nests managedFields to blind other clients", [Approver], REMOVALS, deep(60))
+            .refused("metadata.managedFields is nested too deeply")
+            .honest("managedFields as they are", deep(3)),
+        Row::new("nests managedFields deeper than clients decode", [Approver], [Way::Merge, Way::Replace], deep(150))
+            .refused("managedFields")
+            .honest("managedFields as they are", deep(3)),
+    ]
+}
+
+fn life() -> Vec<Row> {
+    let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    let with_the_workflow = "an Approval is deleted with its Workflow";
+    let only_the_operator = "only the operator creates Approvals, and without decisions";
+    let hands = [
+        Approver,
+        SecondApprover,
+        Unlisted,
+        Delegate,
+        Requester,
+        Viewer,
+        Edit,
+        Admin,
+        Outsider,
+        StatusHolder,
+        ClusterAdmin,
+    ];
+    let collected = |row: Row| row.honest("the garbage collector's delete", delete()).by(GarbageCollector);
+    let vote = |name: &str| json!({"spec": {"decisions": {name: approve()}}});
+    vec![
+        collected(Row::new("deletes it", hands, [Way::Delete], delete()).refused(with_the_workflow)),
+        collected(Row::new("deletes it with those like it", hands, [Way::DeleteAll], delete()).on(Object::All).refused(with_the_workflow)),
+        collected(Row::new("deletes it without grace", [Approver, Edit, Admin, ClusterAdmin], [Way::Delete], json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})).refused(with_the_workflow)),
+        collected(Row::new("deletes it", [Approver, Delegate, Requester, Viewer, Edit, Admin, Outsider], [Way::Delete, Way::DeleteAll], delete()).shipped_roles().refused("cannot {verb} resource \"approvals\"")).way(Way::Delete),
+        Row::new("creates one", EVERYBODY, [Way::Create, Way::Apply], fresh(json!({})))
+            .given(Scene::Nothing)
+            .refused(only_the_operator)
+            .honest("the operator's", fresh(json!({})))
+            .by(Operator),
+        Row::new("creates one", [Approver, Delegate, Requester, Viewer, Edit, Admin, Outsider], [Way::Create], fresh(json!({})))
+            .given(Scene::Nothing)
+            .shipped_roles()
+            .refused("cannot {verb} resource \"approvals\"")
+            .honest("the operator's", fresh(json!({})))
+            .by(Operator),
+        Row::new("creates one that is decided already", [Operator, ClusterAdmin], [Way::Create, Way::Apply], fresh(vote("alice@example.com")))
+            .given(Scene::Nothing)
+            .refused(only_the_operator)
+            .honest("one without a decision", fresh(json!({})))
+            .by(Operator),
+        Row::new("creates one under another request's digest", [Operator], [Way::Create, Way::Apply], fresh(json!({"metadata": {"name": "refund-review-0000000000"}})))
+            .given(Scene::Nothing)
+            .refused("metadata.name must end with the first ten hex digits of spec.request.digest")
+            .honest("one under its own", fresh(json!({}))),
+        Row::new("asks everybody who is logged in", [Operator], [Way::Create], fresh(json!({"spec": {"request": {"approvers": [{"kind": "Group", "name": "system:authenticated"}]}}})))
+            .given(Scene::Nothing)
+            .refused("system users and groups cannot decide")
+            .honest("a group of people", fresh(json!({}))),
+        Row::new("puts one where there is none", [Approver, Edit, ClusterAdmin], [Way::Replace], fresh(json!({})))
+            .given(Scene::Nothing)
+            .refused("not found")
+            .honest("the operator's create", fresh(json!({})))
+            .by(Operator)
+            .way(Way::Create),
+        Row::new("gives itself a vote while deleting", [GarbageCollector], CHANGES, own(approve()))
+            .refused("is not an approver of this gate")
+            .honest("an approver's vote", own(approve()))
+            .by(Approver),
+        Row::new("takes hold of a subresource that is not there", [Approver, Edit, Admin, ClusterAdmin], [Way::Merge, Way::Replace], json!({"spec": {"replicas": 0}}))
+            .on(Object::Sub("scale"))
+            .refused("not found")
+            .honest("an approver's vote", own(approve()))
+            .by(Approver)
+            .about(Object::Scene),
+        Row::new("takes hold of its finalizers as a subresource", [Approver, Edit, Admin, ClusterAdmin], [Way::Merge, Way::Replace], json!({"metadata": {"finalizers": []}}))
+            .on(Object::Sub("finalizers"))
+            .refused("not found")
+            .honest("an approver's vote", own(approve()))
+            .by(Approver)
+            .about(Object::Scene),
+    ]
+}

@@ -1,0 +1,159 @@
+//! Who is taken for the operator, and what even the operator may not do. It may not take over an operator that runs.
+
+use serde_json::{Value, json};
+
+use crate::attacks::Actor::{Approver, ClusterAdmin, Operator, OperatorsNeighbour, Stolen};
+use crate::attacks::{Actor, CHANGES, Object, Row, Scene, Token, Way, approve, own};
+
+const ADMINISTER: &str = "lacks the verb administer on installations.signoff.dev";
+
+pub(super) fn rows() -> Vec<Row> {
+    [taken_for(), itself(), becomes()].into_iter().flatten().collect()
+}
+
+/// Tokens of the operator's account that were not made for its Pod.
+fn taken_for() -> Vec<Row> {
+    let stolen: [Actor; 5] = Token::ALL.map(Stolen);
+    let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    let reminded = || json!({"status": {"reminders": 1}});
+    let running = || json!({"status": {"phase": "Running"}});
+    let fresh = || json!({"{approval}": {}});
+    let label = || json!({"metadata": {"labels": {"signoff.dev/workflow": "refund"}}});
+    let value = || {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "value-{case}", "labels": {"signoff.dev/workflow": "refund"}}, "data": {"value": "x"}})
+    };
+    let values = Object::Path("/api/v1/namespaces/{namespace}/configmaps");
+    vec![
+        Row::new("writes a status", stolen, CHANGES, reminded())
+            .on(Object::Sub("status"))
+            .refused("only the operator, from its pod, writes status")
+            .honest("the operator's word", reminded())
+            .by(Operator),
+        Row::new("writes a run's status", stolen, CHANGES, running())
+            .given(Scene::Workflow(json!({})))
+            .on(Object::Sub("status"))
+            .refused("only the operator, from its pod, writes status")
+            .honest("the operator's word", running())
+            .by(Operator),
+        Row::new("creates an Approval", stolen, [Way::Create, Way::Apply], fresh())
+            .given(Scene::Nothing)
+            .refused("only the operator creates Approvals")
+            .honest("the operator's", fresh())
+            .by(Operator),
+        Row::new("deletes an Approval", stolen, [Way::Delete], delete())
+            .refused("an Approval is deleted with its Workflow")
+            .honest("the operator's delete", delete())
+            .by(Operator),
+        Row::new("puts a label of ours on an Approval", stolen, CHANGES, label())
+            .refused("only an approver of this gate may change this Approval")
+            .honest("the operator's label", label())
+            .by(Operator),
+        Row::new("makes a value of a run", stolen, [Way::Create], value())
+            .given(Scene::Nothing)
+            .on(values)
+            .refused("what carries the label signoff.dev/workflow is made and changed by the operator only")
+            .honest("the operator's", value())
+            .by(Operator),
+        Row::new("votes", stolen, CHANGES, own(approve()))
+            .refused("is not an approver of this gate")
+            .honest("an approver's vote", own(approve()))
+            .by(Approver),
+    ]
+}
+
+/// The operator's own token, stolen from its Pod: it reports, and decides nothing.
+fn itself() -> Vec<Row> {
+    let alices = json!({"spec": {"decisions": {"alice@example.com": approve()}}});
+    let by_alice = |row: Row| row.honest("an approver's vote", own(approve())).by(Approver).way(Way::Merge);
+    vec![
+        by_alice(
+            Row::new("votes in an approver's name with the chart's rights", [Operator], CHANGES, alices)
+                .shipped_roles()
+                .refused("cannot {verb} resource \"approvals\""),
+        ),
+        by_alice(
+            Row::new("votes with the chart's rights", [Operator], CHANGES, own(approve()))
+                .shipped_roles()
+                .refused("cannot {verb} resource \"approvals\""),
+        ),
+        by_alice(
+            Row::new(
+                "deletes an Approval with the chart's rights",
+                [Operator],
+                [Way::Delete, Way::DeleteAll],
+                json!({}),
+            )
+            .shipped_roles()
+            .refused("cannot {verb} resource \"approvals\""),
+        ),
+        Row::new(
+            "changes what was requested with the chart's rights",
+            [Operator],
+            CHANGES,
+            json!({"spec": {"suspend": true}}),
+        )
+        .shipped_roles()
+        .given(Scene::Workflow(json!({})))
+        .refused("cannot {verb} resource \"workflows\"")
+        .honest("what it may write", json!({"status": {"phase": "Running"}}))
+        .way(Way::Merge)
+        .about(Object::Sub("status")),
+    ]
+}
+
+/// From the built-in role admin in the operator's namespace to the operator.
+fn becomes() -> Vec<Row> {
+    let spec = json!({"serviceAccountName": "signoff-operator", "restartPolicy": "Always",
+        "containers": [{"name": "shell", "image": "shell"}]});
+    let labels = json!({"app": "shell"});
+    let template = json!({"metadata": {"labels": labels}, "spec": spec});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = json!("Never");
+    let workload = |version: &str, kind: &str, spec: Value| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "shell-{case}"}, "spec": spec});
+    let selected = json!({"selector": {"matchLabels": labels}, "template": template});
+    let mut set = selected.clone();
+    set["serviceName"] = json!("shell");
+    let token = |bound: Value| json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": bound});
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "stolen-{case}", "annotations": {"kubernetes.io/service-account.name": "signoff-operator"}}});
+    let created = |what, path, object: Value| {
+        Row::new(what, [OperatorsNeighbour], [Way::Create], object.clone())
+            .given(Scene::Nothing)
+            .on(Object::Path(path))
+            .dry_run()
+            .refused(ADMINISTER)
+            .honest("the same from who holds the verb", object)
+            .by(ClusterAdmin)
+    };
+    let operators_pod = |what, how: Way, path, change: Value| {
+        Row::new(what, [OperatorsNeighbour], [how], change.clone())
+            .given(Scene::Nothing)
+            .on(Object::Path(path))
+            .refused(ADMINISTER)
+            .honest("the same from who holds the verb", change)
+            .by(ClusterAdmin)
+    };
+    vec![
+        created("runs a Pod as the operator", "/api/v1/namespaces/signoff-system/pods", workload("v1", "Pod", spec.clone())),
+        created("runs a ReplicationController as the operator", "/api/v1/namespaces/signoff-system/replicationcontrollers", workload("v1", "ReplicationController", json!({"selector": labels, "template": template}))),
+        created("runs a Deployment as the operator", "/apis/apps/v1/namespaces/signoff-system/deployments", workload("apps/v1", "Deployment", selected.clone())),
+        created("runs a ReplicaSet as the operator", "/apis/apps/v1/namespaces/signoff-system/replicasets", workload("apps/v1", "ReplicaSet", selected.clone())),
+        created("runs a DaemonSet as the operator", "/apis/apps/v1/namespaces/signoff-system/daemonsets", workload("apps/v1", "DaemonSet", selected.clone())),
+        created("runs a StatefulSet as the operator", "/apis/apps/v1/namespaces/signoff-system/statefulsets", workload("apps/v1", "StatefulSet", set)),
+        created("runs a Job as the operator", "/apis/batch/v1/namespaces/signoff-system/jobs", workload("batch/v1", "Job", json!({"template": once}))),
+        created("runs a CronJob as the operator", "/apis/batch/v1/namespaces/signoff-system/cronjobs", workload("batch/v1", "CronJob", json!({"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}))),
+        created("makes a token Secret of the operator's", "/api/v1/namespaces/signoff-system/secrets", secret),
+        created("draws a token of the operator's", "/api/v1/namespaces/signoff-system/serviceaccounts/signoff-operator/token", token(json!({"audiences": []}))),
+        created("draws a token bound to the operator's Pod", "/api/v1/namespaces/signoff-system/serviceaccounts/signoff-operator/token", token(json!({"audiences": [], "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "signoff-operator-outside"}}))),
+        operators_pod("opens a shell in the operator's Pod", Way::Connect, "/api/v1/namespaces/signoff-system/pods/signoff-operator-outside/exec", Value::Null).reaches("does not have a host assigned"),
+        operators_pod("attaches to the operator's Pod", Way::Connect, "/api/v1/namespaces/signoff-system/pods/signoff-operator-outside/attach", Value::Null).reaches("does not have a host assigned"),
+        operators_pod("changes the operator's Pod", Way::Merge, "/api/v1/namespaces/signoff-system/pods/signoff-operator-outside", json!({"metadata": {"annotations": {"x": "y"}}})).dry_run(),
+        Row::new("makes a token Secret of a neighbour's", [OperatorsNeighbour], [Way::Create], json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": {"name": "x-{case}", "annotations": {"kubernetes.io/service-account.name": "default"}}}))
+            .given(Scene::Nothing)
+            .on(Object::Path("/api/v1/namespaces/signoff-system/secrets"))
+            .dry_run()
+            .refused(ADMINISTER)
+            .honest("a Secret that is no token", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine-{case}"}, "stringData": {"a": "b"}})),
+    ]
+}

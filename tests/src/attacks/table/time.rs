@@ -1,0 +1,138 @@
+//! Votes in time and late ones. It may not know any clock but the API server's.
+
+use serde_json::{Value, json};
+
+use crate::attacks::Actor::{Approver, Delegate, Operator, SecondApprover};
+use crate::attacks::{CHANGES, Object, REMOVALS, Row, Way, approve, own};
+
+const PAST: &str = "2020-01-01T00:00:00Z";
+const FUTURE: &str = "2100-01-01T00:00:00Z";
+const LATE: &str = "too late: this gate closed at 2020-01-01T00:00:00Z";
+
+const STAMPS: &str = "metadata.managedFields tell when a decision was made";
+
+/// A vote with managedFields of one's own making.
+fn doctored(managed_fields: Value) -> Value {
+    let mut vote = own(approve());
+    vote["metadata"] = json!({"managedFields": managed_fields});
+    vote
+}
+
+fn typed(time: &str) -> Value {
+    json!({"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": time,
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}})
+}
+
+/// A vote with more entries of managedFields than the API server keeps apart.
+fn crowded() -> Value {
+    let entry = |n: usize| {
+        let mut entry = typed(FUTURE);
+        entry["manager"] = json!(format!("clock-{n}"));
+        entry
+    };
+    doctored((0..12).map(entry).collect())
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    let carried = json!({"spec": {"decisions": {
+        "alice@example.com via {me}": {"verdict": "Approve", "onBehalfOf": "alice@example.com"},
+    }}});
+    let expiry = json!({"status": {"phase": "Expired", "outcome": {"phase": "Expired", "verdict": "Reject", "source": "Timeout"}}});
+    let late = |what, who, how: &[Way], change: Value| {
+        Row::new(what, [who], [Way::Merge], change)
+            .ways(how)
+            .asked(json!({"closesAt": PAST}))
+            .refused(LATE)
+            .honest("the operator's record that time is up", expiry.clone())
+            .by(Operator)
+            .way(Way::Merge)
+            .about(Object::Sub("status"))
+    };
+    vec![
+        late("votes after closing time", Approver, &CHANGES, own(approve())),
+        late("votes after closing time,", SecondApprover, &CHANGES, own(json!({"verdict": "Reject"}))),
+        late("carries a vote after closing time", Delegate, &CHANGES, carried),
+        late("votes late without the API server's stamps", Approver, &REMOVALS, doctored(json!([{}]))),
+        late("votes late with no managedFields at all", Approver, &REMOVALS, doctored(json!([]))),
+        late(
+            "votes late with an earlier time typed for it",
+            Approver,
+            &REMOVALS,
+            doctored(json!([typed("2019-01-01T00:00:00Z")])),
+        ),
+        late("votes late and types a time from the future", Approver, &REMOVALS, doctored(json!([typed(FUTURE)]))),
+        late(
+            "votes late and types no time",
+            Approver,
+            &REMOVALS,
+            doctored(json!([{
+                "manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:decisions": {"f:alice@example.com": {}}}},
+            }])),
+        ),
+        Row::new("votes after the closing time that an escalation set", [Approver], CHANGES, own(approve()))
+            .asked(json!({"closesAt": FUTURE}))
+            .stands(json!({"level": 1, "closesAt": PAST}))
+            .refused(LATE)
+            .honest("the operator's record that time is up", expiry.clone())
+            .by(Operator)
+            .way(Way::Merge)
+            .about(Object::Sub("status")),
+        Row::new("takes a later closing time in the status for the request's", [Approver], CHANGES, own(approve()))
+            .asked(json!({"closesAt": PAST}))
+            .stands(json!({"level": 0, "closesAt": FUTURE}))
+            .refused(LATE)
+            .honest("the operator's record that time is up", expiry)
+            .by(Operator)
+            .way(Way::Merge)
+            .about(Object::Sub("status")),
+        Row::new(
+            "takes away the stamps by which time is told",
+            [Approver],
+            REMOVALS,
+            json!({
+                "metadata": {"labels": {"team": "finance"}, "managedFields": [{}]},
+            }),
+        )
+        .refused(STAMPS)
+        .honest("a label alone", json!({"metadata": {"labels": {"team": "finance"}}})),
+        Row::new(
+            "types a time from the future on a gate that may close later",
+            [Approver, SecondApprover],
+            REMOVALS,
+            json!({
+                "metadata": {"labels": {"team": "finance"}, "managedFields": [typed(FUTURE)]},
+            }),
+        )
+        .refused(STAMPS)
+        .honest("a label alone", json!({"metadata": {"labels": {"team": "finance"}}})),
+        Row::new(
+            "types a time from the future and changes nothing else",
+            [Approver],
+            REMOVALS,
+            json!({
+                "metadata": {"managedFields": [typed(FUTURE)]},
+            }),
+        )
+        .refused(STAMPS)
+        .honest("a label alone", json!({"metadata": {"labels": {"team": "finance"}}})),
+        Row::new(
+            "types times from the future until its own stamp is merged with them",
+            [Approver],
+            REMOVALS,
+            crowded(),
+        )
+        .refused(STAMPS)
+        .honest("the vote alone", own(approve())),
+        Row::new("types a time from the future while voting", [Approver], REMOVALS, doctored(json!([typed(FUTURE)])))
+            .refused(STAMPS)
+            .honest("the vote alone", own(approve())),
+        Row::new("takes away the stamps while voting", [Approver], REMOVALS, doctored(json!([{}])))
+            .refused(STAMPS)
+            .honest("the vote alone", own(approve())),
+        Row::new("approves when only Retry, Reject and Abort are left", [Approver], CHANGES, own(approve()))
+            .stands(json!({"phase": "Overdue"}))
+            .refused("verdict must be one of Retry, Reject, Abort")
+            .honest("a Reject", own(json!({"verdict": "Reject"}))),
+    ]
+}

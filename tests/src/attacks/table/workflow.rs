@@ -1,0 +1,249 @@
+//! Workflows: who asked, what they may ask for, and that neither changes. It may not run one.
+
+use serde_json::{Map, Value, json};
+
+use crate::attacks::Actor::{
+    Admin, Approver, ClusterAdmin, Edit, Operator, Outsider, Requester, ServiceAccount, StatusHolder, Unlisted, Viewer,
+};
+use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way, user};
+
+const WORKFLOWS: Object = Object::Path("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows");
+const FIXED: &str = "spec is immutable save suspend, cancel and ttlAfterFinished";
+
+/// A Workflow that is not there yet, with these fields of its spec.
+fn asks(fields: Value) -> Value {
+    let mut spec = json!({"requestedBy": "to-be-stamped", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "case-{case}"}, "spec": spec})
+}
+
+fn gate(fields: Value) -> Value {
+    let mut gate = json!({"prompt": "ok?", "approvers": [user("alice@example.com")]});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        gate[field] = value.clone();
+    }
+    json!({"pattern": {"chain": {"steps": [{"name": "ask", "hitl": gate}]}}})
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    [changes(), around(), creates()].into_iter().flatten().collect()
+}
+
+fn changes() -> Vec<Row> {
+    let everybody =
+        [Requester, Approver, Unlisted, Viewer, Edit, Admin, Outsider, StatusHolder, ClusterAdmin, Operator];
+    let inputs = |value: Value| json!([{"name": "order", "type": "object", "value": value}]);
+    let given = || Scene::Workflow(json!({"inputs": inputs(json!({"id": 1, "note": "x"}))}));
+    let suspend = |row: Row| {
+        row.given(given()).honest("the requester's suspend", json!({"spec": {"suspend": true}})).by(Requester)
+    };
+    let spec = |fields: Value| json!({"spec": fields});
+    let mut rows = vec![
+        suspend(
+            Row::new(
+                "says that somebody else asked",
+                everybody,
+                CHANGES,
+                spec(json!({"requestedBy": "mallory@example.com"})),
+            )
+            .refused("requestedBy is immutable"),
+        ),
+        suspend(
+            Row::new(
+                "says for whom it was asked",
+                everybody,
+                CHANGES,
+                spec(json!({"requestedFor": "mallory@example.com"})),
+            )
+            .refused(FIXED),
+        ),
+        suspend(
+            Row::new(
+                "replaces the steps",
+                everybody,
+                CHANGES,
+                spec(json!({"pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "2"}}]}}})),
+            )
+            .refused(FIXED),
+        ),
+        suspend(
+            Row::new("takes the inputs away", [Requester, Edit, ClusterAdmin], REMOVALS, spec(json!({"inputs": null})))
+                .refused(FIXED),
+        ),
+        suspend(
+            Row::new("takes the spec away", [Requester, Edit, ClusterAdmin], REMOVALS, json!({"spec": null}))
+                .refused("spec"),
+        ),
+    ];
+    for (what, fields) in [
+        ("adds outputs", json!({"outputs": {"from": "x"}})),
+        ("changes an input", json!({"inputs": inputs(json!({"id": 2, "note": "x"}))})),
+        ("adds a key inside an input", json!({"inputs": inputs(json!({"id": 1, "note": "x", "more": 1}))})),
+        ("adds a provider", json!({"providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}]})),
+        ("sets a deadline", json!({"activeDeadline": "1h"})),
+    ] {
+        rows.push(suspend(Row::new(what, [Requester, Edit, ClusterAdmin], CHANGES, spec(fields)).refused(FIXED)));
+    }
+    rows.push(suspend(
+        Row::new(
+            "drops a key inside an input",
+            [Requester, Edit, ClusterAdmin],
+            [Way::Json, Way::Replace],
+            spec(json!({"inputs": inputs(json!({"id": 1}))})),
+        )
+        .refused(FIXED),
+    ));
+    rows.push(
+        Row::new(
+            "changes what was asked",
+            [Approver, Viewer, Edit, Admin, Outsider],
+            CHANGES,
+            spec(json!({"cancel": true})),
+        )
+        .shipped_roles()
+        .given(given())
+        .refused("cannot {verb} resource \"workflows\"")
+        .honest("the requester's cancel", spec(json!({"cancel": true})))
+        .by(Requester),
+    );
+    rows
+}
+
+fn around() -> Vec<Row> {
+    let dangling = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000001"}]);
+    let labels = |count: usize| -> Value {
+        json!({"metadata": {"labels": (0..count).map(|n| (format!("n{n}"), json!(""))).collect::<Map<_, _>>()}})
+    };
+    let deep = |levels: usize| {
+        let fields = (0..levels).fold(json!({}), |inner, _| json!({"f:x": inner}));
+        json!({"metadata": {"managedFields": [{"manager": "deep", "operation": "Update",
+            "apiVersion": "signoff.dev/v1alpha1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": fields}}]}})
+    };
+    let options = |policy: &str| json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
+    let given = |row: Row| row.given(Scene::Workflow(json!({})));
+    let deleted = |row: Row| given(row).honest("a delete with what it owns", options("Background"));
+    let hands = [Requester, Edit, Admin, ClusterAdmin];
+    vec![
+        given(
+            Row::new(
+                "puts an owner on it, to have it deleted,",
+                hands,
+                CHANGES,
+                json!({"metadata": {"ownerReferences": dangling}}),
+            )
+            .refused("owner references of a Workflow are fixed at creation")
+            .honest("a label", labels(1)),
+        ),
+        // With the one that every case carries.
+        given(
+            Row::new("puts 65 labels on it", hands, CHANGES, labels(64))
+                .refused("at most 64 labels")
+                .honest("64 labels", labels(63)),
+        ),
+        given(
+            Row::new(
+                "leaves its Approvals behind by a finalizer",
+                hands,
+                CHANGES,
+                json!({"metadata": {"finalizers": ["orphan"]}}),
+            )
+            .refused("the finalizer orphan would leave this Workflow's Approvals behind")
+            .honest("a label", labels(1)),
+        ),
+        given(
+            Row::new("nests managedFields to blind other clients", [Requester, Edit], REMOVALS, deep(60))
+                .refused("metadata.managedFields is nested too deeply")
+                .honest("managedFields as they are", deep(3)),
+        ),
+        deleted(
+            Row::new("deletes it away from its Approvals", hands, [Way::Delete], options("Orphan"))
+                .refused("--cascade=orphan is refused"),
+        ),
+        deleted(
+            Row::new("deletes those like it away from their Approvals", hands, [Way::DeleteAll], options("Orphan"))
+                .on(Object::All)
+                .refused("--cascade=orphan is refused"),
+        ),
+        deleted(
+            Row::new(
+                "orphans its Approvals as clients once did",
+                hands,
+                [Way::Delete],
+                json!({"kind": "DeleteOptions", "apiVersion": "v1", "orphanDependents": true}),
+            )
+            .refused("--cascade=orphan is refused"),
+        ),
+    ]
+}
+
+fn creates() -> Vec<Row> {
+    let made = |what, who: crate::attacks::Actor, fields: Value| {
+        Row::new(what, [who], [Way::Create, Way::Apply], asks(fields)).given(Scene::Nothing).on(WORKFLOWS)
+    };
+    let provider = |n: usize| {
+        json!({"name": format!("p{n}"), "openai": {"baseURL": "https://models.example.com/v1",
+            "keyFrom": {"name": format!("key-{n}"), "key": "token"}}})
+    };
+    let providers = |count: usize| json!({"providers": (0..count).map(provider).collect::<Vec<_>>()});
+    let excluding = || gate(json!({"excludeRequester": true}));
+    let everybody = gate(json!({"approvers": [{"kind": "Group", "name": "system:authenticated"}]}));
+    let machines = gate(json!({"approvers": [{"kind": "Group", "name": "system:serviceaccounts"}]}));
+    let root = gate(json!({"approvers": [{"kind": "User", "name": "system:admin"}]}));
+    let system = "no Workflow runs in the operator's or a system namespace";
+    let no_system = "system users and groups cannot decide";
+    let somewhere = |what, path| {
+        Row::new(what, [ClusterAdmin], [Way::Create], asks(json!({})))
+            .given(Scene::Nothing)
+            .on(Object::Path(path))
+            .dry_run()
+            .refused(system)
+            .honest("the same in a namespace of its own", asks(json!({})))
+            .about(WORKFLOWS)
+    };
+    vec![
+        made("asks for somebody else", Requester, json!({"requestedFor": "alice@example.com"}))
+            .refused("lacks the RBAC verb delegate on people.signoff.dev alice@example.com")
+            .honest("one in their own name", asks(json!({}))),
+        made("asks for themselves as if for another", Requester, json!({"requestedFor": "{me}"}))
+            .refused("lacks the RBAC verb delegate on people.signoff.dev")
+            .honest("one in their own name", asks(json!({}))),
+        made("asks in nobody's name where the requester is excluded", ServiceAccount, excluding())
+            .refused("name the person behind it in spec.requestedFor")
+            .honest("one where the requester is not excluded", asks(gate(json!({})))),
+        made("uses a Secret they cannot read", Requester, providers(1))
+            .refused("dana@example.com may not get the Secrets that this Workflow uses")
+            .honest("the same from who can read it", asks(providers(1)))
+            .by(ClusterAdmin),
+        made("uses eight Secrets they cannot read", Requester, providers(8))
+            .refused("dana@example.com may not get the Secrets that this Workflow uses")
+            .honest("the same from who can read them", asks(providers(8)))
+            .by(ClusterAdmin),
+        made("uses a Secret that edit can read and they cannot", Approver, providers(1))
+            .refused("alice@example.com may not get the Secrets that this Workflow uses")
+            .honest("the same from edit", asks(providers(1)))
+            .by(Edit),
+        made("lets everybody who is logged in decide", Requester, everybody)
+            .refused(no_system)
+            .honest("a person", asks(gate(json!({})))),
+        made("lets every machine decide", Requester, machines)
+            .refused(no_system)
+            .honest("a person", asks(gate(json!({})))),
+        made("lets a user of the system decide", Requester, root)
+            .refused(no_system)
+            .honest("a person", asks(gate(json!({})))),
+        Row::new("asks without the role", [Approver, Viewer, Edit, Admin, Outsider], [Way::Create], asks(json!({})))
+            .given(Scene::Nothing)
+            .on(WORKFLOWS)
+            .shipped_roles()
+            .refused("cannot {verb} resource \"workflows\"")
+            .honest("the requester's", asks(json!({})))
+            .by(Requester),
+        somewhere("asks in the operator's namespace", "/apis/signoff.dev/v1alpha1/namespaces/signoff-system/workflows"),
+        somewhere("asks in kube-system", "/apis/signoff.dev/v1alpha1/namespaces/kube-system/workflows"),
+        somewhere("asks in kube-public", "/apis/signoff.dev/v1alpha1/namespaces/kube-public/workflows"),
+        somewhere("asks in kube-node-lease", "/apis/signoff.dev/v1alpha1/namespaces/kube-node-lease/workflows"),
+    ]
+}
