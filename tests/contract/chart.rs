@@ -121,7 +121,7 @@ fn crds_are_kept_on_uninstall_and_otherwise_as_generated() {
     let rendered = template(&[]).unwrap();
     let crds: Vec<_> =
         signoff_api::crds::files().unwrap().into_iter().filter(|(path, _)| path.starts_with("crds/crd-")).collect();
-    assert_eq!(crds.len(), 2);
+    assert_eq!(crds.len(), 4);
     for (path, text) in crds {
         let kept =
             text.replacen("\nmetadata:\n", "\nmetadata:\n  annotations:\n    helm.sh/resource-policy: keep\n", 1);

@@ -115,7 +115,9 @@ fn every_workflow_in_the_documentation_can_be_run() {
             );
             if tagged {
                 count += 1;
-                if let Err(complaints) = Plan::of(&parse(&page, &block), &Settings::default()) {
+                if let Err(complaints) =
+                    Plan::of(&parse(&page, &block), &Settings::default(), &std::sync::Arc::default())
+                {
                     let complaints: Vec<_> = complaints.iter().map(ToString::to_string).collect();
                     panic!("{page}:\n{block}\n{}", complaints.join("\n"));
                 }

@@ -84,7 +84,7 @@ fn every_example_can_be_run_as_it_stands() {
     let examples = examples();
     assert!(examples.len() > 10, "{} examples: where are they?", examples.len());
     for (name, text) in examples {
-        if let Err(complaints) = Plan::of(&parse(&name, &text), &Settings::default()) {
+        if let Err(complaints) = Plan::of(&parse(&name, &text), &Settings::default(), &std::sync::Arc::default()) {
             let complaints: Vec<_> = complaints.iter().map(ToString::to_string).collect();
             panic!("{name}:\n{}", complaints.join("\n"));
         }
@@ -104,7 +104,7 @@ fn a_field_that_does_not_exist_is_found() {
 #[test]
 fn only_the_timeout_that_approves_by_itself_is_warned_about() {
     for (name, text) in examples() {
-        let plan = Plan::of(&parse(&name, &text), &Settings::default()).unwrap();
+        let plan = Plan::of(&parse(&name, &text), &Settings::default(), &std::sync::Arc::default()).unwrap();
         let expected = usize::from(name == "gates/timeout-goes-on.yaml");
         assert_eq!(plan.warnings().len(), expected, "{name}: {:?}", plan.warnings());
     }

@@ -157,6 +157,11 @@ pub struct ApprovalRequest {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub persons: Vec<PersonRule>,
+    /// Which policies of the administrators shaped this request, and what each of them demands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub required_by: Vec<RequiredBy>,
     /// What happens when nobody decides in time.
     pub timeout: Timeout,
     /// Whom the verdict Escalate may add.
@@ -180,6 +185,19 @@ impl ApprovalRequest {
         }
         Digest::of(&value)
     }
+}
+
+/// A policy that shaped a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequiredBy {
+    /// Its kind and name.
+    #[schemars(length(min = 1, max = 253))]
+    pub source: String,
+    /// What it demands, in sentences for people.
+    #[schemars(length(min = 1, max = 10), inner(length(min = 1, max = 512)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub rules: Vec<String>,
 }
 
 /// The run that waits.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     approval::Approval,
+    floor::{ApprovalPolicy, ClusterApprovalPolicy},
     policies::{self, Identity},
     workflow::Workflow,
 };
@@ -55,14 +56,15 @@ pub fn files() -> Result<Vec<(String, String)>, Error> {
     Ok(files)
 }
 
-/// The CRDs of both kinds, with `status` defaulted, so that a new object reads as Pending and a JSON Patch
-/// `test` on `/status/seq` works on the first write too.
+/// The CRDs of all kinds. Where there is a `status` it is defaulted, so that a new object reads as Pending and a JSON
+/// Patch `test` on `/status/seq` works on the first write too.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![with_default_status(Approval::crd()), with_default_status(Workflow::crd())]
+    let crds = [ApprovalPolicy::crd(), Approval::crd(), ClusterApprovalPolicy::crd(), Workflow::crd()];
+    crds.into_iter().map(finished).collect()
 }
 
-fn with_default_status(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let Ok(mut value) = serde_json::to_value(&crd) else { return crd };
     for version in value.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_new_object_reads_as_pending() {
-        for crd in all() {
+        for crd in [Approval::crd(), Workflow::crd()].map(finished) {
             let crd = serde_json::to_value(&crd).unwrap();
             let status = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/status/default");
             assert_eq!(status, Some(&json!({"phase": "Pending", "seq": 0})));
@@ -141,8 +143,10 @@ mod tests {
             let crd = serde_json::to_value(&crd).unwrap();
             let root = crd.pointer("/spec/versions/0/schema/openAPIV3Schema/properties").unwrap();
             check(".spec", &root["spec"]);
-            let mut status = root["status"].clone();
-            status["properties"].as_object_mut().unwrap().remove("conditions");
+            let mut status = root.get("status").cloned().unwrap_or_default();
+            if let Some(fields) = status.get_mut("properties").and_then(Value::as_object_mut) {
+                fields.remove("conditions");
+            }
             check(".status", &status);
         }
     }

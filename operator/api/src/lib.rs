@@ -1,4 +1,4 @@
-//! The API of Signoff: the `Workflow` and `Approval` objects, everything that is derived from their bytes
+//! The API of Signoff: the `Workflow` and `Approval` objects and the policies that set floors for them, everything that is derived from their bytes
 //! alone (digests, object names, CRDs, admission policies), and the words people type for verdicts.
 //!
 //! It may not hold a client, a clock or any behaviour of a run: those belong to the engine and to its right.
@@ -7,7 +7,9 @@ pub mod approval;
 pub mod conditions;
 pub mod crds;
 pub mod digest;
+pub mod floor;
 pub mod gate;
+pub mod hosts;
 pub mod journal;
 pub mod names;
 pub mod policies;
@@ -18,6 +20,7 @@ pub mod workflow;
 
 pub use approval::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Decision, Outcome};
 pub use digest::Digest;
+pub use floor::{ApprovalPolicy, ClusterApprovalPolicy};
 pub use values::{Json, JsonObject, Moment, Span};
 pub use verdict::Verdict;
 pub use workflow::{Workflow, WorkflowSpec, WorkflowStatus};

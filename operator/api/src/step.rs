@@ -59,6 +59,15 @@ pub struct Step {
     pub on_error: Option<OnError>,
 }
 
+impl Step {
+    /// The step as its author wrote it, as YAML.
+    #[must_use]
+    pub fn definition(&self) -> String {
+        let value = serde_json::to_value(self).unwrap_or_default();
+        serde_saphyr::to_string(&value).unwrap_or_else(|_| value.to_string())
+    }
+}
+
 /// What a failure means for the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

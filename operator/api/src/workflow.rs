@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::Digest,
+    floor::AddedStep,
     journal::{StepRecord, Usage},
     step::Step,
     values::{Json, Moment, Span},
@@ -267,7 +268,7 @@ pub struct WorkflowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// Standard conditions: Accepted, Guarded, Waiting, Finished, Complete, Failed.
+    /// Standard conditions: Accepted, Guarded, Held, Waiting, Finished, Complete, Failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["type".into()]))]
@@ -281,6 +282,12 @@ pub struct WorkflowStatus {
     /// The digest of the spec without its mutable fields, pinned when the run was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
+    /// The gates that policies of the administrators added when the run was accepted; they are part of the run like its
+    /// own steps, whatever becomes of the policies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub added_steps: Vec<AddedStep>,
     /// When the run was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Moment>,

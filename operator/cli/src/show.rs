@@ -112,6 +112,12 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     for further in &request.also {
         page.fact("And", &also(further));
     }
+    for by in &request.required_by {
+        page.fact("Required by", &format!("{}:", one_line(&by.source, 253)));
+        for rule in &by.rules {
+            page.text.push_str(&format!("{:<14}- {}\n", "", one_line(rule, 512)));
+        }
+    }
     if !request.excluded.is_empty() {
         page.fact("Excluded", &one_line(&request.excluded.join(", "), 2000));
     }
@@ -163,7 +169,7 @@ fn quorum(
 fn also(further: &Also) -> String {
     let count = people(further.threshold.unwrap_or(1));
     let rules = rules(&further.required_from, further.reject_policy, further.exclude_requester);
-    format!("{count}{rules} out of {} (demanded by {})", subjects(&further.approvers), one_line(&further.source, 253))
+    format!("{count}{rules} out of {} (required by {})", subjects(&further.approvers), one_line(&further.source, 253))
 }
 
 fn after_that(request: &ApprovalRequest, status: &ApprovalStatus) -> String {

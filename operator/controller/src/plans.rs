@@ -36,7 +36,7 @@ impl Plans {
             return planned;
         }
         // Parsed outside of the lock: two at once cost time, not truth.
-        let planned = Plan::of(workflow, settings).map(Arc::new).map_err(Arc::new);
+        let planned = Plan::of(workflow, settings, &Arc::default()).map(Arc::new).map_err(Arc::new);
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key, planned.clone());
         planned
     }

@@ -18,7 +18,7 @@ use signoff_api::{
 use crate::{
     journal::Journal,
     language::{LanguageError, Scope, text},
-    plan::{Plan, PlannedStep},
+    plan::{Complaint, Plan, PlannedStep},
     turn::{Ask, Blobs, Call, Command, Now},
 };
 
@@ -26,6 +26,9 @@ use crate::{
 const INLINE: usize = 1024;
 /// What all inline values of a run may have together.
 const INLINE_A_RUN: usize = 256 * 1024;
+
+/// The class of the error of a call that floors do not allow.
+pub const NOT_ALLOWED: &str = "NotAllowed";
 
 /// What a person may switch while a run is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub(crate) struct Books {
     pub(crate) wake_at: Option<Moment>,
     /// Gates whose Approval is not there.
     pub(crate) gone: BTreeSet<String>,
+    /// Why gates do not ask that otherwise would.
+    pub(crate) held: Vec<Complaint>,
     wished: BTreeSet<(String, i32)>,
     inline: usize,
 }
@@ -68,6 +73,7 @@ impl Books {
             missing: BTreeSet::new(),
             wake_at: None,
             gone: BTreeSet::new(),
+            held: Vec::new(),
             wished: BTreeSet::new(),
             inline,
         }
@@ -127,6 +133,8 @@ pub(crate) enum Opening {
     Call(Call),
     /// It asks people.
     Gate(Box<Ask>),
+    /// It cannot begin for now.
+    Held(Complaint),
 }
 
 /// Where an activity stands in the journal.
@@ -201,12 +209,17 @@ impl Run<'_> {
         let seq = self.books.borrow().journal.seq() + 1;
         let opening = open(seq);
         let mut books = self.books.borrow_mut();
-        if matches!(opening, Err(Trouble::Missing)) {
-            return;
+        match opening {
+            Err(Trouble::Missing) => return,
+            Ok(Opening::Held(why)) => return books.held.push(why),
+            _ => {}
         }
         let seq = books.journal.draw();
         let mut record = self.blank(place, seq);
         match opening {
+            Ok(Opening::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
+                self.fail(&mut books, &mut record, NOT_ALLOWED, &why);
+            }
             Ok(Opening::Done(response)) => {
                 (record.response, record.response_ref) = books.keep(&response);
                 self.finish(&mut books, &mut record, StepPhase::Succeeded);
@@ -234,7 +247,7 @@ impl Run<'_> {
             }
             Err(Trouble::Language(why)) => self.fail(&mut books, &mut record, "Template", &why.to_string()),
             Err(Trouble::Invalid(why)) => self.fail(&mut books, &mut record, "Input", &why),
-            Err(Trouble::Missing) => {}
+            Err(Trouble::Missing) | Ok(Opening::Held(_)) => {}
         }
         books.journal.put(record);
     }

@@ -212,6 +212,7 @@ fn last_response(run: &Run<'_>, seq: i64) -> Result<String, Trouble> {
     let seen = scope::seen(run, seq);
     let newest = seen
         .iter()
+        .filter(|s| !s.step.added)
         .filter(|s| s.record.response.is_some() || s.record.response_ref.is_some())
         .max_by_key(|s| s.record.done);
     let Some(newest) = newest else { return Ok(String::new()) };
@@ -258,6 +259,7 @@ fn turn(control: Control, books: Books, end: Option<End>) -> Turn {
         missing: BTreeSet::new(),
         wake_at: if end.is_some() { None } else { books.wake_at },
         journal: books.journal,
+        held: if end.is_some() { Vec::new() } else { books.held },
         end,
         phase,
         pending,
@@ -274,6 +276,7 @@ fn wait_for_values(journal: Journal, books: Books) -> Turn {
         end: None,
         wake_at: None,
         phase: WorkflowPhase::Running,
+        held: Vec::new(),
         pending: Vec::new(),
     }
 }

@@ -77,7 +77,8 @@ impl Driven {
     }
 
     fn of(spec: Value) -> Self {
-        let plan = Plan::of(&workflow(spec), &Settings::default()).unwrap_or_else(|why| panic!("{why:?}"));
+        let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
+            .unwrap_or_else(|why| panic!("{why:?}"));
         let now = Now { at: start(), guard_epoch: "epoch".into() };
         let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
         let mut run = Self {

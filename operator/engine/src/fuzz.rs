@@ -19,7 +19,7 @@ fn now() -> Now {
 /// Decodes a Workflow from JSON, plans it, and takes its first turn.
 pub fn spec(data: &[u8]) {
     let Ok(workflow) = serde_json::from_slice::<Workflow>(data) else { return };
-    if let Ok(plan) = Plan::of(&workflow, &Settings::default()) {
+    if let Ok(plan) = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()) {
         let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now());
         let _ = advance(&plan, Control::default(), turn.journal, Vec::new(), &Blobs::new(), &now());
     }

@@ -13,8 +13,10 @@
 //! * **Fact**: something that happened outside and is to be taken into the journal.
 //! * **Command**: something that shall be done outside once the journal is committed.
 //! * **Turn**: everything that follows from a journal and new facts at one moment.
+//! * **Floor**: what an administrator demands of every run; merged into the plan, so that it cannot be avoided.
 //! * **Tally**: what follows from an Approval's request and its decisions at one moment.
 
+pub mod floors;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod journal;
@@ -34,6 +36,7 @@ mod steps;
 
 pub use activity::Control;
 pub use advance::advance;
+pub use floors::Floors;
 pub use journal::Journal;
 pub use plan::{Complaint, Plan, Settings};
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};

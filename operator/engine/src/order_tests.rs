@@ -76,7 +76,7 @@ fn plan() -> Plan {
         },
     }))
     .unwrap();
-    Plan::of(&workflow, &Settings::default()).unwrap_or_else(|why| panic!("{why:?}"))
+    Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"))
 }
 
 fn fact(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {

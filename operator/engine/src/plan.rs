@@ -3,22 +3,24 @@
 //!
 //! A plan says what shall happen and never what has: it is the same at every turn of a run.
 
+mod added;
 mod gate;
 mod references;
 mod step;
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use signoff_api::{
     Digest, Workflow, WorkflowSpec,
     digest::{self},
+    floor::AddedStep,
     workflow::{Agent, Provider},
 };
 
-use crate::{inputs, language::Template};
+use crate::{floors::Floors, inputs, language::Template, turn::Call};
 
-pub(crate) use gate::PlannedGate;
+pub(crate) use gate::{PlannedGate, allowed, form};
 pub(crate) use step::{Action, PlannedAgentStep, PlannedHttp, PlannedStep};
 
 /// What the administrator decided for all runs.
@@ -46,6 +48,8 @@ pub struct Complaint {
     pub field: String,
     /// What is wrong, and the remedy.
     pub message: String,
+    /// A reason of the condition `Accepted`: `Invalid`, `RequesterIsMachine`, `FloorsContradict` or `NotAllowed`.
+    pub reason: &'static str,
 }
 
 impl fmt::Display for Complaint {
@@ -68,6 +72,8 @@ pub struct Plan {
     pub(crate) steps: Vec<PlannedStep>,
     pub(crate) outputs: Option<Template>,
     pub(crate) active_deadline: Option<Duration>,
+    pub(crate) floors: Arc<Floors>,
+    added: Vec<AddedStep>,
     spec_digest: Digest,
     warnings: Vec<String>,
 }
@@ -81,13 +87,19 @@ pub(crate) struct PlannedAgent {
 }
 
 impl Plan {
-    /// Checks and parses a Workflow.
+    /// Checks and parses a Workflow under the floors that hold in its namespace.
+    ///
+    /// Once it was accepted, the gates that floors added are those of its status, and what floors contradict is no
+    /// complaint: the gates in question are held when they are about to ask.
     ///
     /// # Errors
     /// Everything that is wrong with it, in the order of its fields.
-    pub fn of(workflow: &Workflow, settings: &Settings) -> Result<Self, Vec<Complaint>> {
-        let mut check = Check { settings, complaints: Vec::new(), warnings: Vec::new() };
+    pub fn of(workflow: &Workflow, settings: &Settings, floors: &Arc<Floors>) -> Result<Self, Vec<Complaint>> {
         let spec = &workflow.spec;
+        let accepted = workflow.status.as_ref().filter(|status| status.spec_digest.is_some());
+        let added = accepted.map_or_else(|| floors.added_steps(), |status| status.added_steps.clone());
+        let mut check =
+            Check { settings, floors, accepted: accepted.is_some(), complaints: Vec::new(), warnings: Vec::new() };
         let spec_digest = match spec_digest(spec) {
             Ok(digest) => digest,
             Err(why) => {
@@ -97,7 +109,7 @@ impl Plan {
         };
         let inputs = inputs::values(&spec.inputs, &mut check);
         let agents = check.agents(spec);
-        let (steps, outputs) = check.chain(spec, &agents);
+        let (steps, outputs) = check.chain(spec, &agents, &added);
         let metadata = &workflow.metadata;
         if check.complaints.is_empty() {
             Ok(Self {
@@ -112,6 +124,8 @@ impl Plan {
                 steps,
                 outputs,
                 active_deadline: spec.active_deadline.map(signoff_api::Span::duration),
+                floors: Arc::clone(floors),
+                added,
                 spec_digest,
                 warnings: check.warnings,
             })
@@ -124,6 +138,18 @@ impl Plan {
     #[must_use]
     pub fn spec_digest(&self) -> &Digest {
         &self.spec_digest
+    }
+
+    /// The gates that floors added.
+    #[must_use]
+    pub fn added_steps(&self) -> &[AddedStep] {
+        &self.added
+    }
+
+    /// Why floors do not allow a call; none where they do.
+    #[must_use]
+    pub fn refuses(&self, call: &Call) -> Option<String> {
+        self.floors.refuses(&call.what)
     }
 
     /// What is allowed but was perhaps not meant.
@@ -150,13 +176,27 @@ pub fn spec_digest(spec: &WorkflowSpec) -> Result<Digest, digest::Error> {
 /// What a check of a Workflow has found so far.
 pub(crate) struct Check<'a> {
     settings: &'a Settings,
+    floors: &'a Floors,
+    /// Whether the run is under way: floors then hold gates and refuse nothing.
+    accepted: bool,
     complaints: Vec<Complaint>,
     warnings: Vec<String>,
 }
 
 impl Check<'_> {
     pub(crate) fn complain(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.complaints.push(Complaint { field: field.into(), message: message.into() });
+        self.complain_as("Invalid", field, message);
+    }
+
+    fn complain_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
+        self.complaints.push(Complaint { field: field.into(), message: message.into(), reason });
+    }
+
+    /// Complains about something that floors do not allow, unless the run was accepted before they did not.
+    pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
+        if let (Some(why), false) = (why, self.accepted) {
+            self.complain_as("NotAllowed", field, why);
+        }
     }
 
     fn warn(&mut self, field: &str, message: &str) {
@@ -179,6 +219,7 @@ impl Check<'_> {
             if provider.openai.is_some() == provider.scripted.is_some() {
                 self.complain(format!("spec.providers[{at}]"), "a provider is exactly one of openai and scripted");
             }
+            self.not_allowed(format!("spec.providers[{at}]"), self.floors.refuses_provider(provider));
         }
         for (at, agent) in spec.agents.iter().enumerate() {
             let field = format!("spec.agents[{at}]");

@@ -11,6 +11,7 @@ use signoff_api::{
 
 use crate::{
     activity::{Run, Trouble},
+    language::text,
     plan::{PlannedGate, PlannedStep},
     scope,
     turn::Ask,
@@ -38,7 +39,10 @@ pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: 
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
         return Err(Trouble::Invalid("the rendered prompt is empty or has more than 16384 characters".into()));
     }
-    let context = gate.context.as_ref().map(|template| template.render(&scope)).transpose()?;
+    let context = match &gate.context {
+        Some(template) => Some(template.render(&scope)?),
+        None => gate.shows.as_deref().map(text::clean),
+    };
     let context_ref = context.as_ref().filter(|text| text.len() > SHOWN).map(|text| run.books.borrow_mut().store(text));
     let timeout = spec.timeout.clone().unwrap_or_default();
     let action = timeout.action.unwrap_or_default();
@@ -69,8 +73,9 @@ pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: 
         requested_by: plan.requested_by.clone(),
         requested_for: plan.requested_for.clone(),
         excluded: spec.excluded.clone(),
-        also: Vec::new(),
-        persons: Vec::new(),
+        also: gate.also.clone(),
+        persons: gate.persons.clone(),
+        required_by: gate.required_by.clone(),
         timeout: Timeout { after: Some(gate.after.into()), action: Some(action), ..timeout },
         escalate_to: spec.escalate_to.clone(),
         digest: Digest::of_bytes(b""),

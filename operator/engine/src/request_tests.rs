@@ -23,7 +23,8 @@ fn asked(uid: &str, hitl: Value) -> (String, ApprovalRequest) {
             ]}}},
     }))
     .unwrap();
-    let plan = Plan::of(&workflow, &Settings::default()).unwrap_or_else(|why| panic!("{why:?}"));
+    let plan =
+        Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"));
     let at = Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap());
     let now = Now { at, guard_epoch: "epoch".into() };
     let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);

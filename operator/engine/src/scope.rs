@@ -80,16 +80,18 @@ pub(crate) fn general(run: &Run<'_>, wanted: &BTreeSet<Reference>, seq: i64) -> 
         json!({"name": plan.name, "namespace": plan.namespace, "uid": plan.uid, "startedAt": plan.created}),
     );
     let seen = seen(run, seq);
+    // A gate that a floor added must not change what the author's templates say.
+    let visible = |one: &&Seen<'_>| !one.step.added;
     let uses = |root: &str| wanted.iter().any(|r| r.root == root);
     if uses("steps") {
         let mut records = Vec::new();
-        for one in &seen {
+        for one in seen.iter().filter(visible) {
             records.push((one.step.name.clone(), view(run, one, &seen)?));
         }
         scope.set_records("steps", records);
     }
     if uses("last_response") {
-        let newest = seen.iter().filter(|s| has_response(&s.record)).max_by_key(|s| s.record.done);
+        let newest = seen.iter().filter(visible).filter(|s| has_response(&s.record)).max_by_key(|s| s.record.done);
         let value = match newest {
             Some(newest) => response(run, newest, &seen)?.0,
             None => Value::Null,
@@ -97,7 +99,8 @@ pub(crate) fn general(run: &Run<'_>, wanted: &BTreeSet<Reference>, seq: i64) -> 
         scope.set("last_response", value);
     }
     if uses("hitl") || uses("hitl_response") {
-        let newest = seen.iter().filter(|s| s.record.kind == StepKind::Hitl).max_by_key(|s| s.record.done);
+        let newest =
+            seen.iter().filter(visible).filter(|s| s.record.kind == StepKind::Hitl).max_by_key(|s| s.record.done);
         let (hitl, twin) = match newest {
             Some(gate) => (hitl(run, gate)?, response(run, gate, &seen)?.0),
             None => (no_decision(), Value::Null),

@@ -11,7 +11,7 @@ use signoff_api::{
     workflow::{Provider, WorkflowPhase},
 };
 
-use crate::journal::Journal;
+use crate::{journal::Journal, plan::Complaint};
 
 /// Large values by their digest, as far as whoever calls the engine has fetched them.
 pub type Blobs = BTreeMap<Digest, String>;
@@ -117,6 +117,8 @@ pub struct Turn {
     pub wake_at: Option<Moment>,
     /// Where the run stands.
     pub phase: WorkflowPhase,
+    /// Gates that do not ask because of what floors demand of them.
+    pub held: Vec<Complaint>,
     /// The names of the open Approvals, in the journal's order.
     pub pending: Vec<String>,
 }

@@ -5,9 +5,9 @@
 
 use async_trait::async_trait;
 pub use secrecy::{ExposeSecret, SecretString as SecretText};
-use url::{Host, Url};
+use signoff_api::hosts;
+use url::Url;
 
-use crate::address::bare;
 use crate::error::CallError;
 use crate::excerpt::excerpt;
 
@@ -39,8 +39,7 @@ pub fn host_allowed(secret: &str, annotation: Option<&str>, url: &Url) -> Result
         return Err(CallError::invalid(format!("Secret {secret} cannot be sent: {} names no host", url.scheme())));
     };
     let listed = annotation.unwrap_or_default();
-    let port = url.port_or_known_default();
-    if listed.split(',').filter_map(Entry::parse).any(|entry| entry.covers(&host, port)) {
+    if hosts::lists(listed.split(','), url) {
         return Ok(());
     }
     let remedy = match listed.trim() {
@@ -51,48 +50,6 @@ pub fn host_allowed(secret: &str, annotation: Option<&str>, url: &Url) -> Result
         ),
     };
     Err(CallError::refused(format!("Secret {secret} may not be sent to {host}: {remedy}")))
-}
-
-/// One understood entry of the annotation.
-struct Entry {
-    host: Host<String>,
-    /// Whether `host` is a suffix.
-    under: bool,
-    port: Option<u16>,
-}
-
-impl Entry {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let (under, text) = text.strip_prefix("*.").map_or((false, text), |suffix| (true, suffix));
-        // The last colon ends the host unless it stands inside the brackets of an IPv6 address.
-        let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().ok()?)),
-            _ => (text, None),
-        };
-        let host = Host::parse(bare(host)).ok()?;
-        let wildcard_inside = matches!(&host, Host::Domain(name) if name.contains('*') || name.is_empty());
-        let suffix_of_an_address = under && !matches!(host, Host::Domain(_));
-        (!wildcard_inside && !suffix_of_an_address).then_some(Self { host, under, port })
-    }
-
-    fn covers(&self, host: &Host<&str>, port: Option<u16>) -> bool {
-        let same_host = match (&self.host, host) {
-            (Host::Domain(listed), Host::Domain(asked)) => {
-                // Both sides were lower-cased and punycoded when they were parsed.
-                let asked = bare(asked);
-                if self.under {
-                    asked.strip_suffix(listed.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-                } else {
-                    asked == listed
-                }
-            }
-            (Host::Ipv4(listed), Host::Ipv4(asked)) => listed == asked,
-            (Host::Ipv6(listed), Host::Ipv6(asked)) => listed == asked,
-            _ => false,
-        };
-        same_host && (self.port.is_none() || self.port == port)
-    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,9 @@ async fn the_largest_gate_there_can_be_still_takes_votes() {
         .chain([json!({"pattern": "(.+)@example\\.com", "person": "$1"})])
         .skip(1)
         .collect();
+    let required_by: Vec<_> = (0..16)
+        .map(|n| json!({"source": format!("ClusterApprovalPolicy p{n}"), "rules": vec!["a rule ".repeat(70).trim(); 10]}))
+        .collect();
     let options: Vec<_> =
         (0..32).map(|n| json!({"id": format!("option-{n}"), "label": format!("The option {n}")})).collect();
     let questions: Vec<_> = (0..16)
@@ -34,7 +37,7 @@ async fn the_largest_gate_there_can_be_still_takes_votes() {
     let approval = stage
         .ask(json!({"approvers": subjects(&voters), "also": also, "persons": persons, "excludeRequester": true,
             "excluded": names("excluded", 32), "form": {"questions": questions}, "threshold": 64,
-            "closesAt": "2100-01-01T00:00:00Z", "requireReason": true}))
+            "closesAt": "2100-01-01T00:00:00Z", "requireReason": true, "requiredBy": required_by}))
         .await;
     let vote = async |n: usize, decision: Value| {
         let groups: Vec<_> = (0..200).map(|n| format!("some-group-of-a-large-company-{n}")).collect();

@@ -22,7 +22,12 @@ pub const OPERATOR_NAMESPACE: &str = "signoff-system";
 /// The operator's service account there.
 pub const OPERATOR_ACCOUNT: &str = "signoff-operator";
 
-const CRDS: [&str; 2] = ["workflows.signoff.dev", "approvals.signoff.dev"];
+const CRDS: [&str; 4] = [
+    "workflows.signoff.dev",
+    "approvals.signoff.dev",
+    "approvalpolicies.signoff.dev",
+    "clusterapprovalpolicies.signoff.dev",
+];
 /// CRDs are established within a second, policies are in force about five seconds later.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

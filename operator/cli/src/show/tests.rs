@@ -155,3 +155,27 @@ fn words_of_others_cannot_pass_for_facts() {
     assert_eq!(page.lines().filter(|line| line.starts_with("Phase:")).count(), 1, "{page}");
     assert_eq!(page.lines().filter(|line| line.starts_with("You:")).count(), 1, "{page}");
 }
+
+#[test]
+fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
+    let mut approval = sample::approval();
+    approval.spec.request.required_by = serde_json::from_value(json!([
+        {"source": "ClusterApprovalPolicy prod-floor", "rules": ["at least 2 people", "the requester does not decide"]},
+        {"source": "ApprovalPolicy strict", "rules": ["1 person out of group security must agree too"]},
+    ]))
+    .unwrap();
+    approval.spec.request.also = serde_json::from_value(json!([
+        {"source": "ApprovalPolicy strict", "approvers": [{"kind": "Group", "name": "security"}]},
+    ]))
+    .unwrap();
+    let page = shown(approval);
+    let expected = "Quorum:       1 person
+And:          1 person out of group security (required by ApprovalPolicy strict)
+Required by:  ClusterApprovalPolicy prod-floor:
+              - at least 2 people
+              - the requester does not decide
+Required by:  ApprovalPolicy strict:
+              - 1 person out of group security must agree too
+";
+    assert!(page.contains(expected), "{page}");
+}

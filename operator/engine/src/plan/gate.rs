@@ -6,25 +6,37 @@ use std::time::Duration;
 
 use signoff_api::{
     Span, Verdict,
-    gate::{Form, Question, Subject, SubjectKind, TimeoutAction},
-    step::{HitlStep, OnReject},
+    approval::{GateType, RequiredBy},
+    gate::{Also, Form, PersonRule, Question, Subject, SubjectKind, TimeoutAction},
+    step::{HitlStep, OnReject, Step},
 };
 
-use super::{Check, step::Place};
-use crate::{decision, language::Template};
+use super::{Check, Complaint, step::Place};
+use crate::{
+    decision,
+    floors::{Contradiction, Requester, Tightened},
+    language::Template,
+};
 
-/// A gate with every default filled in.
+/// A gate with every default filled in, as floors leave it.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedGate {
     pub(crate) spec: HitlStep,
     pub(crate) prompt: Template,
     pub(crate) context: Option<Template>,
+    /// What is shown where there is no template for it: data, never rendered.
+    pub(crate) shows: Option<String>,
     /// The position of the reviewed step in its list.
     pub(crate) reviews: Option<usize>,
     pub(crate) allowed: Vec<Verdict>,
     pub(crate) form: Option<Form>,
     pub(crate) after: Duration,
     pub(crate) stops_on_reject: bool,
+    pub(crate) also: Vec<Also>,
+    pub(crate) persons: Vec<PersonRule>,
+    pub(crate) required_by: Vec<RequiredBy>,
+    /// Why it cannot be asked as floors demand; none where it can.
+    pub(crate) held: Option<Complaint>,
 }
 
 impl Check<'_> {
@@ -36,24 +48,43 @@ impl Check<'_> {
             .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &place.known));
         let reviews = self.reviewed(hitl, field, place);
         let allowed = allowed(hitl, reviews.is_some());
-        let mut form = hitl.form.clone().filter(|form| !form.questions.is_empty());
-        if form.is_none() && allowed.contains(&Verdict::Respond) {
-            form = Some(Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] });
-        }
+        let form = form(hitl, &allowed);
         self.approvers(hitl, field, place);
         self.verdicts(hitl, field, &allowed, reviews, place, form.as_ref());
         self.form(field, form.as_ref());
-        let after = self.timeout(hitl, field, &allowed, form.as_ref());
+        self.timeout(hitl, field, &allowed, form.as_ref());
+        let requester = Requester { by: &place.spec.requested_by, on_behalf_of: place.spec.requested_for.as_deref() };
+        let usual = self.settings.default_gate_timeout;
+        let Tightened { hitl, allowed, form, also, persons, required_by, contradictions } =
+            self.floors.tighten(hitl, GateType::Step, requester, reviews.is_some(), usual, place.added_by);
+        let held = self.contradicted(&contradictions, field);
         Some(PlannedGate {
-            spec: hitl.clone(),
             prompt: prompt?,
             context,
+            shows: place.guarded.map(Step::definition),
             reviews,
             allowed,
             form,
-            after,
+            after: hitl.timeout.as_ref().and_then(|timeout| timeout.after).map_or(usual, Span::duration),
             stops_on_reject: hitl.on_reject.unwrap_or_default() == OnReject::Stop,
+            spec: hitl,
+            also,
+            persons,
+            required_by,
+            held,
         })
+    }
+
+    /// What floors contradict: a complaint before the run was accepted, and afterwards what holds the gate.
+    fn contradicted(&mut self, contradictions: &[Contradiction], field: &str) -> Option<Complaint> {
+        if !self.accepted {
+            for found in contradictions {
+                self.complain_as(found.reason, format!("{field}.{}", found.field), &found.message);
+            }
+        }
+        let first = contradictions.first()?;
+        let all: Vec<_> = contradictions.iter().map(|found| found.message.as_str()).collect();
+        Some(Complaint { field: field.to_owned(), message: all.join("; "), reason: first.reason })
     }
 
     fn reviewed(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<usize> {
@@ -125,11 +156,10 @@ impl Check<'_> {
                 self.complain(format!("{field}.requiredFrom"), message);
             }
         }
-        if hitl.exclude_requester == Some(true)
-            && spec.requested_by.starts_with("system:serviceaccount:")
-            && spec.requested_for.is_none()
-        {
-            self.complain(
+        let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
+        if hitl.exclude_requester == Some(true) && requester.is_machine() {
+            self.complain_as(
+                "RequesterIsMachine",
                 format!("{field}.excludeRequester"),
                 "RequesterIsMachine: a service account created this Workflow, so there is no person to exclude: set spec.requestedFor to the person it acts for",
             );
@@ -194,7 +224,7 @@ impl Check<'_> {
         }
     }
 
-    fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>) -> Duration {
+    fn timeout(&mut self, hitl: &HitlStep, field: &str, allowed: &[Verdict], form: Option<&Form>) {
         let field = format!("{field}.timeout");
         let timeout = hitl.timeout.clone().unwrap_or_default();
         let (usual, most) = (self.settings.default_gate_timeout, self.settings.max_gate_timeout);
@@ -229,12 +259,18 @@ impl Check<'_> {
                 "it is the answer of action Default: set that action or leave it out",
             );
         }
-        after
     }
 }
 
+/// What Respond has to fill in: one plain question where the gate has none of its own.
+pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
+    let own = hitl.form.clone().filter(|form| !form.questions.is_empty());
+    let plain = || Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] };
+    own.or_else(|| allowed.contains(&Verdict::Respond).then(plain))
+}
+
 /// What may be decided where the gate does not say.
-fn allowed(hitl: &HitlStep, reviews: bool) -> Vec<Verdict> {
+pub(crate) fn allowed(hitl: &HitlStep, reviews: bool) -> Vec<Verdict> {
     if !hitl.allowed_verdicts.is_empty() {
         return hitl.allowed_verdicts.clone();
     }

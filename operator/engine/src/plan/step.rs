@@ -6,12 +6,14 @@ use std::{collections::BTreeMap, time::Duration};
 
 use signoff_api::{
     Span,
+    floor::AddedStep,
     step::{AgentStep, Conversation, HttpStep, OnError, Step},
     workflow::WorkflowSpec,
 };
 
-use super::{Check, PlannedAgent, PlannedGate};
+use super::{Check, PlannedAgent, PlannedGate, added::Placed};
 use crate::{
+    floors,
     language::{Condition, Known, Template},
     scope::RESERVED,
 };
@@ -26,6 +28,10 @@ pub(crate) struct PlannedStep {
     pub(crate) timeout: Duration,
     pub(crate) on_error: OnError,
     pub(crate) action: Action,
+    /// Whether a floor added it: the author's templates do not see it.
+    pub(crate) added: bool,
+    /// Whether it was added before the next step of its list, which never begins without it.
+    pub(crate) guards: bool,
 }
 
 /// What a step does.
@@ -82,6 +88,10 @@ pub(super) struct Place<'a> {
     pub(super) earlier: &'a [PlannedStep],
     pub(super) known: Known,
     pub(super) field: String,
+    /// The policy that added it.
+    pub(super) added_by: Option<&'a str>,
+    /// The step that it was added before.
+    pub(super) guarded: Option<&'a Step>,
 }
 
 impl Place<'_> {
@@ -91,11 +101,12 @@ impl Place<'_> {
 }
 
 impl Check<'_> {
-    /// The steps of a chain and the template of the run's output.
+    /// The steps of a chain with those that floors added, and the template of the run's output.
     pub(super) fn chain(
         &mut self,
         spec: &WorkflowSpec,
         agents: &BTreeMap<String, PlannedAgent>,
+        added: &[AddedStep],
     ) -> (Vec<PlannedStep>, Option<Template>) {
         let Some(chain) = &spec.pattern.chain else {
             self.complain("spec.pattern", "a pattern is needed: give chain");
@@ -104,23 +115,50 @@ impl Check<'_> {
         if chain.steps.is_empty() {
             self.complain("spec.pattern.chain.steps", "a chain needs at least one step");
         }
-        let mut earlier: Vec<PlannedStep> = Vec::new();
-        for (at, step) in chain.steps.iter().enumerate() {
-            let field = format!("spec.pattern.chain.steps[{at}]");
-            if chain.steps.iter().take(at).any(|other| other.name == step.name) {
-                self.complain(format!("{field}.name"), format!("{} stands twice: names are unique", step.name));
-            }
-            let known = Self::known_at(spec, &chain.steps, at);
-            let place = Place { spec, agents, earlier: &earlier, known, field };
-            if let Some(step) = self.step(step, &place) {
-                earlier.push(step);
-            }
-        }
+        let steps = self.list(spec, agents, &chain.steps, "spec.pattern.chain.steps", added);
         let outputs = spec.outputs.as_ref().and_then(|outputs| outputs.from.as_ref()).and_then(|source| {
             let known = Self::known_at(spec, &chain.steps, chain.steps.len());
             self.known_template(source, "spec.outputs.from", &known)
         });
-        (earlier, outputs)
+        (steps, outputs)
+    }
+
+    /// A list of steps, one after the other, with the gates that floors add to it.
+    fn list(
+        &mut self,
+        spec: &WorkflowSpec,
+        agents: &BTreeMap<String, PlannedAgent>,
+        steps: &[Step],
+        field: &str,
+        added: &[AddedStep],
+    ) -> Vec<PlannedStep> {
+        let mut earlier: Vec<PlannedStep> = Vec::new();
+        let mut names: Vec<String> = Vec::new();
+        for placed in self.with_added(steps, field, added) {
+            let Placed { step, field, at, added_by, guarded } = placed;
+            if names.contains(&step.name) {
+                match added_by {
+                    None => {
+                        self.complain(format!("{field}.name"), format!("{} stands twice: names are unique", step.name));
+                    }
+                    Some(source) => self.complain_as(
+                        "FloorsContradict",
+                        field.clone(),
+                        format!(
+                            "{source} adds a gate named {}, and there is a step of that name: give one of them another",
+                            step.name
+                        ),
+                    ),
+                }
+            }
+            names.push(step.name.clone());
+            let known = Self::known_at(spec, steps, at);
+            let place = Place { spec, agents, earlier: &earlier, known, field, added_by, guarded };
+            if let Some(step) = self.step(&step, &place) {
+                earlier.push(step);
+            }
+        }
+        earlier
     }
 
     fn step(&mut self, step: &Step, place: &Place<'_>) -> Option<PlannedStep> {
@@ -153,6 +191,8 @@ impl Check<'_> {
             timeout: step.timeout.map_or(usual, Span::duration),
             on_error: step.on_error.unwrap_or_default(),
             action,
+            added: place.added_by.is_some(),
+            guards: place.guarded.is_some(),
         })
     }
 
@@ -206,6 +246,8 @@ impl Check<'_> {
     }
 
     fn http_step(&mut self, http: &HttpStep, place: &Place<'_>) -> Option<PlannedHttp> {
+        let refused = floors::fixed_host(&http.url).and_then(|url| self.floors.refuses_url(url));
+        self.not_allowed(place.field("http.url"), refused);
         let url = self.known_template(&http.url, &place.field("http.url"), &place.known);
         let mut headers = BTreeMap::new();
         for (name, source) in &http.headers {

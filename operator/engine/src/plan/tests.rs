@@ -14,7 +14,7 @@ fn complaints(spec: Value) -> Vec<String> {
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec,
     }))
     .unwrap();
-    match Plan::of(&workflow, &Settings::default()) {
+    match Plan::of(&workflow, &Settings::default(), &Arc::default()) {
         Ok(_) => Vec::new(),
         Err(found) => found.iter().map(ToString::to_string).collect(),
     }
@@ -189,7 +189,7 @@ fn an_approval_by_timeout_and_a_service_account_as_approver_are_allowed_with_a_w
             "timeout": {"action": "Approve"}}}]}}},
     }))
     .unwrap();
-    let plan = Plan::of(&workflow, &Settings::default()).unwrap();
+    let plan = Plan::of(&workflow, &Settings::default(), &Arc::default()).unwrap();
     assert_eq!(plan.warnings().len(), 2, "{:?}", plan.warnings());
 }
 

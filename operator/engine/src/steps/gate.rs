@@ -29,6 +29,9 @@ pub(super) fn ask(
     seq: i64,
     place: &Place,
 ) -> Result<Opening, Trouble> {
+    if let Some(why) = &gate.held {
+        return Ok(Opening::Held(why.clone()));
+    }
     let asked = run.books.borrow().journal.get(&place.path, 1).and_then(|r| r.request.clone());
     let facts = Facts {
         gate: GateType::Step,

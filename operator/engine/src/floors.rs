@@ -1,0 +1,166 @@
+//! Floors: what administrators demand of every Workflow of a namespace, merged in a fixed order.
+//!
+//! Merging can only tighten: nothing here makes a gate that others made strict any laxer, and no author's word
+//! counts against a floor. Which objects there are is the controller's to know.
+
+mod gate;
+mod persons;
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use signoff_api::{
+    Digest,
+    approval::GateType,
+    floor::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, Floor},
+    gate::PersonRule,
+    hosts,
+    workflow::Provider,
+};
+use url::Url;
+
+use crate::turn::What;
+
+pub(crate) use gate::{Contradiction, Requester, Tightened};
+
+/// The most gates that floors may add to a run, before they are put before each step they guard.
+pub(crate) const MOST_ADDED: usize = 32;
+
+/// The floors of one namespace: those of the cluster by name, then its own by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Floors {
+    list: Vec<Applied>,
+}
+
+/// A floor that holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Applied {
+    /// `ClusterApprovalPolicy prod-floor`.
+    source: String,
+    /// Empty: every type.
+    gate_types: Vec<GateType>,
+    identities: Vec<PersonRule>,
+    floor: Floor,
+}
+
+impl Floors {
+    /// Those that hold in a namespace with these labels, among the policies of the cluster and its own, by name.
+    #[must_use]
+    pub fn of<'a>(
+        labels: &BTreeMap<String, String>,
+        cluster: impl IntoIterator<Item = (&'a str, &'a ClusterApprovalPolicySpec)>,
+        own: impl IntoIterator<Item = (&'a str, &'a ApprovalPolicySpec)>,
+    ) -> Self {
+        let mut wide: Vec<Applied> = cluster
+            .into_iter()
+            .filter(|(_, spec)| {
+                let selector = spec.match_.as_ref().and_then(|m| m.namespace_selector.as_ref());
+                selector.is_none_or(|selector| selector.matches(labels))
+            })
+            .map(|(name, spec)| Applied {
+                source: format!("ClusterApprovalPolicy {name}"),
+                gate_types: spec.match_.iter().flat_map(|m| m.gate_types.clone()).collect(),
+                identities: spec.identities.clone(),
+                floor: spec.floor.clone(),
+            })
+            .collect();
+        let mut narrow: Vec<Applied> = own
+            .into_iter()
+            .map(|(name, spec)| Applied {
+                source: format!("ApprovalPolicy {name}"),
+                gate_types: spec.match_.iter().flat_map(|m| m.gate_types.clone()).collect(),
+                identities: Vec::new(),
+                floor: spec.floor.clone(),
+            })
+            .collect();
+        wide.sort_by(|a, b| a.source.cmp(&b.source));
+        narrow.sort_by(|a, b| a.source.cmp(&b.source));
+        wide.append(&mut narrow);
+        Self { list: wide }
+    }
+
+    /// Equal for equal floors.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest::of_bytes(&serde_json::to_vec(&self.list).unwrap_or_default())
+    }
+
+    /// The gates that they add to a run that is accepted now.
+    #[must_use]
+    pub fn added_steps(&self) -> Vec<AddedStep> {
+        let added = |applied: &Applied| {
+            let source = applied.source.clone();
+            applied.floor.steps.clone().into_iter().map(move |step| AddedStep { source: source.clone(), step })
+        };
+        self.list.iter().flat_map(added).collect()
+    }
+
+    /// Why a call may not be made; none where it may.
+    #[must_use]
+    pub fn refuses(&self, what: &What) -> Option<String> {
+        match what {
+            What::Http(call) => self.refuses_url(&call.url),
+            What::Agent(call) => self.refuses_provider(&call.provider),
+        }
+    }
+
+    /// Why a model provider may not be used: for its host or for the Secret of its key.
+    pub(crate) fn refuses_provider(&self, provider: &Provider) -> Option<String> {
+        let openai = provider.openai.as_ref()?;
+        let secret = openai.key_from.as_ref().and_then(|key| self.refuses_secret(&key.name));
+        self.refuses_url(&openai.base_url).or(secret).map(|why| format!("provider {}: {why}", provider.name))
+    }
+
+    /// Why a URL may not be called. What is no URL is nobody's host: where hosts are limited it is refused.
+    pub(crate) fn refuses_url(&self, url: &str) -> Option<String> {
+        let parsed = Url::parse(url);
+        let host = parsed.as_ref().ok().and_then(Url::host_str).unwrap_or("a URL without a host");
+        self.list.iter().find_map(|applied| {
+            let allowed = applied.floor.allowed_hosts.as_ref()?;
+            let covered = parsed.as_ref().is_ok_and(|url| hosts::lists(allowed.iter().map(String::as_str), url));
+            (!covered).then(|| not_allowed(host, &applied.source, "allowedHosts", allowed))
+        })
+    }
+
+    fn refuses_secret(&self, name: &str) -> Option<String> {
+        self.list.iter().find_map(|applied| {
+            let allowed = applied.floor.allowed_secrets.as_ref()?;
+            let listed = allowed.iter().any(|glob| is_like(glob, name));
+            (!listed).then(|| not_allowed(&format!("Secret {name}"), &applied.source, "allowedSecrets", allowed))
+        })
+    }
+}
+
+fn not_allowed(what: &str, source: &str, field: &str, allowed: &[String]) -> String {
+    let list = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+    format!("{what} is not allowed by {source} ({field}: {list}): use what is listed, or have it added there")
+}
+
+/// Whether a glob, in which `*` stands for any characters, means a whole name.
+fn is_like(glob: &str, name: &str) -> bool {
+    let mut parts = glob.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+    }
+    rest.ends_with(last)
+}
+
+/// Host names of a URL template that no rendering can change, as a URL; none where a part of the host is rendered.
+pub(crate) fn fixed_host(template: &str) -> Option<&str> {
+    let end = ["{{", "{%", "{#"].iter().filter_map(|mark| template.find(mark)).min();
+    let Some(end) = end else { return Some(template) };
+    let literal = template.get(..end)?;
+    let (_, authority) = literal.split_once("://")?;
+    // Only what follows the host's end can still be rendered.
+    authority.contains(['/', '?', '#', '\\']).then_some(literal)
+}
+
+#[cfg(test)]
+#[path = "floors/run_tests.rs"]
+mod run_tests;
+#[cfg(test)]
+#[path = "floors/tests.rs"]
+mod tests;

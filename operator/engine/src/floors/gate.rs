@@ -1,0 +1,398 @@
+//! One gate under all floors that hold at it: each demand merged, each named, and what contradicts found before
+//! anybody is asked.
+//!
+//! It may not loosen: every step of the merge is a maximum, a union, an intersection or the more careful of two.
+
+use std::time::Duration;
+
+use signoff_api::{
+    Span, Verdict,
+    approval::{GateType, RequiredBy},
+    floor::{Deciders, GateFloor},
+    gate::{Also, Form, PersonRule, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+    step::{HitlStep, OnReject},
+};
+
+use super::{Applied, Floors, persons};
+use crate::{decision, language::text, plan};
+
+/// What a request has room for: further quorums, rules for persons, groups that are required, policies that are named.
+const ROOM: (usize, usize, usize, usize) = (8, 32, 8, 16);
+/// The longest sentence about a demand, in characters.
+const SENTENCE: usize = 500;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requester<'a> {
+    pub(crate) by: &'a str,
+    pub(crate) on_behalf_of: Option<&'a str>,
+}
+
+impl Requester<'_> {
+    /// Whether nobody knows which person asks.
+    pub(crate) fn is_machine(self) -> bool {
+        self.by.starts_with("system:serviceaccount:") && self.on_behalf_of.is_none()
+    }
+
+    fn names(self) -> impl Iterator<Item = String> {
+        self.on_behalf_of.map(str::to_owned).into_iter().chain([self.by.to_owned()])
+    }
+}
+
+/// Something that floors and gate, or two floors, do not agree about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Contradiction {
+    /// The field of the gate.
+    pub(crate) field: &'static str,
+    /// A reason of conditions.
+    pub(crate) reason: &'static str,
+    /// What is wrong, which policy demands it, and the remedy.
+    pub(crate) message: String,
+}
+
+/// A gate as floors leave it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tightened {
+    pub(crate) hitl: HitlStep,
+    pub(crate) allowed: Vec<Verdict>,
+    pub(crate) form: Option<Form>,
+    pub(crate) also: Vec<Also>,
+    pub(crate) persons: Vec<PersonRule>,
+    pub(crate) required_by: Vec<RequiredBy>,
+    pub(crate) contradictions: Vec<Contradiction>,
+}
+
+impl Tightened {
+    fn contradict(&mut self, field: &'static str, message: String) {
+        self.contradictions.push(Contradiction { field, reason: "FloorsContradict", message });
+    }
+
+    fn name(&mut self, source: &str, rule: String) {
+        let rule = text::display(&rule, SENTENCE);
+        match self.required_by.iter_mut().find(|by| by.source == source) {
+            Some(by) => by.rules.push(rule),
+            None => self.required_by.push(RequiredBy { source: source.to_owned(), rules: vec![rule] }),
+        }
+    }
+}
+
+impl Floors {
+    /// A gate under the floors that hold at its type. `reviews`: whether it reviews a step. `usual`: how long people
+    /// have where it does not say. `added_by`: the policy that the gate itself comes from.
+    pub(crate) fn tighten(
+        &self,
+        hitl: &HitlStep,
+        type_: GateType,
+        requester: Requester<'_>,
+        reviews: bool,
+        usual: Duration,
+        added_by: Option<&str>,
+    ) -> Tightened {
+        let allowed = plan::allowed(hitl, reviews);
+        let mut gate = Tightened {
+            hitl: hitl.clone(),
+            form: plan::form(hitl, &allowed),
+            allowed,
+            also: Vec::new(),
+            persons: Vec::new(),
+            required_by: Vec::new(),
+            contradictions: Vec::new(),
+        };
+        if let Some(source) = added_by {
+            gate.name(source, "this gate is added to every run".to_owned());
+        }
+        let holds = |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&type_);
+        let floors: Vec<&Applied> = self.list.iter().filter(holds).collect();
+        let demands: Vec<(&str, &GateFloor)> = floors
+            .iter()
+            .filter_map(|applied| Some((applied.source.as_str(), applied.floor.gates.as_ref()?)))
+            .collect();
+        persons(&mut gate, &floors);
+        for (source, demand) in &demands {
+            quorum(&mut gate, source, demand, requester);
+        }
+        verdicts(&mut gate, &demands, reviews);
+        timeout(&mut gate, &demands, usual);
+        reachable(&mut gate, hitl, requester);
+        room(&mut gate);
+        gate
+    }
+}
+
+fn sources(demands: &[(&str, &GateFloor)], of: impl Fn(&GateFloor) -> bool) -> String {
+    demands.iter().filter(|(_, demand)| of(demand)).map(|(source, _)| *source).collect::<Vec<_>>().join(" and ")
+}
+
+fn names<T>(list: &[T], name: impl Fn(&T) -> String) -> String {
+    list.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn people(count: i32) -> String {
+    if count == 1 { "1 person".to_owned() } else { format!("{count} people") }
+}
+
+fn required(list: &[RequiredFrom]) -> String {
+    names(list, |from| format!("{} of group {}", from.min, from.group))
+}
+
+fn persons(gate: &mut Tightened, floors: &[&Applied]) {
+    for applied in floors.iter().filter(|applied| !applied.identities.is_empty()) {
+        for rule in &applied.identities {
+            if let Some(why) = persons::ambiguous(rule) {
+                let message = format!(
+                    "{}: the pattern {} of its identities cannot be relied on: {why}",
+                    applied.source, rule.pattern
+                );
+                gate.contradict("persons", message);
+            }
+        }
+        if gate.persons.is_empty() {
+            gate.persons.clone_from(&applied.identities);
+            gate.name(&applied.source, "only people whom its identities name count, each once".to_owned());
+        } else if gate.persons != applied.identities {
+            // Either list alone lets count whom the other does not: joined they would loosen each other.
+            let message = format!(
+                "{} has identities besides those of another policy that holds here: put all of them into one",
+                applied.source
+            );
+            gate.contradict("persons", message);
+        }
+    }
+}
+
+fn quorum(gate: &mut Tightened, source: &str, demand: &GateFloor, requester: Requester<'_>) {
+    if let Some(deciders) = &demand.deciders {
+        gate.name(source, deciders_sentence(deciders));
+        gate.also.push(Also {
+            source: source.to_owned(),
+            approvers: deciders.approvers.clone(),
+            threshold: deciders.threshold,
+            required_from: deciders.required_from.clone(),
+            reject_policy: deciders.reject_policy,
+            exclude_requester: deciders.exclude_requester,
+        });
+    }
+    if let Some(least) = demand.min_threshold {
+        gate.hitl.threshold = gate.hitl.threshold.max(Some(least));
+        gate.name(source, format!("at least {}", people(least)));
+    }
+    for wanted in &demand.required_from {
+        match gate.hitl.required_from.iter_mut().find(|own| own.group == wanted.group) {
+            Some(own) => own.min = own.min.max(wanted.min),
+            None => gate.hitl.required_from.push(wanted.clone()),
+        }
+        if !gate.hitl.approvers.contains(&Subject::group(&wanted.group)) {
+            let message = format!(
+                "{source} demands {} of group {}, which is not among the approvers: add it to them",
+                people(wanted.min),
+                wanted.group
+            );
+            gate.contradict("approvers", message);
+        }
+    }
+    if !demand.required_from.is_empty() {
+        gate.name(source, format!("at least {} among them", required(&demand.required_from)));
+    }
+    if demand.exclude_requester == Some(true) {
+        gate.hitl.exclude_requester = Some(true);
+        gate.name(source, "the requester does not decide".to_owned());
+    }
+    let bars = [demand.exclude_requester, demand.deciders.as_ref().and_then(|deciders| deciders.exclude_requester)];
+    if bars.contains(&Some(true)) && requester.is_machine() {
+        gate.contradictions.push(Contradiction {
+            field: "excludeRequester",
+            reason: "RequesterIsMachine",
+            message: format!(
+                "RequesterIsMachine: {source} demands that the requester does not decide, and a service account created this Workflow: set spec.requestedFor to the person it acts for"
+            ),
+        });
+    }
+}
+
+fn deciders_sentence(deciders: &Deciders) -> String {
+    let mut sentence = format!(
+        "{} out of {} must agree too",
+        people(deciders.threshold.unwrap_or(1)),
+        names(&deciders.approvers, ToString::to_string)
+    );
+    if !deciders.required_from.is_empty() {
+        sentence.push_str(&format!(", {} among them", required(&deciders.required_from)));
+    }
+    if deciders.reject_policy == Some(RejectPolicy::Threshold) {
+        sentence.push_str(", as many to reject");
+    }
+    if deciders.exclude_requester == Some(true) {
+        sentence.push_str(", without the requester");
+    }
+    sentence
+}
+
+/// What may be decided: what the gate allows and every floor does. Nobody is kept from saying no.
+fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateFloor)], reviews: bool) {
+    gate.allowed = plan::allowed(&gate.hitl, reviews);
+    for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
+        let no = [Verdict::Reject, Verdict::Abort];
+        gate.allowed.retain(|verdict| no.contains(verdict) || demand.allowed_verdicts.contains(verdict));
+        gate.name(source, format!("nothing but {}", names(&demand.allowed_verdicts, ToString::to_string)));
+    }
+    gate.form = plan::form(&gate.hitl, &gate.allowed);
+    let most = gate.also.iter().filter_map(|also| also.threshold).chain(gate.hitl.threshold).max().unwrap_or(1);
+    let free_text = gate.form.iter().flat_map(|form| &form.questions).any(Question::takes_text);
+    if !demands.is_empty() && most > 1 && free_text && gate.allowed.contains(&Verdict::Respond) {
+        if gate.hitl.allowed_verdicts.is_empty() {
+            gate.allowed.retain(|verdict| *verdict != Verdict::Respond);
+            gate.form = plan::form(&gate.hitl, &gate.allowed);
+        } else {
+            let by = sources(demands, |demand| demand.min_threshold.is_some() || demand.deciders.is_some());
+            if !by.is_empty() {
+                let message = format!(
+                    "{by} demands several people, and Respond with free text would let the last one to write decide alone: ask with options, or leave Respond out"
+                );
+                gate.contradict("allowedVerdicts", message);
+            }
+        }
+    }
+    let goes_on = |verdict: &Verdict| match verdict {
+        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => true,
+        Verdict::Reject => gate.hitl.on_reject == Some(OnReject::Continue),
+        _ => false,
+    };
+    let by = sources(demands, |demand| !demand.allowed_verdicts.is_empty());
+    if !by.is_empty() && !gate.allowed.iter().any(goes_on) {
+        let message = format!("{by} leaves no verdict with which the run could go on: allow one that it allows too");
+        gate.contradict("allowedVerdicts", message);
+    }
+}
+
+/// From the most careful to the least. Expire never goes on without a person, but keeps the run waiting.
+const CARE: [TimeoutAction; 8] = [
+    TimeoutAction::Abort,
+    TimeoutAction::Reject,
+    TimeoutAction::Expire,
+    TimeoutAction::Escalate,
+    TimeoutAction::Retry,
+    TimeoutAction::Skip,
+    TimeoutAction::Default,
+    TimeoutAction::Approve,
+];
+
+/// How careful an action is; the smaller, the more.
+pub(super) fn care(action: TimeoutAction) -> usize {
+    CARE.iter().position(|other| *other == action).unwrap_or(CARE.len())
+}
+
+fn timeout(gate: &mut Tightened, demands: &[(&str, &GateFloor)], usual: Duration) {
+    let mut timeout = gate.hitl.timeout.clone().unwrap_or_default();
+    let own = timeout.action.unwrap_or_default();
+    let limits: Vec<_> = demands.iter().filter(|(_, demand)| !demand.timeout_actions.is_empty()).collect();
+    let answers = gate.allowed.contains(&Verdict::Respond)
+        && decision::default_answers(gate.form.as_ref(), timeout.default.as_deref()).is_ok();
+    let possible = |action: &TimeoutAction| match action {
+        TimeoutAction::Escalate => !timeout.escalation.is_empty(),
+        TimeoutAction::Default => answers,
+        _ => true,
+    };
+    let allowed = |action: &TimeoutAction| limits.iter().all(|(_, demand)| demand.timeout_actions.contains(action));
+    // A default answer that nobody may give any more is no answer.
+    let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
+    // The nearest, and not the most careful one: a further floor could otherwise only take that one away, and what
+    // remains would be laxer than without the floor.
+    let action = CARE.into_iter().take(care(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
+    for (source, demand) in &limits {
+        let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
+        let was =
+            if demand.timeout_actions.contains(&own) { String::new() } else { format!(" (the gate says {own:?})") };
+        gate.name(source, format!("a timeout does nothing but {list}{was}"));
+    }
+    match action {
+        Some(action) if action != own => {
+            timeout.action = Some(action);
+            timeout.default = None;
+        }
+        Some(_) => {}
+        None => {
+            let by = sources(demands, |demand| !demand.timeout_actions.is_empty());
+            let message = format!(
+                "{by} leaves no timeout action that is as careful as {wanted:?}: let it allow {wanted:?} or Abort"
+            );
+            gate.contradict("timeout.action", message);
+        }
+    }
+    for (source, demand) in demands {
+        let Some(most) = demand.max_timeout else { continue };
+        let given = timeout.after.map_or(usual, Span::duration);
+        let was =
+            if given > most.duration() { format!(" (the gate gives {})", Span::from(given)) } else { String::new() };
+        gate.name(source, format!("people have at most {most}{was}"));
+        if given > most.duration() {
+            timeout.after = Some(most);
+        }
+        for level in &mut timeout.escalation {
+            level.after = level.after.map(|after| if after > most { most } else { after });
+        }
+    }
+    if gate.hitl.timeout.is_some() || timeout != signoff_api::gate::Timeout::default() {
+        gate.hitl.timeout = Some(timeout);
+    }
+}
+
+/// Whether there are enough people for every quorum that floors touched.
+fn reachable(gate: &mut Tightened, written: &HitlStep, requester: Requester<'_>) {
+    let nobody = |hitl: &HitlStep, persons: &persons::Persons| {
+        let mut excluded = hitl.excluded.clone();
+        if hitl.exclude_requester == Some(true) {
+            excluded.extend(requester.names());
+        }
+        let wanted = hitl.threshold.unwrap_or(1);
+        persons.countable(&hitl.approvers, &excluded).filter(|have| *have < usize::try_from(wanted).unwrap_or(1))
+    };
+    let persons = persons::Persons::of(&gate.persons);
+    // What the author got wrong is the author's complaint.
+    if nobody(written, &persons::Persons::of(&[])).is_none()
+        && let Some(have) = nobody(&gate.hitl, &persons)
+    {
+        let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
+        let message = format!(
+            "{} demands {} here, and {have} of the named approvers may decide: name more people or a group",
+            by.join(" and "),
+            people(gate.hitl.threshold.unwrap_or(1))
+        );
+        gate.contradict("approvers", message);
+    }
+    for also in &gate.also.clone() {
+        let mut excluded = gate.hitl.excluded.clone();
+        if also.exclude_requester == Some(true) {
+            excluded.extend(requester.names());
+        }
+        let wanted = also.threshold.unwrap_or(1);
+        if let Some(have) = persons.countable(&also.approvers, &excluded)
+            && have < usize::try_from(wanted).unwrap_or(1)
+        {
+            let message = format!(
+                "{} demands {} of its own, and {have} of those it names may decide: name more people there, or a group",
+                also.source,
+                people(wanted)
+            );
+            gate.contradict("approvers", message);
+        }
+    }
+}
+
+/// Whether a request can hold all of it.
+fn room(gate: &mut Tightened) {
+    let (quorums, rules, groups, policies) = ROOM;
+    let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
+    let by = by.join(", ");
+    let found = [
+        (gate.also.len(), quorums, "quorums besides its own"),
+        (gate.persons.len(), rules, "rules for persons"),
+        (gate.hitl.required_from.len(), groups, "groups that are required"),
+        (gate.required_by.len(), policies, "policies that shape it"),
+    ];
+    for (_, most, what) in found.into_iter().filter(|(is, most, _)| is > most) {
+        gate.contradict(
+            "approvers",
+            format!("a request has room for {most} {what}, and {by} demand more: merge some of them"),
+        );
+    }
+}

@@ -1,0 +1,300 @@
+//! Runs under floors: gates that are added, gates that are held, floors that change while a run is under way.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use signoff_api::{
+    ApprovalRequest, Moment, Outcome, Verdict, Workflow,
+    approval::ApprovalPhase,
+    journal::{StepPhase, StepRecord},
+};
+
+use super::{tests::cluster, *};
+use crate::{
+    Control, Fact, Journal, Now, Plan, Settings, Turn, advance,
+    turn::{Blobs, Call, Command, Reply},
+};
+
+/// A run whose plan is made anew before every turn, as after a restart.
+struct Run {
+    workflow: Workflow,
+    journal: Journal,
+    blobs: Blobs,
+    turn: Turn,
+}
+
+impl Run {
+    fn start(floors: &Floors, steps: Value) -> Self {
+        Self::of(floors, json!({"requestedBy": "dana", "pattern": {"chain": {"steps": steps}}}))
+    }
+
+    fn of(floors: &Floors, spec: Value) -> Self {
+        let mut workflow: Workflow = serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"}, "spec": spec,
+        }))
+        .unwrap();
+        let plan = plan(&workflow, floors);
+        workflow.status = Some(signoff_api::WorkflowStatus {
+            spec_digest: Some(plan.spec_digest().clone()),
+            added_steps: plan.added_steps().to_vec(),
+            ..Default::default()
+        });
+        let turn = turn(&plan, Journal::default(), Vec::new(), &Blobs::new());
+        let mut run = Self { workflow, journal: Journal::default(), blobs: Blobs::new(), turn };
+        run.commit();
+        run
+    }
+
+    fn commit(&mut self) {
+        self.blobs.extend(self.turn.blobs.iter().cloned());
+        let records: Vec<StepRecord> =
+            serde_json::from_value(serde_json::to_value(self.turn.journal.records()).unwrap()).unwrap();
+        self.journal = Journal::new(self.turn.journal.seq(), records);
+    }
+
+    fn take(&mut self, floors: &Floors, facts: Vec<Fact>) {
+        self.turn = turn(&plan(&self.workflow, floors), self.journal.clone(), facts, &self.blobs);
+        self.commit();
+    }
+
+    fn decide(&mut self, floors: &Floors, path: &str, verdict: Verdict) {
+        let outcome = Outcome {
+            verdict: Some(verdict),
+            phase: ApprovalPhase::of(verdict),
+            guidance: (verdict == Verdict::Defer).then(|| "again".to_owned()),
+            ..Outcome::default()
+        };
+        self.take(floors, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
+    }
+
+    fn reply(&mut self, floors: &Floors, path: &str, text: &str) {
+        let result = Ok(Reply { response: json!(text), ..Reply::default() });
+        self.take(floors, vec![Fact::Ended { path: path.into(), attempt: 1, result, at: moment() }]);
+    }
+
+    fn asks(&self) -> Vec<&ApprovalRequest> {
+        let asks = self.turn.commands.iter().filter_map(|c| match c {
+            Command::Ask(ask) => Some(&ask.request),
+            Command::Call(_) => None,
+        });
+        asks.collect()
+    }
+
+    fn calls(&self) -> Vec<&Call> {
+        let calls = self.turn.commands.iter().filter_map(|c| match c {
+            Command::Call(call) => Some(&**call),
+            Command::Ask(_) => None,
+        });
+        calls.collect()
+    }
+
+    #[track_caller]
+    fn asked(&self, path: &str) -> &ApprovalRequest {
+        let asks = self.asks();
+        let [ask] = asks.as_slice() else {
+            panic!("{path} is not what is asked: {:?}", asks.iter().map(|a| &a.gate.path).collect::<Vec<_>>())
+        };
+        assert_eq!(ask.gate.path, path);
+        ask
+    }
+
+    fn record(&self, path: &str) -> &StepRecord {
+        self.journal.get(path, 1).unwrap_or_else(|| panic!("no record {path}"))
+    }
+}
+
+fn moment() -> Moment {
+    Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())
+}
+
+fn plan(workflow: &Workflow, floors: &Floors) -> Plan {
+    Plan::of(workflow, &Settings::default(), &Arc::new(floors.clone())).unwrap_or_else(|why| panic!("{why:?}"))
+}
+
+fn turn(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Turn {
+    let now = Now { at: moment(), guard_epoch: "epoch".into() };
+    advance(plan, Control::default(), journal, facts, blobs, &now)
+}
+
+fn gate(more: Value) -> Value {
+    let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}]});
+    for (key, value) in more.as_object().unwrap() {
+        hitl[key] = value.clone();
+    }
+    hitl
+}
+
+fn added(place: Value) -> Floors {
+    let mut step = json!({"name": "check", "hitl": gate(json!({}))});
+    for (key, value) in place.as_object().unwrap() {
+        step[key] = value.clone();
+    }
+    cluster(&[("prod", json!({"steps": [step]}))])
+}
+
+fn none() -> Floors {
+    Floors::default()
+}
+
+#[test]
+fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
+    let hitl = gate(json!({}));
+    let floors = cluster(&[(
+        "prod",
+        json!({"steps": [
+        {"name": "last", "at": "End", "hitl": hitl}, {"name": "first", "at": "Start", "hitl": hitl}]}),
+    )]);
+    let mut run = Run::start(
+        &floors,
+        json!([
+            {"name": "own", "hitl": gate(json!({}))},
+            {"name": "say", "set": {"value": "{{ hitl_response }} {{ steps[0].name }} {{ steps | length }}"}},
+        ]),
+    );
+    let rules = &run.asked("first").required_by;
+    assert_eq!(rules[0].source, "ClusterApprovalPolicy prod");
+    assert_eq!(rules[0].rules, ["this gate is added to every run"]);
+    run.decide(&floors, "first", Verdict::Skip);
+    run.asked("own");
+    run.decide(&floors, "own", Verdict::Approve);
+    assert_eq!(run.record("say").response.as_ref().unwrap().0, json!("approved own 1"));
+    run.asked("last");
+    run.decide(&floors, "last", Verdict::Approve);
+    assert_eq!(run.turn.end, Some(crate::End::Succeeded("approved own 1".into())), "the output is the author's");
+}
+
+#[test]
+fn a_gate_before_a_call_shows_it_and_nothing_is_sent_without_its_yes() {
+    let floors = added(json!({"before": {"kinds": ["http"]}}));
+    let mut run = Run::start(
+        &floors,
+        json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/{{ run.name }}"}}]),
+    );
+    let context = run.asked("check-pay").context.clone().unwrap();
+    assert!(context.contains("https://a.org/{{ run.name }}") && context.contains("POST"), "{context}");
+    assert!(run.calls().is_empty());
+    run.decide(&floors, "check-pay", Verdict::Approve);
+    assert_eq!(run.calls()[0].path, "pay");
+}
+
+#[test]
+fn an_added_gate_that_is_refused_ends_the_run() {
+    let floors = added(json!({"before": {"kinds": ["http"]}}));
+    let mut run = Run::start(&floors, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));
+    run.decide(&floors, "check-pay", Verdict::Reject);
+    assert!(matches!(run.turn.end, Some(crate::End::Rejected(_))));
+}
+
+#[test]
+fn going_back_to_a_call_goes_through_its_gate_again() {
+    let floors = added(json!({"before": {"kinds": ["http"]}}));
+    let author = gate(json!({"allowedVerdicts": ["Approve", "Defer", "Reject"]}));
+    let mut run = Run::start(
+        &floors,
+        json!([{"name": "pay", "http": {"method": "PUT", "url": "https://a.org/"}}, {"name": "own", "hitl": author}]),
+    );
+    run.decide(&floors, "check-pay", Verdict::Approve);
+    run.reply(&floors, "pay", "paid");
+    run.decide(&floors, "own", Verdict::Defer);
+    run.asked("check-pay#2");
+    assert!(run.calls().is_empty(), "a decision of the author's own people lets no second call through");
+    run.decide(&floors, "check-pay#2", Verdict::Approve);
+    assert_eq!(run.calls()[0].path, "pay#2");
+}
+
+#[test]
+fn the_shape_of_a_run_never_changes_while_it_runs() {
+    let floors = added(json!({"at": "End"}));
+    let steps = json!([{"name": "own", "hitl": gate(json!({}))}]);
+    let mut with = Run::start(&floors, steps.clone());
+    with.decide(&none(), "own", Verdict::Approve);
+    with.asked("check");
+    let mut without = Run::start(&none(), steps);
+    without.decide(&floors, "own", Verdict::Approve);
+    assert!(matches!(without.turn.end, Some(crate::End::Succeeded(_))), "{:?}", without.turn.end);
+}
+
+#[test]
+fn a_floor_that_changes_shapes_the_requests_made_afterwards_and_no_other() {
+    let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
+    let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
+    let mut run = Run::start(&none(), steps);
+    let digest = run.asked("one").digest.clone();
+    run.take(&strict, Vec::new());
+    assert!(run.asks().is_empty(), "what is pending is not asked again");
+    assert_eq!(run.record("one").request.as_ref().unwrap().digest, digest);
+    run.decide(&strict, "one", Verdict::Approve);
+    let two = run.asked("two");
+    assert_eq!((two.threshold, two.required_by.len()), (2, 1));
+    assert_eq!(two.digest_of_the_rest().unwrap(), two.digest);
+}
+
+#[test]
+fn a_request_that_is_gone_is_made_again_as_it_was_or_asked_anew() {
+    let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
+    let steps = json!([{"name": "one", "hitl": gate(json!({}))}]);
+    let gone = || vec![Fact::Gone { path: "one".into() }];
+    let mut run = Run::start(&strict, steps);
+    let digest = run.asked("one").digest.clone();
+    run.take(&strict, gone());
+    assert_eq!(run.asked("one").digest, digest, "nothing has changed");
+    run.take(&none(), gone());
+    assert_eq!(run.asked("one#2").threshold, 1);
+    let before = run.record("one");
+    assert_eq!(before.phase, StepPhase::Skipped);
+    assert_eq!(before.decision.as_ref().unwrap().phase, ApprovalPhase::Superseded);
+}
+
+#[test]
+fn a_gate_that_floors_contradict_is_held_and_goes_on_when_they_are_mended() {
+    let impossible = cluster(&[("prod", json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}}))]);
+    let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
+    let mut run = Run::start(&none(), steps);
+    run.take(&impossible, Vec::new());
+    assert!(run.turn.held.is_empty(), "what is pending is decided as it was asked");
+    run.decide(&impossible, "one", Verdict::Approve);
+    assert!(run.asks().is_empty() && run.turn.end.is_none());
+    let [why] = run.turn.held.as_slice() else { panic!("{:?}", run.turn.held) };
+    assert_eq!(why.reason, "FloorsContradict");
+    assert!(why.message.contains("ClusterApprovalPolicy prod demands 1 person of group legal"), "{why}");
+    assert!(run.journal.get("two", 1).is_none(), "nothing has begun");
+    run.take(&none(), Vec::new());
+    run.asked("two");
+    assert!(run.turn.held.is_empty());
+}
+
+#[test]
+fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
+    let floors = cluster(&[("prod", json!({"allowedHosts": ["a.org"]}))]);
+    let steps = json!([
+        {"name": "where", "set": {"value": "a.org@evil.org"}},
+        {"name": "pay", "http": {"url": "https://{{ last_response }}/"}, "retry": {"limit": 3}},
+    ]);
+    let run = Run::start(&floors, steps);
+    let error = run.record("pay").error.clone().unwrap();
+    assert_eq!((error.class.as_str(), error.retryable), ("NotAllowed", false));
+    assert!(error.message.contains("evil.org is not allowed by ClusterApprovalPolicy prod"), "{}", error.message);
+    assert!(matches!(run.turn.end, Some(crate::End::Failed(_))));
+}
+
+#[test]
+fn the_floors_of_the_moment_of_a_call_decide_about_it() {
+    let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
+    let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "pay", "http": {"url": "https://a.org/"}}]);
+    let mut run = Run::start(&none(), steps);
+    run.decide(&narrow, "own", Verdict::Approve);
+    assert_eq!(run.record("pay").error.as_ref().unwrap().class, "NotAllowed");
+}
+
+#[test]
+fn a_call_that_is_under_way_is_not_disturbed_by_a_new_floor() {
+    let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
+    let mut run = Run::start(&none(), json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/"}}]));
+    run.take(&narrow, Vec::new());
+    assert_eq!(run.calls().len(), 1, "whether it may be sent again is asked when it is sent");
+    assert!(plan(&run.workflow, &narrow).refuses(run.calls()[0]).is_some());
+    run.reply(&narrow, "pay", "paid");
+    assert_eq!(run.turn.end, Some(crate::End::Succeeded("paid".into())));
+}

@@ -1,0 +1,456 @@
+//! What floors make of a gate: each demand alone, all of them together, and what they do not agree about.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use signoff_api::{Verdict, gate::TimeoutAction, step::HitlStep};
+
+use super::{gate::care, *};
+use crate::{Complaint, Plan, Settings, plan};
+
+pub(super) fn cluster(policies: &[(&str, Value)]) -> Floors {
+    all(policies, &[])
+}
+
+pub(super) fn all(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Floors {
+    let wide: Vec<(&str, ClusterApprovalPolicySpec)> =
+        wide.iter().map(|(name, spec)| (*name, serde_json::from_value(spec.clone()).unwrap())).collect();
+    let own: Vec<(&str, ApprovalPolicySpec)> =
+        own.iter().map(|(name, spec)| (*name, serde_json::from_value(spec.clone()).unwrap())).collect();
+    let labels = BTreeMap::from([("env".to_owned(), "prod".to_owned())]);
+    Floors::of(&labels, wide.iter().map(|(n, s)| (*n, s)), own.iter().map(|(n, s)| (*n, s)))
+}
+
+fn written(more: Value) -> HitlStep {
+    let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "alice"}]});
+    for (key, value) in more.as_object().unwrap() {
+        hitl[key] = value.clone();
+    }
+    serde_json::from_value(hitl).unwrap()
+}
+
+const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None };
+
+fn tighten(floors: &Floors, hitl: &HitlStep, requester: Requester<'_>) -> Tightened {
+    floors.tighten(hitl, GateType::Step, requester, true, Settings::default().default_gate_timeout, None)
+}
+
+/// A gate under one policy named `floor` with these demands.
+fn under(gates: Value, hitl: Value) -> Tightened {
+    tighten(&cluster(&[("floor", json!({"gates": gates}))]), &written(hitl), DANA)
+}
+
+#[track_caller]
+fn demands(gate: &Tightened, rule: &str) {
+    let rules: Vec<_> = gate.required_by.iter().flat_map(|by| &by.rules).collect();
+    assert!(rules.iter().any(|named| named.contains(rule)), "`{rule}` is not named in {rules:?}");
+    assert!(gate.contradictions.is_empty(), "{:?}", gate.contradictions);
+}
+
+#[track_caller]
+fn contradicts(gate: &Tightened, words: &str) {
+    let found: Vec<_> = gate.contradictions.iter().map(|c| &c.message).collect();
+    assert!(found.iter().any(|message| message.contains(words)), "no contradiction with `{words}` in {found:#?}");
+}
+
+#[test]
+fn without_floors_a_gate_is_as_it_was_written() {
+    let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
+    let gate = tighten(&Floors::default(), &hitl, DANA);
+    assert_eq!(gate.hitl, hitl);
+    assert_eq!(gate.allowed, plan::allowed(&hitl, true));
+    assert!(gate.also.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
+}
+
+#[test]
+fn deciders_of_a_floor_are_a_quorum_besides_the_gates_own() {
+    let gate = under(
+        json!({"deciders": {"approvers": [{"kind": "Group", "name": "security"}], "excludeRequester": true}}),
+        json!({}),
+    );
+    demands(&gate, "1 person out of group security must agree too, without the requester");
+    let [also] = gate.also.as_slice() else { panic!("{:?}", gate.also) };
+    assert_eq!(also.source, "ClusterApprovalPolicy floor");
+    assert_eq!(also.exclude_requester, Some(true));
+    assert_eq!(gate.hitl.exclude_requester, None, "the gate's own quorum is its author's");
+}
+
+#[test]
+fn each_demand_tightens_what_it_speaks_of_and_is_named() {
+    let gate = under(json!({"minThreshold": 2}), json!({}));
+    demands(&gate, "at least 2 people");
+    assert_eq!(gate.hitl.threshold, Some(2));
+    assert_eq!(under(json!({"minThreshold": 2}), json!({"threshold": 3})).hitl.threshold, Some(3));
+
+    let gate = under(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), json!({}));
+    demands(&gate, "1 of group finance");
+    assert_eq!(gate.hitl.required_from.len(), 1);
+    let more = json!({"requiredFrom": [{"group": "finance", "min": 2}]});
+    assert_eq!(under(json!({"requiredFrom": [{"group": "finance", "min": 1}]}), more).hitl.required_from[0].min, 2);
+
+    let gate = under(json!({"excludeRequester": true}), json!({"excludeRequester": false}));
+    demands(&gate, "the requester does not decide");
+    assert_eq!(gate.hitl.exclude_requester, Some(true));
+
+    let gate = under(
+        json!({"maxTimeout": "2h"}),
+        json!({"timeout": {"after": "9h", "action": "Escalate",
+        "escalation": [{"after": "8h", "to": [{"kind": "User", "name": "olga"}]}, {"to": [{"kind": "User", "name": "otto"}]}]}}),
+    );
+    demands(&gate, "people have at most 2h (the gate gives 9h)");
+    let timeout = gate.hitl.timeout.unwrap();
+    assert_eq!(timeout.after.unwrap().to_string(), "2h");
+    let levels: Vec<_> = timeout.escalation.iter().map(|l| l.after.map(|after| after.to_string())).collect();
+    assert_eq!(levels, [Some("2h".to_owned()), None]);
+    let usual = under(json!({"maxTimeout": "2h"}), json!({}));
+    assert_eq!(usual.hitl.timeout.unwrap().after.unwrap().to_string(), "2h", "the operator's default is cut too");
+}
+
+#[test]
+fn verdicts_are_intersected_and_nobody_is_kept_from_saying_no() {
+    let gate = under(json!({"allowedVerdicts": ["Approve", "Escalate"]}), json!({}));
+    demands(&gate, "nothing but Approve, Escalate");
+    assert_eq!(gate.allowed, [Verdict::Approve, Verdict::Reject, Verdict::Abort]);
+    assert_eq!(gate.form, None, "nobody may respond, so nothing is to be filled in");
+}
+
+#[test]
+fn a_timeout_action_that_is_not_allowed_gives_way_to_the_nearest_more_careful_one() {
+    let action = |floor: Value, own: Value| {
+        let gate = under(json!({"timeoutActions": floor}), json!({"timeout": own}));
+        (gate.hitl.timeout.and_then(|t| t.action), gate.contradictions.len())
+    };
+    let approve = json!({"action": "Approve"});
+    assert_eq!(action(json!(["Abort", "Reject"]), approve.clone()), (Some(TimeoutAction::Reject), 0));
+    assert_eq!(action(json!(["Reject", "Approve"]), approve.clone()), (Some(TimeoutAction::Approve), 0));
+    assert_eq!(
+        action(json!(["Escalate", "Skip"]), approve.clone()),
+        (Some(TimeoutAction::Skip), 0),
+        "nobody to escalate to"
+    );
+    assert_eq!(action(json!(["Expire"]), approve), (Some(TimeoutAction::Expire), 0));
+    // A namespace's own policy must not turn a no into a yes.
+    assert_eq!(action(json!(["Approve", "Skip"]), json!({"action": "Reject"})), (Some(TimeoutAction::Reject), 1));
+    assert_eq!(action(json!(["Abort"]), json!({})), (Some(TimeoutAction::Abort), 0));
+    let gate = under(json!({"timeoutActions": ["Reject"]}), json!({"timeout": {"action": "Approve"}}));
+    demands(&gate, "a timeout does nothing but Reject (the gate says Approve)");
+}
+
+#[test]
+fn a_default_answer_is_given_only_where_responding_is_allowed() {
+    let gate = under(
+        json!({"allowedVerdicts": ["Approve"]}),
+        json!({"allowedVerdicts": ["Approve", "Respond", "Reject"], "timeout": {"action": "Default", "default": "yes"}}),
+    );
+    let timeout = gate.hitl.timeout.unwrap();
+    assert_eq!((timeout.action, timeout.default), (Some(TimeoutAction::Reject), None));
+}
+
+#[test]
+fn several_people_do_not_answer_in_free_text() {
+    let gate = under(json!({"minThreshold": 2}), json!({}));
+    assert!(!gate.allowed.contains(&Verdict::Respond), "by default it is left out");
+    let gate = under(json!({"minThreshold": 2}), json!({"allowedVerdicts": ["Approve", "Respond"]}));
+    contradicts(&gate, "ClusterApprovalPolicy floor demands several people, and Respond with free text");
+}
+
+#[test]
+fn what_cannot_be_met_names_the_policy_and_the_remedy() {
+    let named = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "dana"}]});
+    contradicts(
+        &under(json!({"minThreshold": 3}), named.clone()),
+        "2 of the named approvers may decide: name more people",
+    );
+    contradicts(&under(json!({"minThreshold": 2, "excludeRequester": true}), named), "1 of the named approvers");
+    contradicts(
+        &under(json!({"requiredFrom": [{"group": "legal", "min": 1}]}), json!({})),
+        "group legal, which is not among",
+    );
+    contradicts(
+        &under(json!({"allowedVerdicts": ["Skip"]}), json!({"allowedVerdicts": ["Approve", "Reject"]})),
+        "leaves no verdict with which the run could go on",
+    );
+    let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
+    contradicts(&under(own, json!({})), "demands 1 person of its own, and 0 of those it names may decide");
+}
+
+#[test]
+fn a_requester_who_is_no_person_cannot_be_excluded() {
+    let floors = cluster(&[("floor", json!({"gates": {"excludeRequester": true}}))]);
+    let machine = Requester { by: "system:serviceaccount:ci:bot", on_behalf_of: None };
+    let gate = tighten(&floors, &written(json!({})), machine);
+    assert_eq!(gate.contradictions[0].reason, "RequesterIsMachine");
+    let for_erin = Requester { on_behalf_of: Some("erin"), ..machine };
+    assert!(tighten(&floors, &written(json!({})), for_erin).contradictions.is_empty());
+}
+
+#[test]
+fn a_request_that_cannot_hold_all_of_it_is_not_made() {
+    let deciders = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "security"}]}}});
+    let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
+    let policies: Vec<_> = names.iter().map(|name| (name.as_str(), deciders.clone())).collect();
+    contradicts(&tighten(&cluster(&policies), &written(json!({})), DANA), "room for 8 quorums besides its own");
+    assert!(tighten(&cluster(&policies[..8]), &written(json!({})), DANA).contradictions.is_empty());
+}
+
+#[test]
+fn identities_say_who_counts_and_two_lists_are_not_joined() {
+    let rules = json!([{"pattern": "oidc:(.+)", "person": "$1"}, {"pattern": "alice", "person": "alice"}]);
+    let one = ("one", json!({"identities": rules}));
+    let gate = tighten(&cluster(std::slice::from_ref(&one)), &written(json!({})), DANA);
+    demands(&gate, "only people whom its identities name count, each once");
+    assert_eq!(gate.persons.len(), 2);
+    let two_names = written(json!({"threshold": 2,
+        "approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "oidc:alice"}]}));
+    contradicts(
+        &tighten(&cluster(std::slice::from_ref(&one)), &two_names, DANA),
+        "demands 2 people here, and 1 of the named",
+    );
+    let unknown = written(json!({"approvers": [{"kind": "User", "name": "bob"}]}));
+    contradicts(&tighten(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and 0 of the named");
+    let two = ("two", json!({"identities": [{"pattern": "bob", "person": "bob"}]}));
+    contradicts(&tighten(&cluster(&[one.clone(), two]), &written(json!({})), DANA), "put all of them into one");
+    assert!(tighten(&cluster(&[one.clone(), ("same", one.1)]), &written(json!({})), DANA).contradictions.is_empty());
+}
+
+#[test]
+fn a_pattern_that_is_read_in_two_ways_is_refused() {
+    let why = |pattern: &str, person: &str| {
+        let rule = serde_json::from_value(json!({"pattern": pattern, "person": person})).unwrap();
+        persons::ambiguous(&rule).is_some()
+    };
+    for pattern in [
+        r"\d+",
+        r"a\w",
+        "(?i)alice",
+        "[a-z&&[^b]]",
+        "[[a]b]",
+        "[a--b]",
+        "a**",
+        "a{2}{3}",
+        "a{1001}",
+        "a{1,2000}",
+        "(",
+        "[~~]",
+    ] {
+        assert!(why(pattern, "x"), "{pattern}");
+    }
+    for pattern in
+        [r"(.+)@example\.com", "oidc:[^/]+/([a-z0-9.-]+)", "a+?b{2,3}", "[]x]", "[^]-]", "(alice|bob)", r"a\.b\+c"]
+    {
+        assert!(!why(pattern, "x"), "{pattern}");
+    }
+    for person in ["$2", "$0", "${1}", "$1x", "$1_team", "$$1", "a$"] {
+        assert!(why("(.+)", person), "{person}");
+    }
+    assert!(!why("(.+)@example.com", "$1@corp") && !why("(.+)", "$1"));
+}
+
+#[test]
+fn policies_of_the_cluster_come_first_and_only_those_that_match() {
+    let floors = all(
+        &[
+            ("zeta", json!({"gates": {"minThreshold": 2}})),
+            (
+                "dev",
+                json!({"match": {"namespaceSelector": {"matchLabels": {"env": "dev"}}}, "gates": {"minThreshold": 5}}),
+            ),
+            (
+                "alpha",
+                json!({"match": {"namespaceSelector": {"matchLabels": {"env": "prod"}}, "gateTypes": ["step"]}, "gates": {"minThreshold": 1}}),
+            ),
+        ],
+        &[("beta", json!({"gates": {"minThreshold": 3}}))],
+    );
+    let gate = tighten(&floors, &written(json!({})), DANA);
+    let sources: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
+    assert_eq!(sources, ["ClusterApprovalPolicy alpha", "ClusterApprovalPolicy zeta", "ApprovalPolicy beta"]);
+    assert_eq!(gate.hitl.threshold, Some(3));
+}
+
+#[test]
+fn hosts_and_secrets_must_be_allowed_by_every_floor() {
+    let floors = all(
+        &[("prod", json!({"allowedHosts": ["*.example.com", "10.0.0.1:8080"], "allowedSecrets": ["models-*", "key"]}))],
+        &[("strict", json!({"allowedHosts": ["api.example.com", "10.0.0.1"]}))],
+    );
+    for url in
+        ["https://api.example.com/x", "https://API.example.com.:8443", "http://10.0.0.1:8080", "http://167772161:8080/"]
+    {
+        assert_eq!(floors.refuses_url(url), None, "{url}");
+    }
+    for url in [
+        "https://www.example.com",
+        "http://10.0.0.1",
+        "https://api.example.com@evil.org/",
+        "no url",
+        "data:x",
+        "file:///etc",
+    ] {
+        let why = floors.refuses_url(url).unwrap_or_else(|| panic!("{url} is allowed"));
+        assert!(why.contains("ApprovalPolicy"), "{why}");
+    }
+    assert_eq!(floors.refuses_secret("models-eu"), None);
+    assert_eq!(floors.refuses_secret("key"), None);
+    assert!(
+        floors.refuses_secret("keys").unwrap().contains("ClusterApprovalPolicy prod (allowedSecrets: models-*, key)")
+    );
+    assert!(
+        cluster(&[("none", json!({"allowedHosts": []}))])
+            .refuses_url("https://a.org")
+            .unwrap()
+            .contains("allowedHosts: none")
+    );
+}
+
+#[test]
+fn a_glob_means_whole_names() {
+    for (glob, name) in
+        [("*", ""), ("*", "x"), ("a*", "a"), ("a*c", "abc"), ("*b*", "abc"), ("a*b*c", "a-b-b-c"), ("a", "a")]
+    {
+        assert!(is_like(glob, name), "{glob} {name}");
+    }
+    for (glob, name) in [("a", "ab"), ("a*", "ba"), ("a*c", "ab"), ("ab*b", "ab"), ("a*b*c", "acb"), ("", "x")] {
+        assert!(!is_like(glob, name), "{glob} {name}");
+    }
+}
+
+#[test]
+fn only_what_no_rendering_can_change_is_a_fixed_host() {
+    assert_eq!(fixed_host("https://a.org/x"), Some("https://a.org/x"));
+    assert_eq!(fixed_host("https://a.org/{{ x }}"), Some("https://a.org/"));
+    assert_eq!(fixed_host("https://a.org?{{ x }}"), Some("https://a.org?"));
+    for open in ["https://a.org{{ x }}", "https://{{ x }}/", "{{ x }}", "https://a.org:{% if x %}1{% endif %}/"] {
+        assert_eq!(fixed_host(open), None, "{open}");
+    }
+}
+
+fn complaints(floors: Floors, spec: Value) -> Vec<Complaint> {
+    let workflow = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec,
+    }))
+    .unwrap();
+    Plan::of(&workflow, &Settings::default(), &std::sync::Arc::new(floors)).err().unwrap_or_default()
+}
+
+#[test]
+fn what_is_written_down_is_refused_before_the_run() {
+    let floors = cluster(&[(
+        "prod",
+        json!({"allowedHosts": ["a.org"], "allowedSecrets": ["models"], "gates": {"minThreshold": 2}}),
+    )]);
+    let found = complaints(
+        floors,
+        json!({
+            "requestedBy": "dana",
+            "providers": [{"name": "p", "openai": {"baseURL": "https://a.org/v1", "keyFrom": {"name": "root", "key": "k"}}}],
+            "pattern": {"chain": {"steps": [
+                {"name": "fixed", "http": {"url": "https://evil.org/x"}},
+                {"name": "open", "http": {"url": "https://{{ last_response }}/"}},
+                {"name": "gate", "hitl": {"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}]}},
+            ]}},
+        }),
+    );
+    let told: Vec<_> = found.iter().map(|c| (c.reason, c.field.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("NotAllowed", "spec.providers[0]"),
+            ("NotAllowed", "spec.pattern.chain.steps[0].http.url"),
+            ("FloorsContradict", "spec.pattern.chain.steps[2].hitl.approvers"),
+        ]
+    );
+}
+
+#[test]
+fn an_added_gate_needs_a_name_of_its_own() {
+    let hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "g"}]});
+    let floors = cluster(&[("prod", json!({"steps": [{"name": "review", "at": "Start", "hitl": hitl}]}))]);
+    let found = complaints(
+        floors,
+        json!({"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "review", "set": {"value": "x"}}]}}}),
+    );
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].reason, "Invalid");
+    assert!(found[0].message.contains("review stands twice"), "{found:?}");
+}
+
+fn floor() -> impl Strategy<Value = Value> {
+    let some =
+        |values: &'static [&'static str]| proptest::option::of(proptest::sample::subsequence(values, 1..=values.len()));
+    (
+        proptest::option::of(1..4_i32),
+        any::<bool>(),
+        some(&["Approve", "Reject", "Modify", "Respond", "Abort", "Skip"]),
+        some(&["Reject", "Abort", "Approve", "Skip", "Default", "Expire", "Escalate"]),
+        proptest::option::of(1..48_i32),
+        proptest::option::of(1..3_i32),
+        any::<bool>(),
+    )
+        .prop_map(|(least, exclude, verdicts, actions, hours, from, deciders)| {
+            let mut gates = json!({"excludeRequester": exclude});
+            let mut set = |key: &str, value: Option<Value>| {
+                if let Some(value) = value {
+                    gates[key] = value;
+                }
+            };
+            set("minThreshold", least.map(Value::from));
+            set("allowedVerdicts", verdicts.map(Value::from));
+            set("timeoutActions", actions.map(Value::from));
+            set("maxTimeout", hours.map(|hours| json!(format!("{hours}h"))));
+            set("requiredFrom", from.map(|min| json!([{"group": "finance", "min": min}])));
+            set("deciders", deciders.then(|| json!({"approvers": [{"kind": "Group", "name": "security"}]})));
+            json!({"gates": gates})
+        })
+}
+
+fn at_least_as_strict(strict: &Tightened, lax: &Tightened) -> bool {
+    let after = |gate: &Tightened| {
+        gate.hitl
+            .timeout
+            .as_ref()
+            .and_then(|t| t.after)
+            .map_or(Settings::default().default_gate_timeout, |a| a.duration())
+    };
+    let action = |gate: &Tightened| care(gate.hitl.timeout.as_ref().and_then(|t| t.action).unwrap_or_default());
+    strict.hitl.threshold.unwrap_or(1) >= lax.hitl.threshold.unwrap_or(1)
+        && (strict.hitl.exclude_requester == Some(true) || lax.hitl.exclude_requester != Some(true))
+        && strict.allowed.iter().all(|verdict| lax.allowed.contains(verdict))
+        && lax.also.iter().all(|also| strict.also.contains(also))
+        && lax
+            .hitl
+            .required_from
+            .iter()
+            .all(|l| strict.hitl.required_from.iter().any(|s| s.group == l.group && s.min >= l.min))
+        && after(strict) <= after(lax)
+        && (action(strict) <= action(lax) || !strict.contradictions.is_empty())
+        && (lax.contradictions.is_empty() || !strict.contradictions.is_empty())
+}
+
+proptest! {
+    #[test]
+    fn merging_can_only_tighten_and_its_order_does_not_matter(
+        floors in proptest::collection::vec(floor(), 1..4),
+        own in proptest::sample::select(vec!["Reject", "Approve", "Skip", "Default", "Abort"]),
+        threshold in 1..3_i32,
+    ) {
+        let hitl = written(json!({"threshold": threshold, "timeout": {"action": own, "after": "20h"},
+            "form": {"questions": [{"id": "answer", "options": [{"id": "yes"}], "default": "yes"}]}}));
+        let named = |order: &[usize]| {
+            let names = ["p0", "p1", "p2"];
+            let list: Vec<_> = order.iter().enumerate().map(|(at, floor)| (names[at], floors[*floor].clone())).collect();
+            tighten(&cluster(&list), &hitl, DANA)
+        };
+        let forwards: Vec<usize> = (0..floors.len()).collect();
+        let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
+        let (one, other) = (named(&forwards), named(&backwards));
+        prop_assert_eq!(&one.hitl, &other.hitl);
+        prop_assert_eq!(&one.allowed, &other.allowed);
+        prop_assert_eq!(one.also.len(), other.also.len());
+        prop_assert_eq!(one.contradictions.is_empty(), other.contradictions.is_empty());
+        prop_assert!(at_least_as_strict(&one, &tighten(&Floors::default(), &hitl, DANA)));
+        for fewer in 1..floors.len() {
+            prop_assert!(at_least_as_strict(&one, &named(&forwards[..fewer])), "{one:?}");
+        }
+    }
+}
