@@ -5,6 +5,7 @@
 mod crash_at_every_step;
 mod disturbances;
 mod ending;
+mod floors;
 mod guarded;
 mod laws;
 mod lives;

@@ -1,28 +1,38 @@
-//! The two kinds as the controller reads them: which parts of the JSON are kept, and what every reconcile needs to
-//! know of either.
+//! The kinds as the controller reads them: which parts of the JSON are kept, and what every reconcile needs to know of
+//! a Workflow or an Approval.
 //!
 //! It may not fail because of what it does not read: `managedFields` in particular is skipped, however it nests.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
 use kube::{Resource, ResourceExt, core::NamespaceResourceScope};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use signoff_api::{Approval, ApprovalSpec, ApprovalStatus, Moment, Workflow, WorkflowSpec, WorkflowStatus};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+use signoff_api::{Approval, ApprovalPolicy, ApprovalStatus, ClusterApprovalPolicy, Moment, Workflow, WorkflowStatus};
 
-/// What the controller needs to know of a kind.
-pub trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + Clone + fmt::Debug + Send + Sync + 'static
-{
-    /// What shall be.
-    type Spec: DeserializeOwned;
-    /// What is.
-    type Status: DeserializeOwned + Serialize + Clone + Default + PartialEq + Send + Sync;
-    /// `Workflow` or `Approval`.
+/// A kind that can be read and watched.
+pub trait Readable: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Sync + 'static {
+    /// As objects say it: `Workflow`.
     const KIND: &'static str;
 
-    /// Puts an object together.
-    fn assemble(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self;
+    /// Reads an object, as far as it matters to the controller.
+    ///
+    /// # Errors
+    /// What is not as the kind's schema says.
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
+}
+
+/// What the controller needs to know of a kind that it works on.
+pub trait Kind: Readable + Resource<Scope = NamespaceResourceScope> + Serialize {
+    /// What is.
+    type Status: DeserializeOwned + Serialize + Clone + Default + PartialEq + Send + Sync;
+
     /// What is, if anything is.
     fn status(&self) -> Option<&Self::Status>;
     /// The same object with another status.
@@ -42,14 +52,60 @@ pub trait Kind:
     }
 }
 
-impl Kind for Workflow {
-    type Spec = WorkflowSpec;
-    type Status = WorkflowStatus;
+impl Readable for Workflow {
     const KIND: &'static str = "Workflow";
 
-    fn assemble(metadata: ObjectMeta, spec: WorkflowSpec, status: Option<WorkflowStatus>) -> Self {
-        Self { metadata, spec, status }
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Parts { metadata, spec, status } = Parts::deserialize(from)?;
+        Ok(Self { metadata: metadata.into(), spec, status })
     }
+}
+
+impl Readable for Approval {
+    const KIND: &'static str = "Approval";
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Parts { metadata, spec, status } = Parts::deserialize(from)?;
+        Ok(Self { metadata: metadata.into(), spec, status })
+    }
+}
+
+impl Readable for ClusterApprovalPolicy {
+    const KIND: &'static str = "ClusterApprovalPolicy";
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Parts { metadata, spec, .. } = Parts::<_, IgnoredAny>::deserialize(from)?;
+        Ok(Self { metadata: metadata.into(), spec })
+    }
+}
+
+impl Readable for ApprovalPolicy {
+    const KIND: &'static str = "ApprovalPolicy";
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Parts { metadata, spec, .. } = Parts::<_, IgnoredAny>::deserialize(from)?;
+        Ok(Self { metadata: metadata.into(), spec })
+    }
+}
+
+/// Of a Namespace only name and labels are kept.
+impl Readable for Namespace {
+    const KIND: &'static str = "Namespace";
+
+    fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Labelled {
+            metadata: Meta,
+        }
+        let Meta { name, uid, resource_version, labels, .. } = Labelled::deserialize(from)?.metadata;
+        let metadata = ObjectMeta { name, uid, resource_version, labels, ..ObjectMeta::default() };
+        Ok(Self { metadata, ..Self::default() })
+    }
+}
+
+impl Kind for Workflow {
+    type Status = WorkflowStatus;
+
     fn status(&self) -> Option<&WorkflowStatus> {
         self.status.as_ref()
     }
@@ -69,13 +125,8 @@ impl Kind for Workflow {
 }
 
 impl Kind for Approval {
-    type Spec = ApprovalSpec;
     type Status = ApprovalStatus;
-    const KIND: &'static str = "Approval";
 
-    fn assemble(metadata: ObjectMeta, spec: ApprovalSpec, status: Option<ApprovalStatus>) -> Self {
-        Self { metadata, spec, status }
-    }
     fn status(&self) -> Option<&ApprovalStatus> {
         self.status.as_ref()
     }
@@ -189,10 +240,9 @@ struct Parts<S, T> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read<K>(pub K);
 
-impl<'de, K: Kind> Deserialize<'de> for Read<K> {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let parts = Parts::<K::Spec, K::Status>::deserialize(from)?;
-        Ok(Self(K::assemble(parts.metadata.into(), parts.spec, parts.status)))
+impl<'de, K: Readable> Deserialize<'de> for Read<K> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        K::read(from).map(Self)
     }
 }
 

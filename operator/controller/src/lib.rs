@@ -12,6 +12,7 @@
 //! * [`operator`], `works`: what an operator is made of, and the loop in which everything meets
 //! * `workflow`, `approval`: the two reconciles
 //! * [`watch`], `sights`, [`store`], [`queue`]: what is known, and what is to be looked at
+//! * `floors`: what administrators demand in which namespace
 //! * [`wire`], `commit`: how state is read and written
 //! * [`calls`], [`runs`], [`secrets`], [`blobs`]: the outside world of a run
 //! * [`guard`], [`lease`]: whether and who may act
@@ -40,6 +41,7 @@ pub mod wire;
 mod approval;
 mod commit;
 mod context;
+mod floors;
 mod plans;
 mod sights;
 mod vouched;

@@ -149,7 +149,7 @@ impl Operator {
             }
         };
         self.metrics.leads(true);
-        self.enter(Stage::Starting("reading Workflows and Approvals".to_owned()));
+        self.enter(Stage::Starting("reading Workflows, Approvals and policies".to_owned()));
         let tenure = held.as_ref().map_or_else(Tenure::unbounded, Held::tenure);
         let (mut works, delivery) = Works::start(&self, tenure);
         let mut events = JoinSet::new();

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     error::{plain, status_code},
-    kinds::{Kind, Meta, Name, Read},
+    kinds::{Meta, Name, Read, Readable},
     metrics::Shared,
     shallow::shallow,
 };
@@ -93,7 +93,7 @@ impl From<serde_json::Error> for Trouble {
 }
 
 /// Follows the objects of a kind in all namespaces until nobody listens any more.
-pub async fn follow<K: Kind>(client: Client, to: mpsc::Sender<Sight<K>>, metrics: Shared) {
+pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<Sight<K>>, metrics: Shared) {
     let follow = Follow { client, to, path: Request::new(K::url_path(&(), None)) };
     let mut failures = 0_u32;
     let mut version = None;
@@ -164,7 +164,7 @@ struct Other {
     message: String,
 }
 
-impl<K: Kind> Follow<K> {
+impl<K: Readable> Follow<K> {
     /// Lists if no version is known, else watches until the server ends it.
     async fn step(&self, version: &mut Option<String>) -> Result<(), Trouble> {
         match version {

@@ -34,9 +34,10 @@ use crate::{
     context::{Context, Start},
     error::Error,
     events::{self, Delivery},
+    floors::{FloorIndex, FloorWatches},
     guard::{Confirm, Keeper, Misled, Standing},
     health::Stage,
-    kinds::{Kind, Name},
+    kinds::{Name, Readable},
     lease::Tenure,
     operator::{Ended, Operator},
     pace::Pace,
@@ -71,6 +72,7 @@ pub(crate) struct Works {
     starts: mpsc::UnboundedReceiver<Start>,
     workflows: mpsc::Receiver<Sight<Workflow>>,
     approvals: mpsc::Receiver<Sight<Approval>>,
+    floors: FloorWatches,
     synced: Synced,
     /// Whether everything is known, so that something may be done.
     working: bool,
@@ -103,6 +105,7 @@ impl Works {
             incarnation: config.incarnation.clone(),
             workflows: Store::default(),
             approvals: Store::default(),
+            floors: FloorIndex::default(),
             queue: Queue::default(),
             runs: Runs::default(),
             plans: Plans::default(),
@@ -131,6 +134,7 @@ impl Works {
             metrics: Arc::clone(metrics),
         };
         background.spawn(keeper.run().map(|Misled| Ended::Misled));
+        let floors = FloorWatches::start(client, metrics, &mut background);
         let works = Self {
             context,
             caller: Arc::clone(&config.caller),
@@ -143,6 +147,7 @@ impl Works {
             starts,
             workflows,
             approvals,
+            floors,
             synced: Synced::default(),
             working: false,
         };
@@ -182,6 +187,7 @@ impl Works {
                 Some(sight) = self.workflows.recv() => {
                     self.synced.workflows |= sights::see_all(&context, &context.workflows, sight, &mut self.workflows);
                 }
+                changed = self.floors.next(&context.floors, &context.metrics) => self.look_under_floors(&changed),
                 Some(done) = self.background.join_next() => return Err(done.unwrap_or(Ended::Task("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.tick(context.now()),
@@ -199,7 +205,12 @@ impl Works {
     /// Nothing is done before everything is known.
     fn is_working(&mut self, operator: &Operator) -> bool {
         let Synced { workflows, approvals } = self.synced;
-        if !self.working && workflows && approvals && *self.context.guard.borrow() != Standing::Unknown {
+        if !self.working
+            && workflows
+            && approvals
+            && self.context.floors.is_complete()
+            && *self.context.guard.borrow() != Standing::Unknown
+        {
             self.working = true;
             if !self.context.is_draining() {
                 operator.enter(Stage::Working);
@@ -310,6 +321,18 @@ impl Works {
         }
         for name in self.context.approvals.open() {
             self.context.look_at_approval(name);
+        }
+    }
+
+    /// Looks at the runs of these namespaces: something else is demanded of them.
+    fn look_under_floors(&self, namespaces: &[Arc<str>]) {
+        if namespaces.is_empty() {
+            return;
+        }
+        for name in self.context.workflows.open() {
+            if namespaces.contains(&name.namespace) {
+                self.context.look_at_workflow(name);
+            }
         }
     }
 

@@ -19,16 +19,13 @@ use crate::{
     journal::Journal,
     language::{LanguageError, Scope, text},
     plan::{Complaint, Plan, PlannedStep},
-    turn::{Ask, Blobs, Call, Command, Now},
+    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now},
 };
 
 /// Values above this many bytes go to the blob store.
 const INLINE: usize = 1024;
 /// What all inline values of a run may have together.
 const INLINE_A_RUN: usize = 256 * 1024;
-
-/// The class of the error of a call that floors do not allow.
-pub const NOT_ALLOWED: &str = "NotAllowed";
 
 /// What a person may switch while a run is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,9 +8,7 @@ mod persons;
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use signoff_api::{
-    Digest,
     approval::GateType,
     floor::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, Floor},
     gate::PersonRule,
@@ -33,7 +31,7 @@ pub struct Floors {
 }
 
 /// A floor that holds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 struct Applied {
     /// `ClusterApprovalPolicy prod-floor`.
     source: String,
@@ -77,12 +75,6 @@ impl Floors {
         narrow.sort_by(|a, b| a.source.cmp(&b.source));
         wide.append(&mut narrow);
         Self { list: wide }
-    }
-
-    /// Equal for equal floors.
-    #[must_use]
-    pub fn digest(&self) -> Digest {
-        Digest::of_bytes(&serde_json::to_vec(&self.list).unwrap_or_default())
     }
 
     /// The gates that they add to a run that is accepted now.

@@ -13,6 +13,9 @@ use signoff_api::{
 
 use crate::{journal::Journal, plan::Complaint};
 
+/// The class of the failure of a call that floors do not allow.
+pub const NOT_ALLOWED: &str = "NotAllowed";
+
 /// Large values by their digest, as far as whoever calls the engine has fetched them.
 pub type Blobs = BTreeMap<Digest, String>;
 

@@ -2,10 +2,13 @@
 //!
 //! It may not do anything that a turn asks for: nothing of it counts before it is committed.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use signoff_api::{Workflow, journal::StepPhase};
-use signoff_engine::{Blobs, Command, Control, Fact, Now, Plan, Turn};
+use signoff_engine::{
+    Blobs, Command, Control, Fact, Now, Plan, Turn,
+    turn::{Failure, NOT_ALLOWED},
+};
 use signoff_runtime::Owner;
 
 use super::observe::Seen;
@@ -30,14 +33,15 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
             }
             continue;
         }
-        let lost = lost(context, seen, &turn);
-        if lost.is_empty() {
+        let mut never = lost(context, seen, &turn);
+        never.extend(refused(context, seen, plan, &turn, &never));
+        if never.is_empty() {
             values.extend(turn.blobs.iter().cloned());
             context.runs.keep_values(&seen.name, &seen.uid, values);
             return Ok(turn);
         }
         // A result never comes for these: the turn is taken again with that known.
-        facts.extend(lost);
+        facts.extend(never);
     }
     Err(Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("a turn took more than {ROUNDS} rounds") })
 }
@@ -64,6 +68,35 @@ fn lost(context: &Context, seen: &Seen, turn: &Turn) -> Vec<Fact> {
         })
         .map(|call| Fact::Lost { path: call.path.clone(), attempt: call.attempt })
         .collect()
+}
+
+/// Calls that would be made now, or made again, and that floors do not allow any more. Those under way are left alone:
+/// what they come to must be known.
+fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fact]) -> Vec<Fact> {
+    let mut refused = Vec::new();
+    for command in &turn.commands {
+        let Command::Call(call) = command else { continue };
+        let key = (call.path.clone(), call.attempt);
+        let is_settled = lost.iter().any(|fact| fact.key() == (&key.0, key.1));
+        // One that begins in this very turn was looked at when it began.
+        let begun = seen.journal.get(&call.path, call.attempt).is_some();
+        if !begun || is_settled || context.runs.is_known(&seen.name, &seen.uid, &key) {
+            continue;
+        }
+        if let Some(why) = plan.refuses(call) {
+            let failure = Failure {
+                class: NOT_ALLOWED.to_owned(),
+                message: why,
+                retryable: false,
+                unknown: false,
+                not_before: None,
+                facts: BTreeMap::new(),
+            };
+            let (path, attempt) = key;
+            refused.push(Fact::Ended { path, attempt, result: Err(failure), at: seen.now });
+        }
+    }
+    refused
 }
 
 async fn fetch(context: &Context, seen: &Seen, owner: &Owner, digest: &str) -> Result<String, Error> {

@@ -25,6 +25,7 @@ pub(super) async fn commit(context: &Context, seen: &Seen, plan: &Plan, turn: &T
     let foreign = &seen.guarded.foreign;
     let next =
         status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), foreign, seen.overdue, seen.now);
+    let next = status::under_floors(next, &seen.workflow, plan, turn, seen.now);
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
     }
@@ -73,7 +74,7 @@ pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> R
 
 /// The records of a stored journal that may still change, as tests of a JSON Patch. A record that begins draws no
 /// number, so that `status.seq` alone would let a patch that is late undo it.
-fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
+pub(super) fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
     let open = stored.steps.iter().enumerate().filter(|(_, record)| !record.phase.is_end());
     open.map(|(place, record)| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": record}))
         .collect()

@@ -6,6 +6,7 @@ mod advance;
 mod claim;
 mod commit;
 mod dispatch;
+mod hold;
 mod observe;
 mod plan;
 mod report;
@@ -29,6 +30,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     };
     let plan = match plan::plan(context, &seen)? {
         Planned::Runs(plan) => plan,
+        Planned::Held(why) => return hold::hold(context, &seen, &why).await,
         Planned::Refused(why) => return commit::refuse(context, &seen, &why).await,
     };
     let mut turn = advance::advance(context, &seen, &plan).await?;

@@ -1,6 +1,6 @@
 //! Whether a run can go on by the spec it has, and how.
 //!
-//! Pure: it looks at nothing but the object.
+//! It looks at nothing but the object and the floors of its namespace.
 
 use std::sync::Arc;
 
@@ -13,20 +13,28 @@ use crate::{context::Context, error::Error};
 pub(super) enum Planned {
     /// By this plan.
     Runs(Arc<Plan>),
+    /// Not until an administrator's policies allow it; nothing is lost meanwhile.
+    Held(Refusal),
     /// Never.
     Refused(Refusal),
 }
 
-/// Why a run ends before its next step.
+/// Why a run ends before its next step, or does not go on to it.
 pub(super) struct Refusal {
-    /// A reason of the condition `Accepted`.
+    /// A reason of the condition `Accepted` or `Held`.
     pub(super) reason: &'static str,
     /// For people.
     pub(super) message: String,
 }
 
 pub(super) fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
-    let planned = context.plans.of(&seen.workflow, &context.settings);
+    let floors = match context.floors.of(&seen.name.namespace) {
+        Ok(floors) => floors,
+        // Nothing begins any more in a run that is to be cancelled.
+        Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
+        Err(why) => return Ok(Planned::Held(Refusal { reason: "FloorsUnknown", message: why })),
+    };
+    let planned = context.plans.of(&seen.workflow, &context.settings, &floors);
     let Some(pinned) = &seen.status.spec_digest else {
         if let Some(why) = unverified(seen) {
             return Ok(Planned::Refused(why));
@@ -34,7 +42,7 @@ pub(super) fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
         return Ok(match planned {
             Ok(plan) => Planned::Runs(plan),
             Err(complaints) => Planned::Refused(Refusal {
-                reason: "Invalid",
+                reason: complaints.first().map_or("Invalid", |complaint| complaint.reason),
                 message: complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
             }),
         });

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use signoff_api::{
     Approval,
     approval::ApprovalPhase,
+    conditions,
     journal::{StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
@@ -45,6 +46,12 @@ pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, a
                 .reporter
                 .report(tell("OutcomeUnknown", &format!("step {}: {why}", record.path), &key).warning(true));
         }
+    }
+    if let Some(why) = turn.held.first()
+        && !conditions::holds(&seen.status.conditions, conditions::HELD)
+    {
+        let key = format!("held-{}", turn.journal.seq());
+        context.reporter.report(tell("Held", &why.to_string(), &key).warning(true));
     }
     let (before, after) = (seen.status.phase, turn.phase);
     if let Some(end) = &turn.end {

@@ -9,7 +9,7 @@ use signoff_api::{
     journal::{self, BlobRef},
     workflow::WorkflowPhase,
 };
-use signoff_engine::{End, Turn, language::text};
+use signoff_engine::{End, Plan, Turn, language::text};
 
 use super::plan::Refusal;
 use crate::guard::foreign_words;
@@ -79,6 +79,40 @@ pub(super) fn after(
     if let Some(end) = &turn.end {
         finish(&mut status, workflow, end.message(), now);
     }
+    status
+}
+
+/// The same status with what policies of administrators come to in this turn: the gates that they added, once, and
+/// those that they hold.
+pub(super) fn under_floors(
+    mut status: WorkflowStatus,
+    workflow: &Workflow,
+    plan: &Plan,
+    turn: &Turn,
+    now: Moment,
+) -> WorkflowStatus {
+    status.added_steps = plan.added_steps().to_vec();
+    match turn.held.first() {
+        Some(first) => {
+            let why = turn.held.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            status.message = Some(text::display(&format!("held: {why}"), 1024));
+            say(&mut status, workflow, now, conditions::HELD, true, first.reason, &why);
+        }
+        None if conditions::holds(&status.conditions, conditions::HELD) => {
+            let message = "no policy of an administrator is in the way";
+            say(&mut status, workflow, now, conditions::HELD, false, "NothingHeld", message);
+        }
+        None => {}
+    }
+    status
+}
+
+/// The status of a run that does not go on for now.
+pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    status.observed_generation = workflow.metadata.generation;
+    status.message = Some(text::display(&format!("held: {}", why.message), 1024));
+    say(&mut status, workflow, now, conditions::HELD, true, why.reason, &why.message);
     status
 }
 

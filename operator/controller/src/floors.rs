@@ -1,0 +1,305 @@
+//! Which floors hold in which namespace: what the watches of policies and of namespaces show, and what follows from it.
+//!
+//! It may not guess: while a policy that might hold cannot be read, or the labels of a namespace are not known, it says
+//! so instead of giving out floors that may be too low.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Client;
+use signoff_api::{
+    ApprovalPolicy, ClusterApprovalPolicy,
+    floor::{ApprovalPolicySpec, ClusterApprovalPolicySpec},
+};
+use signoff_engine::Floors;
+use tokio::{sync::mpsc, task::JoinSet};
+
+use crate::{
+    kinds::{Name, Readable},
+    metrics::Shared,
+    operator::Ended,
+    watch::{Sight, follow, name_of},
+};
+
+/// The floors of a namespace, or why they are not known.
+pub(crate) type Known = Result<Arc<Floors>, String>;
+
+/// Everything that is known of floors.
+#[derive(Default)]
+pub(crate) struct FloorIndex {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    cluster: Shelf<ClusterApprovalPolicySpec>,
+    own: Shelf<ApprovalPolicySpec>,
+    namespaces: Shelf<BTreeMap<String, String>>,
+    /// What was given out last, by namespace, so that it is known whom a change concerns.
+    given: BTreeMap<Arc<str>, Known>,
+}
+
+/// The objects of one kind, as far as they matter here.
+struct Shelf<T> {
+    objects: BTreeMap<Name, Result<T, String>>,
+    /// What the list that is being read held so far.
+    listed: Option<BTreeSet<Name>>,
+    /// Whether a list was ever read to its end.
+    complete: bool,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), listed: None, complete: false }
+    }
+}
+
+impl<T> Shelf<T> {
+    fn take<K: Readable>(&mut self, sight: Sight<K>, metrics: &Shared, keep: impl Fn(K) -> T) {
+        match sight {
+            Sight::Listing => self.listed = Some(BTreeSet::new()),
+            Sight::Listed(object) => {
+                let name = Name::of(&*object);
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(name.clone());
+                }
+                self.objects.insert(name, Ok(keep(*object)));
+            }
+            Sight::AllListed(_) => {
+                if let Some(listed) = self.listed.take() {
+                    self.objects.retain(|name, _| listed.contains(name));
+                }
+                self.complete = true;
+            }
+            Sight::Seen(object) => {
+                self.objects.insert(Name::of(&*object), Ok(keep(*object)));
+            }
+            Sight::Gone(meta) => {
+                self.objects.remove(&name_of(&meta));
+            }
+            Sight::Unreadable { meta, why, .. } => {
+                let name = name_of(&meta);
+                metrics.unreadable(K::KIND);
+                tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing begins where it might hold: {why}");
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(name.clone());
+                }
+                self.objects.insert(name, Err(why));
+            }
+            Sight::Broken { why, unknown_kind: true } => {
+                tracing::info!(kind = K::KIND, "waiting until the API server knows the kind: {why}");
+            }
+            Sight::Broken { why, .. } => {
+                tracing::warn!(kind = K::KIND, "the watch broke and is opened again: {why}");
+            }
+        }
+    }
+}
+
+impl FloorIndex {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every change leaves the maps whole, so a panic elsewhere does not spoil them.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all of it was read once: nothing is asked before.
+    pub(crate) fn is_complete(&self) -> bool {
+        let inner = self.lock();
+        inner.cluster.complete && inner.own.complete && inner.namespaces.complete
+    }
+
+    /// The floors of a namespace.
+    pub(crate) fn of(&self, namespace: &Arc<str>) -> Known {
+        let mut inner = self.lock();
+        if let Some(known) = inner.given.get(namespace) {
+            return known.clone();
+        }
+        let known = inner.floors(namespace);
+        inner.given.insert(Arc::clone(namespace), known.clone());
+        known
+    }
+
+    /// Takes a change. Returns the namespaces in which something else holds now.
+    fn change(&self, take: impl FnOnce(&mut Inner)) -> Vec<Arc<str>> {
+        let mut inner = self.lock();
+        take(&mut inner);
+        let mut changed = Vec::new();
+        for namespace in inner.given.keys().cloned().collect::<Vec<_>>() {
+            let known = inner.floors(&namespace);
+            if inner.given.get(&namespace) != Some(&known) {
+                changed.push(Arc::clone(&namespace));
+                inner.given.insert(namespace, known);
+            }
+        }
+        changed
+    }
+}
+
+impl Inner {
+    fn floors(&self, namespace: &str) -> Known {
+        let held = |kind: &str, name: &str, why: &str| {
+            format!("{kind} {name} cannot be read, so that nobody knows what it demands: mend or delete it ({why})")
+        };
+        let mut cluster = Vec::new();
+        for (name, policy) in &self.cluster.objects {
+            let spec = policy.as_ref().map_err(|why| held(ClusterApprovalPolicy::KIND, &name.name, why))?;
+            cluster.push((&*name.name, spec));
+        }
+        let mut own = Vec::new();
+        for (name, policy) in self.own.objects.iter().filter(|(name, _)| &*name.namespace == namespace) {
+            let spec = policy.as_ref().map_err(|why| held(ApprovalPolicy::KIND, &name.name, why))?;
+            own.push((&*name.name, spec));
+        }
+        let selects = |spec: &ClusterApprovalPolicySpec| {
+            spec.match_.as_ref().is_some_and(|scope| scope.namespace_selector.is_some())
+        };
+        let none = BTreeMap::new();
+        let labels = match self.namespaces.objects.get(&Name::new("", namespace)) {
+            Some(Ok(labels)) => labels,
+            // What no policy asks for need not be known.
+            _ if !cluster.iter().any(|(_, spec)| selects(spec)) => &none,
+            Some(Err(why)) => return Err(format!("the labels of namespace {namespace} cannot be read: {why}")),
+            None => return Err(format!("the labels of namespace {namespace} are not known yet")),
+        };
+        Ok(Arc::new(Floors::of(labels, cluster, own)))
+    }
+}
+
+/// The watches of everything that floors depend on.
+pub(crate) struct FloorWatches {
+    cluster: mpsc::Receiver<Sight<ClusterApprovalPolicy>>,
+    own: mpsc::Receiver<Sight<ApprovalPolicy>>,
+    namespaces: mpsc::Receiver<Sight<Namespace>>,
+}
+
+impl FloorWatches {
+    /// Begins the watches, as tasks that do not end by themselves.
+    pub(crate) fn start(client: &Client, metrics: &Shared, tasks: &mut JoinSet<Ended>) -> Self {
+        let cluster = watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
+        let own = watch(client, metrics, tasks, "watch of ApprovalPolicies");
+        let namespaces = watch(client, metrics, tasks, "watch of Namespaces");
+        Self { cluster, own, namespaces }
+    }
+
+    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now.
+    /// It may be dropped at any time: nothing that was seen is lost.
+    pub(crate) async fn next(&mut self, index: &FloorIndex, metrics: &Shared) -> Vec<Arc<str>> {
+        tokio::select! {
+            biased;
+            Some(sight) = self.cluster.recv() => {
+                index.change(|inner| inner.cluster.take(sight, metrics, |policy| policy.spec))
+            }
+            Some(sight) = self.own.recv() => {
+                index.change(|inner| inner.own.take(sight, metrics, |policy| policy.spec))
+            }
+            Some(sight) = self.namespaces.recv() => {
+                let labels = |namespace: Namespace| namespace.metadata.labels.unwrap_or_default();
+                index.change(|inner| inner.namespaces.take(sight, metrics, labels))
+            }
+            // The tasks that would send have ended, and whoever owns them knows.
+            else => std::future::pending().await,
+        }
+    }
+}
+
+fn watch<K: Readable>(
+    client: &Client,
+    metrics: &Shared,
+    tasks: &mut JoinSet<Ended>,
+    what: &'static str,
+) -> mpsc::Receiver<Sight<K>> {
+    let (to, from) = mpsc::channel(64);
+    tasks.spawn(follow(client.clone(), to, Arc::clone(metrics)).map(move |()| Ended::Task(what)));
+    from
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policy(name: &str, spec: Value) -> ClusterApprovalPolicy {
+        let mut policy = ClusterApprovalPolicy::new(name, serde_json::from_value(spec).unwrap());
+        policy.metadata.uid = Some(name.to_owned());
+        policy
+    }
+
+    fn labelled(name: &str, env: &str) -> Namespace {
+        let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
+        Namespace {
+            metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(labels), ..ObjectMeta::default() },
+            ..Namespace::default()
+        }
+    }
+
+    fn see_policy(index: &FloorIndex, sight: Sight<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
+        index.change(|inner| inner.cluster.take(sight, &Arc::default(), |policy| policy.spec))
+    }
+
+    fn see_namespace(index: &FloorIndex, namespace: Namespace) -> Vec<Arc<str>> {
+        let sight = Sight::Seen(Box::new(namespace));
+        index.change(|inner| inner.namespaces.take(sight, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
+    }
+
+    fn prod() -> ClusterApprovalPolicy {
+        policy("prod", json!({"match": {"namespaceSelector": {"matchLabels": {"env": "prod"}}}, "allowedHosts": []}))
+    }
+
+    #[test]
+    fn a_change_concerns_the_namespaces_in_which_something_else_holds_now() {
+        let index = FloorIndex::default();
+        let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
+        see_namespace(&index, labelled("pay", "prod"));
+        see_namespace(&index, labelled("lab", "dev"));
+        assert_eq!((index.of(&pay), index.of(&lab)), (Ok(Arc::default()), Ok(Arc::default())));
+        assert_eq!(see_policy(&index, Sight::Seen(Box::new(prod()))), [Arc::clone(&pay)]);
+        assert_ne!(index.of(&pay), Ok(Arc::default()));
+        assert_eq!(see_namespace(&index, labelled("lab", "prod")), [Arc::clone(&lab)]);
+        assert_eq!(see_namespace(&index, labelled("lab", "prod")), [] as [Arc<str>; 0], "nothing is new");
+        assert_eq!(see_policy(&index, Sight::Gone(prod().metadata)), [lab, pay]);
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_read_holds_everything_where_it_might_hold() {
+        let index = FloorIndex::default();
+        let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
+        assert!(index.of(&pay).is_ok());
+        let unreadable = |listed| Sight::Unreadable { meta: prod().metadata, why: "no such verdict".into(), listed };
+        assert_eq!(see_policy(&index, unreadable(false)), [Arc::clone(&pay)]);
+        assert!(index.of(&lab).unwrap_err().contains("ClusterApprovalPolicy prod cannot be read"));
+        for sight in [Sight::Listing, unreadable(true), Sight::AllListed("2".into())] {
+            see_policy(&index, sight);
+        }
+        assert!(index.of(&pay).is_err(), "it is still there");
+        for sight in [Sight::Listing, Sight::AllListed("3".into())] {
+            see_policy(&index, sight);
+        }
+        assert!(index.of(&pay).is_ok(), "it was deleted while nobody watched");
+    }
+
+    #[test]
+    fn a_namespace_of_which_no_label_is_known_gets_no_floors_that_might_be_too_low() {
+        let index = FloorIndex::default();
+        let new: Arc<str> = "new".into();
+        assert!(index.of(&new).is_ok(), "no policy asks for labels");
+        see_policy(&index, Sight::Seen(Box::new(prod())));
+        assert!(index.of(&new).unwrap_err().contains("labels of namespace new are not known yet"));
+        assert_eq!(see_namespace(&index, labelled("new", "dev")), [Arc::clone(&new)]);
+        assert!(index.of(&new).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_complete_before_every_list_was_read() {
+        let index = FloorIndex::default();
+        see_policy(&index, Sight::Listing);
+        see_policy(&index, Sight::AllListed("1".into()));
+        assert!(!index.is_complete());
+    }
+}

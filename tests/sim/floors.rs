@@ -1,0 +1,205 @@
+//! Floors that come, change and go while runs are under way and operators die: a request that was made stays as it is,
+//! the next one is as the policies of its moment demand, and nothing begins while nobody knows what they demand.
+
+use serde_json::{Value, json};
+use signoff_api::ClusterApprovalPolicy;
+use signoff_tests::sim::{Crash, EffectCrash, Fault, On, Resource, Verb};
+
+use crate::{
+    ending::list,
+    laws,
+    people::verdict,
+    scenarios::{RUN, chain, gate, set},
+    stage::{OPERATOR, QUIET, Stage},
+};
+
+fn policies() -> Resource {
+    Resource::of::<ClusterApprovalPolicy>()
+}
+
+fn apply_floor(stage: &Stage, spec: Value) {
+    let policy = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy", "metadata": {"name": "floor"}, "spec": spec,
+    });
+    stage.server.insert(policy).unwrap();
+}
+
+fn remove_floor(stage: &Stage) {
+    assert!(stage.server.remove(&policies(), "", "floor"));
+}
+
+fn two_people() -> Value {
+    json!({"gates": {"minThreshold": 2}})
+}
+
+/// A demand that no gate here can meet.
+fn legal() -> Value {
+    json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}})
+}
+
+fn two_gates() -> Value {
+    chain(json!([gate("one", json!({})), gate("two", json!({})), set("end", "done")]))
+}
+
+fn request(stage: &Stage, path: &str) -> Value {
+    let approvals = stage.approvals();
+    let found = approvals.iter().find(|approval| approval["spec"]["request"]["gate"]["path"] == path);
+    found.unwrap_or_else(|| panic!("{path} was never asked:\n{}", stage.server.story()))["spec"]["request"].clone()
+}
+
+async fn both_approve(stage: &Stage, path: &str) {
+    let people = stage.people();
+    people.decides("alice", path, 5, verdict("Approve")).await;
+    people.decides("bob", path, 0, verdict("Approve")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floor_that_comes_between_two_gates_shapes_the_second_wherever_the_operator_dies() {
+    for crash in [Crash::NotApplied, Crash::Applied] {
+        for n in 1.. {
+            let stage = Stage::new();
+            stage.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash));
+            let story = async {
+                stage.apply(RUN, &two_gates());
+                let people = stage.people();
+                people.asked("one").await;
+                apply_floor(&stage, two_people());
+                stage.pass(30).await;
+                people.decides("alice", "one", 5, verdict("Approve")).await;
+                both_approve(&stage, "two").await;
+                stage.ended(RUN).await;
+                stage.pass(QUIET.as_secs()).await;
+            };
+            let ((), deaths) = stage.keep_alive(&[OPERATOR], story).await;
+            assert_eq!(stage.workflow(RUN)["status"]["phase"], "Succeeded", "{crash:?} {n}\n{}", stage.server.story());
+            assert_eq!(request(&stage, "one")["threshold"], 1);
+            let two = request(&stage, "two");
+            assert_eq!(
+                (&two["threshold"], &two["requiredBy"][0]["source"]),
+                (&json!(2), &json!("ClusterApprovalPolicy floor"))
+            );
+            laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("{crash:?} {n}: {law}\n{}", stage.server.story()));
+            if deaths == 0 {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_committed_and_never_made_is_asked_anew_under_the_floor_that_came_meanwhile() {
+    let stage = Stage::new();
+    let makes = On::writes_of(OPERATOR).only(|r| r.verb == Verb::Create && r.resource.plural == "approvals");
+    stage.server.fault(makes.nth(1), Fault::Crash(Crash::NotApplied));
+    stage.apply(RUN, &two_gates());
+    let life = stage.begin(OPERATOR);
+    stage.pass(60).await;
+    life.crash().await;
+    assert_eq!(stage.workflow(RUN)["status"]["steps"][0]["phase"], "Waiting");
+    apply_floor(&stage, two_people());
+    let life = stage.begin(OPERATOR);
+    stage.people().asked("one#2").await;
+    assert_eq!(request(&stage, "one#2")["threshold"], 2);
+    let records = stage.workflow(RUN)["status"]["steps"].clone();
+    assert_eq!(records[0]["decision"]["phase"], "Superseded", "{records}");
+    assert_eq!(stage.approvals().len(), 1, "nobody saw the first one");
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_floor_contradicts_is_refused_before_it_begins_and_held_afterwards() {
+    let stage = Stage::new();
+    apply_floor(&stage, legal());
+    stage.apply(RUN, &two_gates());
+    let life = stage.begin(OPERATOR);
+    stage.ended(RUN).await;
+    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "FloorsContradict".to_owned()));
+    life.crash().await;
+
+    let stage = Stage::new();
+    stage.apply(RUN, &two_gates());
+    let life = stage.begin(OPERATOR);
+    stage.people().asked("one").await;
+    apply_floor(&stage, legal());
+    stage.people().decides("alice", "one", 60, verdict("Approve")).await;
+    stage.pass(48 * 3600).await;
+    assert_eq!(stage.condition("Held"), ("True".to_owned(), "FloorsContradict".to_owned()));
+    let held = stage.workflow(RUN);
+    assert!(held["status"]["finishedAt"].is_null(), "{held}");
+    assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy floor demands"), "{held}");
+    assert_eq!(stage.events("Held").len(), 1);
+    remove_floor(&stage);
+    stage.people().decides("alice", "two", 60, verdict("Approve")).await;
+    stage.ended(RUN).await;
+    assert_eq!(stage.condition("Held"), ("False".to_owned(), "NothingHeld".to_owned()));
+    assert_eq!(stage.workflow(RUN)["status"]["phase"], "Succeeded");
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_begins_while_a_policy_cannot_be_read() {
+    let stage = Stage::new();
+    apply_floor(&stage, json!({"gates": {"minThreshold": "two"}}));
+    stage.apply(RUN, &two_gates());
+    let life = stage.begin(OPERATOR);
+    stage.pass(3600).await;
+    assert_eq!(stage.condition("Held"), ("True".to_owned(), "FloorsUnknown".to_owned()));
+    assert!(stage.approvals().is_empty() && stage.workflow(RUN)["status"]["specDigest"].is_null());
+    let writes = stage.operators_writes().len();
+    stage.pass(3600).await;
+    assert_eq!(stage.operators_writes().len(), writes, "waiting costs nothing");
+    stage.server.edit(&policies(), "", "floor", |policy| policy["spec"] = two_people()).unwrap();
+    stage.people().asked("one").await;
+    assert_eq!(request(&stage, "one")["threshold"], 2);
+
+    // A run that waits goes on waiting, and can be cancelled.
+    stage.server.edit(&policies(), "", "floor", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
+    stage.pass(60).await;
+    assert_eq!(stage.condition("Held").0, "True");
+    stage.people().sets(RUN, "cancel", true);
+    stage.ended(RUN).await;
+    assert_eq!(stage.workflow(RUN)["status"]["phase"], "Cancelled");
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn added_gates_stay_with_a_run_that_was_accepted_with_them_whatever_becomes_of_the_policy() {
+    let stage = Stage::new();
+    let hitl = gate("x", json!({}))["hitl"].clone();
+    apply_floor(&stage, json!({"steps": [{"name": "last", "at": "End", "hitl": hitl}]}));
+    stage.apply(RUN, &two_gates());
+    stage.server.fault(On::writes_of(OPERATOR).nth(4), Fault::Crash(Crash::Applied));
+    let story = async {
+        stage.people().asked("one").await;
+        remove_floor(&stage);
+        for path in ["one", "two", "last"] {
+            stage.people().decides("alice", path, 5, verdict("Approve")).await;
+        }
+        let run = stage.ended(RUN).await;
+        stage.pass(QUIET.as_secs()).await;
+        run
+    };
+    let (run, _) = stage.keep_alive(&[OPERATOR], story).await;
+    assert_eq!(run["status"]["addedSteps"][0]["source"], "ClusterApprovalPolicy floor");
+    assert_eq!((&run["status"]["phase"], &run["status"]["outputs"]), (&json!("Succeeded"), &json!("done")));
+    laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("{law}\n{}", stage.server.story()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_to_be_sent_again_is_not_where_a_floor_has_forbidden_it_meanwhile() {
+    let stage = Stage::new();
+    stage.world.crash_at_effect(1, OPERATOR, EffectCrash::NotDone);
+    let put = json!({"name": "pay", "http": {"method": "PUT", "url": "http://pay.test/"}});
+    stage.apply(RUN, &chain(json!([put])));
+    let life = stage.begin(OPERATOR);
+    stage.pass(60).await;
+    life.crash().await;
+    apply_floor(&stage, json!({"allowedHosts": ["other.test"]}));
+    let life = stage.begin(OPERATOR);
+    stage.ended(RUN).await;
+    let run = stage.workflow(RUN);
+    let pay = list(&run["status"]["steps"]).next().unwrap();
+    assert_eq!((&pay["phase"], &pay["error"]["class"]), (&json!("Failed"), &json!("NotAllowed")), "{run}");
+    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    life.crash().await;
+}
