@@ -84,10 +84,11 @@ impl Stage {
     ) -> BoxFuture<'static, ()> {
         let clock = self.server.clock();
         let caller = Arc::new(Hand(self.world.seat(life)));
+        let client = signoff_client::over(self.server.connection(life), "default");
         let config = Config {
             guard: self.guard.clone(),
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
-            ..Config::new(self.server.client_of(life), Arc::new(move || clock.now()), caller, &life.to_string())
+            ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())
         };
         Box::pin(async move {
             // That it ended is all there is to know: the next life shows whether it ended well.
@@ -157,12 +158,9 @@ impl Stage {
         events
     }
 
-    /// The status of one of a Workflow's conditions, and its reason.
+    /// The status of one of the Workflow's conditions, and its reason.
     pub fn condition(&self, kind: &str) -> (String, String) {
-        let workflow = self.workflow(RUN);
-        let condition = list(&workflow["status"]["conditions"]).find(|condition| condition["type"] == kind);
-        let text = |field: &str| condition.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
-        (text("status"), text("reason"))
+        condition(&self.workflow(RUN), kind)
     }
 
     /// The writes of operators that took effect, but those of Leases.
@@ -170,6 +168,13 @@ impl Stage {
         let by_operators = |entry: &Entry| entry.actor.starts_with(OPERATOR) && entry.resource.plural != "leases";
         self.server.writes().into_iter().filter(by_operators).filter(Entry::took_effect).collect()
     }
+}
+
+/// The status of one of an object's conditions, and its reason.
+pub fn condition(object: &Value, kind: &str) -> (String, String) {
+    let condition = list(&object["status"]["conditions"]).find(|condition| condition["type"] == kind);
+    let text = |field: &str| condition.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
 }
 
 /// An operator that runs until the test ends it.

@@ -33,7 +33,6 @@ pub mod pace;
 pub mod queue;
 pub mod runs;
 pub mod secrets;
-pub mod shallow;
 pub mod store;
 pub mod watch;
 pub mod wire;

@@ -30,7 +30,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What an operator is made of.
 pub struct Config {
-    /// The way to the API server.
+    /// The way to the API server: one that no object can block, as `signoff-client` makes it.
     pub client: Client,
     /// The time.
     pub clock: Arc<dyn Clock>,

@@ -2,7 +2,7 @@
 //! where that was.
 //!
 //! It may not stop for an object that cannot be read: that one is named, counted and passed over. It keeps no
-//! objects.
+//! objects. That it gets JSON which serde_json can read at all is the client's business.
 
 use std::time::Duration;
 
@@ -21,7 +21,6 @@ use crate::{
     error::{plain, status_code},
     kinds::{Meta, Name, Read, Readable},
     metrics::Shared,
-    shallow::shallow,
 };
 
 /// Objects a page of a list: what is read at once is what is held in memory at once.
@@ -157,7 +156,7 @@ struct Line<T> {
 #[derive(Deserialize)]
 struct Other {
     #[serde(default)]
-    metadata: Meta,
+    metadata: Value,
     #[serde(default)]
     code: u16,
     #[serde(default)]
@@ -202,14 +201,12 @@ impl<K: Readable> Follow<K> {
     }
 
     async fn list_one_by_one(&self, text: &str) -> Result<ListMeta, Trouble> {
-        let list: List<Value> = serde_json::from_slice(&shallow(text.as_bytes()))?;
+        let list: List<Value> = serde_json::from_str(text)?;
         for item in list.items {
             let sight = match Read::<K>::deserialize(&item) {
                 Ok(Read(object)) => Sight::Listed(Box::new(object)),
                 Err(error) => {
-                    let meta =
-                        item.get("metadata").and_then(|meta| Meta::deserialize(meta).ok()).unwrap_or_default().into();
-                    Sight::Unreadable { meta, why: error.to_string(), listed: true }
+                    Sight::Unreadable { meta: readable(&item["metadata"]), why: error.to_string(), listed: true }
                 }
             };
             self.tell(sight).await?;
@@ -276,7 +273,7 @@ impl<K: Readable> Follow<K> {
                 Trouble::Failed { why: other.message, unknown_kind: false }
             });
         }
-        let meta = ObjectMeta::from(other.metadata);
+        let meta = readable(&other.metadata);
         if let Some(newer) = meta.resource_version.as_ref().filter(|newer| !newer.is_empty()) {
             version.clone_from(newer);
         }
@@ -290,6 +287,11 @@ impl<K: Readable> Follow<K> {
     async fn tell(&self, sight: Sight<K>) -> Result<(), Trouble> {
         self.to.send(sight).await.map_err(|_| Trouble::Deaf)
     }
+}
+
+/// Metadata as far as it can be read: whatever is wrong with an object, the next one is to be seen.
+fn readable(metadata: &Value) -> ObjectMeta {
+    Meta::deserialize(metadata).unwrap_or_default().into()
 }
 
 /// The name in some metadata.

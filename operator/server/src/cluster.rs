@@ -34,6 +34,6 @@ pub async fn client(arguments: &Arguments) -> anyhow::Result<Connection> {
     // Watches are open for minutes; every other request has a shorter end of its own.
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let client = Client::try_from(config.clone()).context("preparing the client of the API server")?;
+    let client = signoff_client::connect(config.clone()).context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
 }

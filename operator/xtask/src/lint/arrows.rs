@@ -8,14 +8,23 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-api", &[]),
     ("signoff-engine", &["signoff-api"]),
     ("signoff-runtime", &["signoff-api", "signoff-engine"]),
-    ("signoff-guard", &["signoff-api"]),
+    ("signoff-client", &[]),
+    ("signoff-guard", &["signoff-api", "signoff-client"]),
     ("signoff-controller", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-guard"]),
     ("signoff-web", &["signoff-api"]),
     (
         "signoff-server",
-        &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-guard", "signoff-controller", "signoff-web"],
+        &[
+            "signoff-api",
+            "signoff-engine",
+            "signoff-runtime",
+            "signoff-client",
+            "signoff-guard",
+            "signoff-controller",
+            "signoff-web",
+        ],
     ),
-    ("signoff-cli", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-guard"]),
+    ("signoff-cli", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-client", "signoff-guard"]),
 ];
 
 /// These may use all of them: they are no part of the product.

@@ -37,12 +37,13 @@ struct File {
 
 type Rule = (&'static str, fn(&File) -> Option<String>);
 
-const RULES: [Rule; 6] = [
+const RULES: [Rule; 7] = [
     ("every Rust file opens by saying what it is", opens_with_its_purpose),
     ("every Go file has a package comment", has_a_package_comment),
     ("no file is too long to read", is_short),
     ("no file names a package registry", names_no_registry),
     ("no file names a folder of one machine", names_no_machine),
+    ("every program reaches the API server through signoff-client", makes_no_client),
     ("nothing is left to be done in code", leaves_nothing_to_do),
 ];
 
@@ -126,6 +127,19 @@ fn begins_a_path(line: &str, folder: &str) -> bool {
     })
 }
 
+/// A client of its own could be blocked by anybody who nests JSON deeply enough.
+fn makes_no_client(file: &File) -> Option<String> {
+    let product = file.path.starts_with("operator/") && file.path.ends_with(".rs");
+    let own = ["operator/client/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
+    let ways = ["Client::try_from(", "Client::try_default(", "Client::new(", "ClientBuilder::"];
+    // Not that of another kind: `HttpClient::new` calls the outside world.
+    let makes = |line: &str| {
+        ways.iter().any(|way| line.match_indices(way).any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric)))
+    };
+    let line = first_line(file, makes).filter(|_| product && !own)?;
+    Some(format!("{}:{line}: makes a client of the API server; take signoff_client::connect", file.path))
+}
+
 fn leaves_nothing_to_do(file: &File) -> Option<String> {
     let marks = [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("TO", "DO"), concat!("FIX", "ME")];
     let code = file.path.ends_with(".rs") || file.path.ends_with(".go");
@@ -141,7 +155,7 @@ fn first_line(file: &File, matches: impl Fn(&str) -> bool) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{File, begins_a_path, has_a_package_comment, is_short, opens_with_its_purpose};
+    use super::{File, begins_a_path, has_a_package_comment, is_short, makes_no_client, opens_with_its_purpose};
 
     fn file(path: &str, text: &str) -> File {
         File { path: path.to_owned(), text: text.to_owned() }
@@ -159,6 +173,15 @@ mod tests {
     fn a_go_file_without_a_package_comment_is_found() {
         assert!(has_a_package_comment(&file("a.go", "package a\n")).is_some());
         assert!(has_a_package_comment(&file("a.go", "// Package a is one.\npackage a\n")).is_none());
+    }
+
+    #[test]
+    fn a_client_of_its_own_is_found_in_a_program() {
+        for text in ["let a = Client::try_from(config)?;", "kube::Client::new(a, b)", "ClientBuilder::new(a, b)"] {
+            assert!(makes_no_client(&file("operator/cli/src/a.rs", text)).is_some(), "{text}");
+            assert!(makes_no_client(&file("operator/client/src/lib.rs", text)).is_none());
+        }
+        assert!(makes_no_client(&file("operator/server/src/a.rs", "HttpClient::new(settings)")).is_none());
     }
 
     #[test]

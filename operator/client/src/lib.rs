@@ -1,0 +1,70 @@
+//! The way to the API server that no object can block: every program of Signoff makes its client here.
+//!
+//! Whoever may write one object of a list, and be it the `managedFields` of a ConfigMap, can nest JSON deeper than
+//! serde_json reads; the whole list is lost then, with everybody's objects in it. The layer put around a client here
+//! hides what nests too deep in every answer, whoever asked: reads and lists, our own watches and those of kube.
+//!
+//! It may not know any kind, cache, retry, or change an answer that is no JSON.
+
+mod depth;
+
+use bytes::Bytes;
+use http::{
+    Request, Response,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use kube::{
+    Client, Config,
+    client::{Body as RequestBody, ClientBuilder},
+};
+use tower::{BoxError, Service, util::MapResponseLayer};
+
+pub use depth::{Filter, LIMIT};
+
+/// A client of the API server that `config` names.
+///
+/// # Errors
+/// A configuration from which no client can be made: certificates that cannot be read, an address that is none.
+pub fn connect(config: Config) -> Result<Client, kube::Error> {
+    Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).build())
+}
+
+/// A client over any other connection, such as a simulated one.
+pub fn over<S, B>(service: S, namespace: &str) -> Client
+where
+    S: Service<Request<RequestBody>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    ClientBuilder::new(service, namespace).with_layer(&MapResponseLayer::new(shallow)).build()
+}
+
+/// The same answer, as it arrives; where it is JSON, what nests too deep in it is `null`.
+fn shallow<B: Body<Data = Bytes>>(mut answer: Response<B>) -> Response<impl Body<Data = Bytes, Error = B::Error>> {
+    let mut filter = is_json(&answer).then(Filter::default);
+    if filter.is_some() {
+        // It may become shorter.
+        answer.headers_mut().remove(CONTENT_LENGTH);
+    }
+    answer.map(|body| {
+        body.map_frame(move |frame| match (&mut filter, frame.into_data()) {
+            (Some(filter), Ok(bytes)) => Frame::data(filter.pass(bytes)),
+            (None, Ok(bytes)) => Frame::data(bytes),
+            (_, Err(trailers)) => trailers,
+        })
+    })
+}
+
+/// Logs are text, and are none of our business.
+fn is_json<B>(answer: &Response<B>) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || kind.ends_with("+json")
+}
+
+#[cfg(test)]
+mod tests;
