@@ -8,7 +8,7 @@ use crate::{
     ending::list,
     people::{name, verdict},
     scenarios::{ONE_GATE, RUN, chain, gate, post},
-    stage::{NAMESPACE, OPERATOR, Stage, approvals, workflows},
+    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
 };
 
 fn payment() -> Value {
@@ -172,6 +172,16 @@ async fn objects_that_cannot_be_read_stop_nobody_else() {
         stage.apply("another", &(ONE_GATE.spec)());
         stage.people().decides("alice", "review", 10, verdict("Approve")).await;
         assert_eq!(stage.ended("another").await["status"]["phase"], "Succeeded");
+        let names: Vec<_> = garbage().iter().map(name).collect();
+        let events = stage.events("Unreadable");
+        let mut told: Vec<_> = events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
+        told.sort_by_key(|told| names.iter().position(|name| name == told));
+        assert_eq!(told, names, "each is named, and once");
+        // Where a condition can be put without reading the rest, there is one.
+        for name in names.iter().filter(|name| stage.workflow(name).is_object() && *name != "wrong-status") {
+            let accepted = condition(&stage.workflow(name), "Accepted");
+            assert_eq!(accepted, ("False".to_owned(), "Unreadable".to_owned()), "{name}");
+        }
         let lists = stage.server.count(|entry| entry.verb == signoff_tests::sim::Verb::List);
         assert_eq!(lists, 2, "the watches went on where they were:\n{}", stage.server.story());
         life.crash().await;
@@ -187,9 +197,25 @@ async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
     stage.pass(10).await;
     let whole = stage.approval();
     stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"]["decisions"] = json!("garbage"));
-    stage.pass(3600).await;
+    for label in ["one", "two"] {
+        stage
+            .server
+            .edit(&approvals(), NAMESPACE, &approval, |object| object["metadata"]["labels"] = json!({"a": label}));
+        stage.pass(3600).await;
+    }
     assert_eq!(stage.world.effects().len(), 0);
+    let told = stage.events("Unreadable");
+    assert_eq!(told.len(), 1, "it is told once:\n{}", stage.server.story());
+    assert_eq!((&told[0]["type"], &told[0]["regarding"]["kind"]), (&json!("Warning"), &json!("Approval")));
+    assert_eq!(stage.condition("Waiting"), ("True".to_owned(), "ApprovalUnreadable".to_owned()));
     stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"] = whole["spec"].clone());
+    stage.pass(10).await;
+    assert_eq!(
+        stage.condition("Waiting"),
+        ("True".to_owned(), "ApprovalPending".to_owned()),
+        "{}",
+        stage.server.story()
+    );
     stage.people().votes("alice", &approval, verdict("Approve"));
     assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
     assert_eq!(stage.world.effects().len(), 1);

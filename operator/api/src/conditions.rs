@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::Moment;
 
 /// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`, `RequesterUnverified`,
-/// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`.
+/// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`, `Unreadable`.
 pub const ACCEPTED: &str = "Accepted";
 /// Workflow: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
 /// `PoliciesDiffer`.
@@ -18,7 +18,8 @@ pub const FOREIGN_MUTATION: &str = "ForeignMutation";
 /// Workflow: whether nothing new begins because of an administrator's policy. Reasons: `FloorsContradict`,
 /// `RequesterIsMachine`, `FloorsUnknown`, `NothingHeld`.
 pub const HELD: &str = "Held";
-/// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`.
+/// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`,
+/// `ApprovalUnreadable`.
 pub const WAITING: &str = "Waiting";
 /// Workflow: whether the run has ended in whatever way. Reason: the phase.
 pub const FINISHED: &str = "Finished";

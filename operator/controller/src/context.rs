@@ -26,6 +26,7 @@ use crate::{
     queue::{Key, Queue},
     runs::Runs,
     store::Store,
+    unreadable::Unreadable,
     vouched::Vouched,
     wire::Wire,
 };
@@ -48,6 +49,7 @@ pub(crate) struct Context {
     pub(crate) workflows: Store<Workflow>,
     pub(crate) approvals: Store<Approval>,
     pub(crate) floors: FloorIndex,
+    pub(crate) unreadable: Unreadable,
     pub(crate) queue: Queue,
     pub(crate) runs: Runs,
     pub(crate) plans: Plans,

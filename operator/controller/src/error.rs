@@ -18,6 +18,16 @@ pub enum Error {
         /// Its answer, or that there was none.
         source: kube::Error,
     },
+    /// An object that this version does not understand.
+    #[error(
+        "{object} cannot be read by this version of the operator ({why}): update the operator, or have an administrator mend the object"
+    )]
+    Unreadable {
+        /// Its kind and name.
+        object: String,
+        /// What is not understood.
+        why: String,
+    },
     /// A large value could not be stored or fetched.
     #[error("{object}: {source}")]
     Blob {
@@ -71,7 +81,7 @@ impl Error {
         match self {
             Self::Conflict(_) => "conflict",
             Self::Transient { .. } | Self::Blob { .. } => "transient",
-            Self::ValueGone { .. } | Self::Foreign { .. } => "blocked",
+            Self::Unreadable { .. } | Self::ValueGone { .. } | Self::Foreign { .. } => "blocked",
             Self::Bug { .. } => "bug",
         }
     }
@@ -87,7 +97,9 @@ impl Error {
             Self::Conflict(_) if failures <= 3 => Duration::ZERO,
             Self::Conflict(_) => doubled(1, 5_000),
             Self::Transient { .. } | Self::Blob { .. } => doubled(100, 60_000),
-            Self::ValueGone { .. } | Self::Foreign { .. } | Self::Bug { .. } => doubled(10_000, 600_000),
+            Self::Unreadable { .. } | Self::ValueGone { .. } | Self::Foreign { .. } | Self::Bug { .. } => {
+                doubled(10_000, 600_000)
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Client, Resource, ResourceExt, api::PostParams, core::Request};
+use kube::{Client, Resource, api::PostParams, core::Request};
 use serde::de::IgnoredAny;
 use signoff_api::Digest;
 use signoff_engine::language::text;
@@ -48,13 +48,25 @@ impl Report {
     /// About an object; `key` tells its transitions apart.
     #[must_use]
     pub fn about<K: Kind>(object: &K, reason: &'static str, note: &str, key: &str, at: jiff::Timestamp) -> Self {
-        let uid = object.meta().uid.as_deref().unwrap_or_default();
+        Self::of_meta::<K>(object.meta(), reason, note, key, at)
+    }
+
+    /// About an object of which only the metadata can be read.
+    #[must_use]
+    pub fn of_meta<K: Kind>(
+        meta: &ObjectMeta,
+        reason: &'static str,
+        note: &str,
+        key: &str,
+        at: jiff::Timestamp,
+    ) -> Self {
+        let uid = meta.uid.as_deref().unwrap_or_default();
         let digest = Digest::of_bytes(format!("{uid}/{reason}/{key}").as_bytes());
-        let name = object.name_any();
+        let name = meta.name.clone().unwrap_or_default();
         // A name is a DNS subdomain of at most 253 characters.
         let cut = name.get(..200).unwrap_or(&name).trim_end_matches(['-', '.']);
         Self {
-            regarding: reference(object),
+            regarding: reference::<K>(meta),
             related: None,
             reason,
             warning: false,
@@ -73,7 +85,7 @@ impl Report {
     /// Another object that it is about too.
     #[must_use]
     pub fn related<K: Kind>(self, object: &K) -> Self {
-        Self { related: Some(reference(object)), ..self }
+        Self { related: Some(reference::<K>(object.meta())), ..self }
     }
 
     fn event(self, instance: &str) -> Event {
@@ -97,13 +109,13 @@ impl Report {
     }
 }
 
-fn reference<K: Kind>(object: &K) -> ObjectReference {
+fn reference<K: Kind>(meta: &ObjectMeta) -> ObjectReference {
     ObjectReference {
         api_version: Some(K::api_version(&()).into_owned()),
         kind: Some(K::KIND.to_owned()),
-        name: object.meta().name.clone(),
-        namespace: object.meta().namespace.clone(),
-        uid: object.meta().uid.clone(),
+        name: meta.name.clone(),
+        namespace: meta.namespace.clone(),
+        uid: meta.uid.clone(),
         ..ObjectReference::default()
     }
 }

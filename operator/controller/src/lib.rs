@@ -43,6 +43,7 @@ mod context;
 mod floors;
 mod plans;
 mod sights;
+mod unreadable;
 mod vouched;
 mod workflow;
 mod works;

@@ -4,10 +4,12 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, Workflow};
+use signoff_engine::language::text;
 use tokio::sync::mpsc;
 
 use crate::{
     context::Context,
+    events::Report,
     kinds::{Kind, Name},
     queue::Key,
     store::{Gone, Store},
@@ -18,13 +20,21 @@ use crate::{
 pub(crate) trait Watched: Kind {
     /// How to look at it.
     fn key(name: Name) -> Key;
+    /// Whether a key is that of an object of this kind.
+    fn holds(key: &Key) -> bool;
     /// An object is no more.
     fn gone(context: &Context, gone: Gone);
+    /// An object cannot be read, or can be again: looks at whoever is concerned.
+    fn doubted(context: &Context, meta: &ObjectMeta);
 }
 
 impl Watched for Workflow {
     fn key(name: Name) -> Key {
         Key::Workflow(name)
+    }
+
+    fn holds(key: &Key) -> bool {
+        matches!(key, Key::Workflow(_))
     }
 
     fn gone(context: &Context, gone: Gone) {
@@ -33,11 +43,22 @@ impl Watched for Workflow {
         }
         context.look_at_workflow(gone.name);
     }
+
+    fn doubted(context: &Context, meta: &ObjectMeta) {
+        for approval in context.approvals.owned_by(meta.uid.as_deref().unwrap_or_default()) {
+            context.look_at_approval(approval);
+        }
+        context.look_at_workflow(name_of(meta));
+    }
 }
 
 impl Watched for Approval {
     fn key(name: Name) -> Key {
         Key::Approval(name)
+    }
+
+    fn holds(key: &Key) -> bool {
+        matches!(key, Key::Approval(_))
     }
 
     fn gone(context: &Context, gone: Gone) {
@@ -46,6 +67,15 @@ impl Watched for Approval {
         if let Some(run) = gone.owner {
             context.look_at_workflow(run);
         }
+    }
+
+    fn doubted(context: &Context, meta: &ObjectMeta) {
+        let name = name_of(meta);
+        let owners = meta.owner_references.iter().flatten().filter(|owner| owner.kind == Workflow::KIND);
+        for owner in owners {
+            context.look_at_workflow(name.beside(&owner.name));
+        }
+        context.look_at_approval(name);
     }
 }
 
@@ -70,11 +100,15 @@ pub(crate) fn see_all<K: Watched>(
 /// Takes a sight. Returns whether the first list is complete by it.
 fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool {
     match sight {
-        Sight::Listing => store.listing(),
+        Sight::Listing => {
+            store.listing();
+            context.unreadable.listing(K::holds);
+        }
         Sight::Listed(object) => {
             let name = Name::of(&*object);
             // What is over and need not be deleted needs no look.
             let idle = object.is_over() && object.due().is_none();
+            mended::<K>(context, object.meta());
             let news = store.list(*object);
             if news && !idle {
                 context.queue.trigger(K::key(name));
@@ -84,11 +118,13 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool
             for gone in store.listed(&version) {
                 K::gone(context, gone);
             }
+            context.unreadable.listed(K::holds);
             return true;
         }
         Sight::Seen(object) => {
             let name = Name::of(&*object);
             let version = object.meta().resource_version.clone().unwrap_or_default();
+            mended::<K>(context, object.meta());
             if store.see(*object) {
                 context.queue.seen(K::key(name), version);
             }
@@ -96,13 +132,12 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool
         Sight::Gone(meta) => gone(context, store, &meta),
         Sight::Unreadable { meta, why, listed } => {
             let name = name_of(&meta);
-            context.metrics.unreadable(K::KIND);
-            tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing is done for it: {why}");
             if listed {
                 store.list_unreadable(name);
             } else {
                 store.doubt(&name);
             }
+            unreadable::<K>(context, &meta, &why);
         }
         Sight::Broken { why, unknown_kind: true } => {
             tracing::info!(kind = K::KIND, "waiting until the API server knows the kind: {why}");
@@ -112,7 +147,35 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool
     false
 }
 
+/// Tells of an object that cannot be read: each time by number, in words only once.
+fn unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
+    let (name, why) = (name_of(meta), text::display(why, 300));
+    context.metrics.unreadable(K::KIND);
+    let news = context.unreadable.found(K::key(name.clone()), &why);
+    K::doubted(context, meta);
+    if !news {
+        tracing::debug!(kind = K::KIND, %name, "still cannot be read: {why}");
+        return;
+    }
+    tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing is done for it: {why}");
+    // Without a namespace there is no place for an Event.
+    if meta.namespace.is_some() {
+        let note = format!("this version of the operator cannot read it, so nothing is done for it: {why}");
+        let version = meta.resource_version.as_deref().unwrap_or_default();
+        let report = Report::of_meta::<K>(meta, "Unreadable", &note, version, context.clock.now());
+        context.reporter.report(report.warning(true));
+    }
+}
+
+fn mended<K: Watched>(context: &Context, meta: &ObjectMeta) {
+    if context.unreadable.mended(&K::key(name_of(meta))) {
+        tracing::info!(kind = K::KIND, name = %name_of(meta), "can be read again");
+        K::doubted(context, meta);
+    }
+}
+
 fn gone<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
+    context.unreadable.mended(&K::key(name_of(meta)));
     if let Some(gone) = store.gone(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
         K::gone(context, gone);
     }

@@ -11,6 +11,7 @@ use kube::{
     core::Request,
 };
 use serde_json::Value;
+use signoff_engine::language::text;
 
 use crate::{
     error::{Error, status_code},
@@ -49,7 +50,43 @@ impl Wire {
         match self.ask::<Read<K>>(request).await {
             Ok(Read(object)) => Ok(Some(object)),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
+            // An answer that is cut off is another thing: it may be whole the next time.
+            Err(kube::Error::SerdeError(error)) if error.is_data() => {
+                Err(Error::Unreadable { object: name.as_a::<K>(), why: text::display(&error.to_string(), 200) })
+            }
             Err(error) => Err(Error::of(what())(error)),
+        }
+    }
+
+    /// The newest version of an object as it is, whether it can be read or not; `None` when there is none.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn get_raw<K: Kind>(&self, name: &Name) -> Result<Option<Value>, Error> {
+        self.metrics.read(K::KIND);
+        let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
+        let what = || format!("getting {}", name.as_a::<K>());
+        let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
+        match self.ask::<Value>(request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if status_code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(Error::of(what())(error)),
+        }
+    }
+
+    /// Merges a patch into an object's status, whatever else that holds. The patch names the version it is for.
+    ///
+    /// # Errors
+    /// No answer, or a refusal.
+    pub async fn merge_status<K: Kind>(&self, name: &Name, patch: &Value) -> Result<(), Error> {
+        let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
+        let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+        let request = request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError);
+        let answer = async { self.ask::<serde::de::IgnoredAny>(request?).await };
+        match self.write(K::KIND, "patch", answer).await {
+            Ok(_) => Ok(()),
+            Err(error) if status_code(&error) == Some(409) => Err(Error::Conflict(name.as_a::<K>())),
+            Err(error) => Err(Error::of(format!("writing the status of {}", name.as_a::<K>()))(error)),
         }
     }
 

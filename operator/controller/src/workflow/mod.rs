@@ -12,16 +12,27 @@ mod plan;
 mod report;
 mod retire;
 mod status;
+mod unreadable;
 
 use signoff_api::Moment;
 
-use crate::{context::Context, error::Error, kinds::Name};
+use crate::{context::Context, error::Error, kinds::Name, queue::Key};
 use observe::Observed;
 use plan::Planned;
 
 /// Looks at a Workflow and does what follows. Returns when to look again although nothing has happened.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
-    let seen = match observe::observe(context, name).await? {
+    if let Some(why) = context.unreadable.why(&Key::Workflow(name.clone())) {
+        return unreadable::itself(context, name, &why).await;
+    }
+    let observed = match observe::observe(context, name).await {
+        Err(error @ Error::Unreadable { .. }) => {
+            unreadable::awaited(context, name, &error).await?;
+            return Err(error);
+        }
+        observed => observed?,
+    };
+    let seen = match observed {
         Observed::Run(seen) => *seen,
         Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
         Observed::Undecided => return Ok(None),

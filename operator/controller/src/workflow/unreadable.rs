@@ -1,0 +1,60 @@
+//! What a Workflow says where it, or the Approval it waits for, cannot be read: a condition, put beside the others
+//! without reading anything else of the object.
+//!
+//! It may not touch the journal or any other field: somebody who can read the object goes on from there.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use signoff_api::{
+    Moment, Workflow,
+    conditions::{self, Say},
+};
+use signoff_engine::language::text;
+
+use crate::{context::Context, error::Error, kinds::Name};
+
+/// The Workflow itself cannot be read.
+pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
+    let message = format!(
+        "this version of the operator cannot read the object: {why}; update the operator, or delete the Workflow"
+    );
+    say(context, name, conditions::ACCEPTED, false, "Unreadable", &message).await?;
+    Ok(None)
+}
+
+/// The run waits for an object that cannot be read.
+pub(super) async fn awaited(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
+    let message = format!("the run cannot go on: {error}");
+    say(context, name, conditions::WAITING, true, "ApprovalUnreadable", &message).await
+}
+
+async fn say(
+    context: &Context,
+    name: &Name,
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+) -> Result<(), Error> {
+    let Some(stored) = context.wire.get_raw::<Workflow>(name).await? else { return Ok(()) };
+    let (meta, status) = (&stored["metadata"], &stored["status"]);
+    // Whoever reads it when it is over finds nothing to mend.
+    let over = !status["finishedAt"].is_null();
+    // Where even the conditions cannot be read there is nowhere to put one; the Event says it.
+    let known =
+        if status["conditions"].is_null() { Some(Vec::new()) } else { Vec::deserialize(&status["conditions"]).ok() };
+    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.tenure.holds()) else { return Ok(()) };
+    let message = text::display(message, 1024);
+    if !conditions::set(
+        &mut known,
+        &Say { kind, holds, reason, message: &message },
+        meta["generation"].as_i64(),
+        context.now(),
+    ) {
+        return Ok(());
+    }
+    let fence: Value = json!({"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]});
+    let patch = json!({"metadata": fence, "status": {"conditions": known}});
+    context.wire.merge_status::<Workflow>(name, &patch).await
+}
