@@ -11,3 +11,4 @@ mod guard;
 mod plugin;
 mod policies;
 mod quickstart;
+mod targets;

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use signoff_engine::language::text;
+
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -113,14 +115,15 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// What the API server said, once.
+/// What the API server said, once: at most 1,000 characters, for it quotes what it refuses.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
-    match error {
+    let said = match error {
         kube::Error::Api(status) => status.message.clone(),
         kube::Error::Service(cause) => cause.to_string(),
         other => other.to_string(),
-    }
+    };
+    text::display(&said, 1000)
 }
 
 /// Whether the server may have done what was asked although no answer said so.

@@ -16,6 +16,7 @@
 //! * [`wire`], `commit`: how state is read and written
 //! * [`calls`], [`runs`], [`secrets`], [`blobs`]: the outside world of a run
 //! * [`guard`], [`lease`]: whether and who may act
+//! * [`targets`]: what no call may reach
 //! * [`events`], [`metrics`], [`health`]: telling people
 
 pub mod blobs;
@@ -34,6 +35,7 @@ pub mod queue;
 pub mod runs;
 pub mod secrets;
 pub mod store;
+pub mod targets;
 pub mod watch;
 pub mod wire;
 
@@ -54,3 +56,4 @@ pub use guard::{GuardMode, GuardSettings, Guarded, Standing};
 pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;
 pub use operator::{Config, Ended, Operator};
+pub use targets::Targets;

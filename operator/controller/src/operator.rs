@@ -22,6 +22,7 @@ use crate::{
     health::{Probe, Stage},
     lease::{Held, Lease, LeaseSettings, Tenure},
     metrics::Shared,
+    targets::Targets,
     works::Works,
 };
 
@@ -46,6 +47,8 @@ pub struct Config {
     pub lease: Option<LeaseSettings>,
     /// How it knows that decisions are vouched for.
     pub guard: GuardMode,
+    /// What calls may not reach because of where it stands, and who is told of it; nobody where there are no calls.
+    pub targets: Option<Targets>,
     /// How many calls may be made at once.
     pub max_calls: usize,
     /// How many objects may be looked at at once.
@@ -69,6 +72,7 @@ impl Config {
             incarnation: incarnation.to_owned(),
             lease: None,
             guard: GuardMode::Checked(Box::default()),
+            targets: None,
             max_calls: 64,
             max_reconciles: 16,
             grace: Duration::from_secs(10),

@@ -46,6 +46,7 @@ use crate::{
     runs::{CallKey, Runs},
     sights,
     store::Store,
+    targets,
     unreadable::Unreadable,
     vouched::Vouched,
     watch::{Sight, follow},
@@ -136,6 +137,9 @@ impl Works {
             metrics: Arc::clone(metrics),
         };
         background.spawn(keeper.run().map(|Misled| Ended::Misled));
+        if let Some(around) = &config.targets {
+            background.spawn(targets::keep(client, around, metrics).map(|()| Ended::Task("watch of addresses")));
+        }
         let floors = FloorWatches::start(client, metrics, &mut background);
         let works = Self {
             context,

@@ -15,7 +15,7 @@ pub mod pool;
 mod resolve;
 pub mod secrets;
 
-pub use address::{Allowed, Cidr, Settings as AddressSettings};
+pub use address::{Allowed, Cidr, Settings as AddressSettings, Surroundings};
 pub use agent::{Message, Model, ProviderConfig, Providers, Role, ScriptedReply, TurnReply, TurnRequest, Usage};
 pub use blobs::{BlobStore, FolderBlobs, Owner};
 pub use error::{CallError, ErrorClass};

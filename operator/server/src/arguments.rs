@@ -36,7 +36,8 @@ pub struct Arguments {
     /// The longest time a gate may give.
     #[arg(long, default_value = "168h", value_name = "DURATION")]
     pub max_gate_timeout: Span,
-    /// A special address that calls may reach, such as 127.0.0.1:8080 or 10.0.0.0/8; may be repeated.
+    /// An address that calls may reach although it is refused by default, such as 127.0.0.1:8080 or 100.64.0.0/10; may
+    /// be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub allow_address: Vec<Allowed>,
     /// How many calls of models and addresses may be made at once.

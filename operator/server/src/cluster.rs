@@ -2,13 +2,14 @@
 //!
 //! It may not take the ambient kubeconfig: a cluster is served because somebody meant it.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use signoff_runtime::Surroundings;
 
 use crate::arguments::Arguments;
 
@@ -36,4 +37,22 @@ pub async fn client(arguments: &Arguments) -> anyhow::Result<Connection> {
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = signoff_client::connect(config.clone()).context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
+}
+/// What stands around the operator, of which only its own way to the API server is known yet.
+pub async fn surroundings(config: &Config) -> Surroundings {
+    let given = config.cluster_url.host().map(str::to_owned);
+    let told = std::env::var("KUBERNETES_SERVICE_HOST").ok();
+    let mut found = BTreeSet::new();
+    for host in [given, told].into_iter().flatten() {
+        let host = host.trim_matches(['[', ']']).to_owned();
+        match tokio::net::lookup_host((host.as_str(), 0)).await {
+            Ok(addresses) => found.extend(addresses.map(|address| address.ip())),
+            Err(error) => {
+                tracing::warn!(%host, %error, "the API server's address cannot be found out, nor kept from runs");
+            }
+        }
+    }
+    let surroundings = Surroundings::default();
+    surroundings.tell("the API server, as the operator reaches it", found);
+    surroundings
 }

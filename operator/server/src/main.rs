@@ -13,7 +13,8 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use anyhow::Context;
 use clap::Parser;
 use signoff_controller::{
-    Config, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, metrics::Shared, secrets::ClusterSecrets,
+    Config, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, Targets, metrics::Shared,
+    secrets::ClusterSecrets,
 };
 use signoff_runtime::{AddressSettings, HttpClient, Providers, http::HttpSettings};
 use tokio::{
@@ -38,8 +39,9 @@ async fn main() -> anyhow::Result<ExitCode> {
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
     let Connection { client, config: way, namespace } = cluster::client(&arguments).await?;
+    let surroundings = cluster::surroundings(&way).await;
     let http = HttpClient::new(HttpSettings {
-        addresses: AddressSettings { allow: arguments.allow_address.clone() },
+        addresses: AddressSettings { allow: arguments.allow_address.clone(), surroundings: surroundings.clone() },
         ..HttpSettings::default()
     });
     let http = http.context("preparing calls to models and addresses")?;
@@ -51,6 +53,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;
     config.settings = arguments.settings();
+    config.targets = Some(Targets { namespace: namespace.clone(), surroundings });
     config.max_calls = arguments.max_calls.into();
     config.guard = GuardMode::Checked(Box::new(GuardSettings {
         strict: arguments.strict_guard,

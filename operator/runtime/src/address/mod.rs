@@ -3,9 +3,10 @@
 //!
 //! It may not resolve names or open connections; it only judges. What is refused by default are
 //! the addresses that lead back into the machine or to a cloud's metadata service, in every
-//! notation that reaches them.
+//! notation that reaches them, and those of the operator's own surroundings.
 
 mod cidr;
+mod surroundings;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -14,6 +15,8 @@ use url::{Host, Url};
 
 pub use cidr::Cidr;
 use cidr::{v4, v6};
+use surroundings::Found;
+pub use surroundings::Surroundings;
 
 /// One entry of the operator's setting `--allow-address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub enum Allowed {
 pub struct Settings {
     /// Exceptions, by network or by name and port.
     pub allow: Vec<Allowed>,
+    /// What stands around the operator, as far as it is known.
+    pub surroundings: Surroundings,
 }
 
 /// Why an address, URL or setting is not accepted. Every message names the remedy.
@@ -51,6 +56,21 @@ pub enum Error {
         place: String,
         /// What is special about it.
         kind: &'static str,
+        /// The value that would allow it.
+        remedy: String,
+    },
+    /// An address that may be one of the surroundings, of which not everything is known.
+    #[error(
+        "{place} may be {kind}, which the operator cannot tell ({why}): mend that, or let the setting \
+         --allow-address {remedy} allow it"
+    )]
+    Unknown {
+        /// The address, and the name that led to it.
+        place: String,
+        /// What it may be.
+        kind: &'static str,
+        /// Why nobody knows.
+        why: String,
         /// The value that would allow it.
         remedy: String,
     },
@@ -139,21 +159,30 @@ impl Settings {
     /// Whether calls may reach `address`, of which `name` was the host in the URL where it was not
     /// a literal.
     ///
-    /// `port` is `None` where it is not known; entries for one port then do not apply.
+    /// `port` is `None` where it is not known; entries for one port then do not apply. A range of
+    /// addresses opens no address of the surroundings: whoever allows it did not mean those.
     ///
     /// # Errors
     /// The address, what is special about it, and the setting that would allow it.
     pub fn check_address(&self, address: IpAddr, port: Option<u16>, name: Option<&str>) -> Result<(), Error> {
-        let Some(kind) = special(address) else { return Ok(()) };
-        if self.allow.iter().any(|entry| entry.covers(address, port, name)) {
-            return Ok(());
-        }
-        let place = match name {
+        let judged = judged(address);
+        let mut covering = self.allow.iter().filter(|entry| entry.covers(address, port, name)).peekable();
+        let place = || match name {
             Some(name) => format!("{address} (to which {name} resolves)"),
             None => address.to_string(),
         };
-        let remedy = port.map_or_else(|| address.to_string(), |port| SocketAddr::new(address, port).to_string());
-        Err(Error::Special { place, kind, remedy })
+        let remedy = || port.map_or_else(|| address.to_string(), |port| SocketAddr::new(address, port).to_string());
+        if let Some(kind) = special(judged)
+            && covering.peek().is_none()
+        {
+            return Err(Error::Special { place: place(), kind, remedy: remedy() });
+        }
+        match self.surroundings.find(judged) {
+            Found::Nothing => Ok(()),
+            _ if covering.any(|entry| entry.names(address)) => Ok(()),
+            Found::Here(kind) => Err(Error::Special { place: place(), kind, remedy: remedy() }),
+            Found::Perhaps(kind, why) => Err(Error::Unknown { place: place(), kind, why, remedy: remedy() }),
+        }
     }
 
     /// Parses and checks a URL before anything is resolved or sent.
@@ -195,18 +224,30 @@ impl Allowed {
             }
         }
     }
+
+    /// Whether an entry that covers the address means it, or the name that led to it, and not one of many.
+    fn names(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Network { network, .. } => *network == Cidr::single(address),
+            Self::Name { .. } => true,
+        }
+    }
 }
 
-/// What is special about an address, if anything is.
-fn special(address: IpAddr) -> Option<&'static str> {
-    let judged = match address {
+/// The address that is reached in the end.
+fn judged(address: IpAddr) -> IpAddr {
+    match address {
         IpAddr::V6(v6) if NAT64.contains(address) => {
             let [.., a, b, c, d] = v6.octets();
             IpAddr::V4(Ipv4Addr::new(a, b, c, d))
         }
         other => other,
-    };
-    SPECIAL.iter().find(|(network, _)| network.contains(judged)).map(|(_, kind)| *kind)
+    }
+}
+
+/// What is special about an address, if anything is.
+fn special(address: IpAddr) -> Option<&'static str> {
+    SPECIAL.iter().find(|(network, _)| network.contains(address)).map(|(_, kind)| *kind)
 }
 
 /// A host name without the final dot that marks it as complete.
@@ -225,7 +266,7 @@ mod tests {
     use super::*;
 
     fn allowing(entries: &[&str]) -> Settings {
-        Settings { allow: entries.iter().map(|entry| entry.parse().unwrap()).collect() }
+        Settings { allow: entries.iter().map(|entry| entry.parse().unwrap()).collect(), ..Settings::default() }
     }
 
     #[test]
@@ -332,6 +373,48 @@ mod tests {
         assert!(name.check_address(loopback, Some(443), None).is_err());
         assert!(allowing(&["localhost:80"]).check_url("http://localhost/").is_ok());
         assert!(Settings::default().with_loopback().check_url("http://[::1]:11434/v1").is_ok());
+    }
+
+    #[test]
+    fn an_address_of_the_surroundings_is_opened_only_by_its_own_name() {
+        let check = |entries: &[&str], url: &str| {
+            let settings = allowing(entries);
+            let around = ["10.0.0.7", "127.0.0.2", "8.8.4.4"].map(|ip| ip.parse().unwrap());
+            settings.surroundings.tell("a node of the cluster", around.into());
+            settings.check_url(url).map_err(|error| error.to_string())
+        };
+        let refused = check(&[], "http://10.0.0.7:8080/").unwrap_err();
+        assert_eq!(
+            refused,
+            "10.0.0.7 is a node of the cluster: calls may not reach it unless the setting --allow-address 10.0.0.7:8080 allows it"
+        );
+        for inside in ["http://8.8.4.4/", "http://[64:ff9b::10.0.0.7]/", "http://0xa.0.0.7/"] {
+            assert!(check(&[], inside).unwrap_err().contains("a node of the cluster"), "{inside}");
+        }
+        assert!(check(&["10.0.0.0/8"], "http://10.0.0.7/").is_err(), "a range did not mean the node");
+        assert!(check(&["127.0.0.0/8"], "http://127.0.0.2/").is_err());
+        assert!(check(&["127.0.0.0/8"], "http://127.0.0.3/").is_ok());
+        for entry in ["10.0.0.7", "10.0.0.7/32", "10.0.0.7:80"] {
+            assert!(check(&[entry], "http://10.0.0.7/").is_ok(), "{entry}");
+        }
+        let named = allowing(&["models.internal:443"]);
+        named.surroundings.tell("a node of the cluster", ["10.0.0.7".parse().unwrap()].into());
+        let node = "10.0.0.7".parse().unwrap();
+        assert!(named.check_address(node, Some(443), Some("models.internal")).is_ok());
+        assert!(named.check_address(node, Some(443), Some("other.internal")).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_refused_with_the_reason_and_the_remedy() {
+        let settings = allowing(&["192.168.0.9:80"]);
+        settings.surroundings.hide("a node of the cluster", "nodes is forbidden");
+        let refused = settings.check_url("http://10.1.1.1/").unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "10.1.1.1 may be a node of the cluster, which the operator cannot tell (nodes is forbidden): mend that, or let the setting --allow-address 10.1.1.1:80 allow it"
+        );
+        assert!(settings.check_url("http://192.168.0.9/").is_ok());
+        assert!(settings.check_url("https://models.example.com/").is_ok());
     }
 
     #[test]

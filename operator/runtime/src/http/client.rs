@@ -105,9 +105,21 @@ impl HttpClient {
         }
         let method = method(&request.method)?;
         let headers = headers(request)?;
+        let deadline = Instant::now()
+            .checked_add(request.timeout)
+            .ok_or_else(|| CallError::invalid("the call's timeout is longer than any clock counts: shorten it"))?;
+        // Just after a start nobody knows yet what stands around.
+        if timeout_at(deadline, self.addresses.surroundings.settled()).await.is_err() {
+            let why = "what stands around the operator, such as the nodes of the cluster, is not known yet";
+            return Err(CallError::new(
+                ErrorClass::Unreachable,
+                false,
+                format!("{} was not sent: {why}", request.place()),
+            ));
+        }
         let url = self.addresses.check_url(&request.url).map_err(|error| CallError {
             class: match error {
-                AddressError::Special { .. } => ErrorClass::Refused,
+                AddressError::Special { .. } | AddressError::Unknown { .. } => ErrorClass::Refused,
                 _ => ErrorClass::Invalid,
             },
             ..CallError::invalid(error.to_string())
@@ -119,9 +131,6 @@ impl HttpClient {
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());
         }
-        let deadline = Instant::now()
-            .checked_add(request.timeout)
-            .ok_or_else(|| CallError::invalid("the call's timeout is longer than any clock counts: shorten it"))?;
         let sending = PORT.scope(port, builder.send());
         let Ok(response) = timeout_at(deadline, sending).await else {
             return Err(out_of_time(&target, request.timeout));

@@ -5,6 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use signoff_runtime::{AddressSettings, ErrorClass, Http as _, HttpClient};
@@ -29,7 +30,8 @@ impl Resolve for Names {
 fn resolving(answers: &[&[&str]], allow: &[&str]) -> HttpClient {
     let parse = |list: &&[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect();
     let names = Names { answers: answers.iter().map(parse).collect(), asked: AtomicUsize::new(0) };
-    let addresses = AddressSettings { allow: allow.iter().map(|entry| entry.parse().unwrap()).collect() };
+    let addresses =
+        AddressSettings { allow: allow.iter().map(|entry| entry.parse().unwrap()).collect(), ..Default::default() };
     HttpClient::with_resolver(settings(addresses), Arc::new(names)).unwrap()
 }
 
@@ -99,6 +101,38 @@ async fn a_literal_special_address_is_refused_before_anything_is_opened() {
     assert_eq!(strict.call(get(&localhost)).await.unwrap_err().class, ErrorClass::Refused);
     assert!(server.received().is_empty());
     assert_eq!(client().call(get(server.url("/"))).await.unwrap().body, "the inside");
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_what_stands_around_the_operator_is_refused_as_it_is_then() {
+    let server = Server::answering("200 OK", "", "the inside").await;
+    let names = Names { answers: vec![vec!["127.0.0.1".parse().unwrap()]], asked: AtomicUsize::new(0) };
+    let addresses = AddressSettings { allow: vec!["127.0.0.0/8".parse().unwrap()], ..Default::default() };
+    let around = addresses.surroundings.clone();
+    let client = HttpClient::with_resolver(settings(addresses), Arc::new(names)).unwrap();
+    let (name, literal) = (format!("http://letters.example.com:{}/", server.address.port()), server.url("/"));
+    around.announce("a node of the cluster");
+    let mut early = get(&name);
+    early.timeout = Duration::from_millis(50);
+    let error = client.call(early).await.unwrap_err();
+    assert_eq!((error.class, error.sent), (ErrorClass::Unreachable, false), "{error}");
+
+    // A call that came too early waits until it is known.
+    let waiting = tokio::spawn({
+        let (client, name) = (client.clone(), name.clone());
+        async move { client.call(get(name)).await }
+    });
+    around.tell("a node of the cluster", Default::default());
+    assert_eq!(waiting.await.unwrap().unwrap().body, "the inside");
+    around.tell("a node of the cluster", ["127.0.0.1".parse().unwrap()].into());
+    for url in [&name, &literal] {
+        let error = client.call(get(url)).await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Refused, "{url}: {error}");
+        assert!(error.message.contains("is a node of the cluster"), "{error}");
+    }
+    around.tell("a node of the cluster", Default::default());
+    assert!(client.call(get(&name)).await.is_ok());
+    assert_eq!(server.received().len(), 2);
 }
 
 #[tokio::test]

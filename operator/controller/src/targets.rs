@@ -1,0 +1,300 @@
+//! Watches what stands around the operator, so that no run reaches it from the operator's place in the network: the
+//! nodes, the API server, and the Services and pods of the operator's own namespace.
+//!
+//! It may not judge a call, and reads of each object no more than its addresses. What it may not read it says, once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    pin::pin,
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture};
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, Service},
+        discovery::v1::EndpointSlice,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use signoff_engine::language::text;
+use signoff_runtime::Surroundings;
+
+use crate::{
+    error::{plain, status_code},
+    metrics::Shared,
+};
+
+/// Where the API server's own Service and endpoints are, and their name.
+const KUBERNETES: (&str, &str) = ("default", "kubernetes");
+
+/// What is to be watched, and who is told.
+#[derive(Clone, Debug)]
+pub struct Targets {
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// Who is told.
+    pub surroundings: Surroundings,
+}
+
+/// A kind of object that has addresses.
+trait Place: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static {
+    const KIND: &'static str;
+    /// As they stand there; what is no IP address among them is none that a call could connect to.
+    fn addresses(&self) -> Vec<&str>;
+}
+
+/// Of a Node, no more than this.
+#[derive(Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = Node)]
+struct NodePlace {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: NodeStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    addresses: Vec<NodeAddress>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct NodeAddress {
+    address: String,
+}
+
+impl Place for NodePlace {
+    const KIND: &'static str = "Node";
+
+    fn addresses(&self) -> Vec<&str> {
+        self.status.addresses.iter().map(|of_node| of_node.address.as_str()).collect()
+    }
+}
+
+/// Of a Service, no more than this.
+#[derive(Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = Service)]
+struct ServicePlace {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: ServiceSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ServiceSpec {
+    #[serde(rename = "clusterIPs")]
+    cluster_ips: Vec<String>,
+    #[serde(rename = "externalIPs")]
+    external_ips: Vec<String>,
+}
+
+impl Place for ServicePlace {
+    const KIND: &'static str = "Service";
+
+    fn addresses(&self) -> Vec<&str> {
+        self.spec.cluster_ips.iter().chain(&self.spec.external_ips).map(String::as_str).collect()
+    }
+}
+
+/// Of an EndpointSlice, no more than this.
+#[derive(Resource, Clone, Debug, Deserialize)]
+#[resource(inherit = EndpointSlice)]
+struct SlicePlace {
+    metadata: ObjectMeta,
+    // Both null and missing stand for none.
+    endpoints: Option<Vec<SliceEndpoint>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct SliceEndpoint {
+    #[serde(default)]
+    addresses: Vec<String>,
+}
+
+impl Place for SlicePlace {
+    const KIND: &'static str = "EndpointSlice";
+
+    fn addresses(&self) -> Vec<&str> {
+        self.endpoints.iter().flatten().flat_map(|endpoint| &endpoint.addresses).map(String::as_str).collect()
+    }
+}
+
+/// Announces at once what will be told, and then tells it for as long as it runs.
+pub(crate) fn keep(client: &Client, targets: &Targets, metrics: &Shared) -> impl Future<Output = ()> + Send + use<> {
+    let (home, name) = KUBERNETES;
+    let all = watcher::Config::default;
+    let server = || watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let own = &targets.namespace;
+    let tell = |what| {
+        targets.surroundings.announce(what);
+        Telling { what, surroundings: targets.surroundings.clone(), metrics: Shared::clone(metrics) }
+    };
+    let watches: Vec<BoxFuture<'static, ()>> = vec![
+        follow::<NodePlace>(Api::all(client.clone()), all(), tell("a node of the cluster")).boxed(),
+        follow::<ServicePlace>(
+            Api::namespaced(client.clone(), own),
+            all(),
+            tell("a Service of the operator's own namespace"),
+        )
+        .boxed(),
+        follow::<SlicePlace>(
+            Api::namespaced(client.clone(), own),
+            all(),
+            tell("a pod of the operator's own namespace"),
+        )
+        .boxed(),
+        follow::<ServicePlace>(Api::namespaced(client.clone(), home), server(), tell("the Service of the API server"))
+            .boxed(),
+        follow::<SlicePlace>(Api::namespaced(client.clone(), home), server(), tell("the API server")).boxed(),
+    ];
+    futures::future::join_all(watches).map(drop)
+}
+
+struct Telling {
+    what: &'static str,
+    surroundings: Surroundings,
+    metrics: Shared,
+}
+
+async fn follow<K: Place>(api: Api<K>, config: watcher::Config, to: Telling) {
+    let mut known = Known::default();
+    let mut events = pin!(watcher(api, config).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => {
+                if known.take(event) {
+                    to.surroundings.tell(to.what, known.addresses());
+                }
+            }
+            Err(error) => to.failed::<K>(&error),
+        }
+    }
+}
+
+impl Telling {
+    fn failed<K: Place>(&self, error: &watcher::Error) {
+        self.metrics.watch_failed(K::KIND);
+        let (code, why) = match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => (status_code(error), plain(error)),
+            other => (None, other.to_string()),
+        };
+        let why = text::display(&why, 300);
+        // Anything else passes, and a call can wait for it.
+        if matches!(code, Some(403 | 404)) && self.surroundings.hide(self.what, &why) {
+            tracing::warn!(
+                "whether an address is {} cannot be told, so calls to private addresses are refused: {why}",
+                self.what
+            );
+        } else {
+            tracing::debug!(kind = K::KIND, "the watch broke and is opened again: {why}");
+        }
+    }
+}
+
+/// The addresses of all objects of a watch, by namespace and name.
+#[derive(Debug, Default)]
+struct Known {
+    objects: BTreeMap<String, BTreeSet<IpAddr>>,
+    listing: BTreeMap<String, BTreeSet<IpAddr>>,
+}
+
+impl Known {
+    /// Takes news. Returns whether the addresses may be others now.
+    fn take<K: Place>(&mut self, event: watcher::Event<K>) -> bool {
+        let read = |object: &K| {
+            let addresses = object.addresses().into_iter().filter_map(|text| text.parse().ok()).collect();
+            (object.name_any(), addresses)
+        };
+        match event {
+            watcher::Event::Init => {
+                self.listing.clear();
+                false
+            }
+            watcher::Event::InitApply(object) => {
+                self.listing.extend([read(&object)]);
+                false
+            }
+            watcher::Event::InitDone => {
+                self.objects = std::mem::take(&mut self.listing);
+                true
+            }
+            watcher::Event::Apply(object) => {
+                let (name, addresses) = read(&object);
+                // Nodes change every few minutes, and hardly ever their addresses.
+                self.objects.insert(name, addresses.clone()) != Some(addresses)
+            }
+            watcher::Event::Delete(object) => self.objects.remove(&object.name_any()).is_some(),
+        }
+    }
+
+    fn addresses(&self) -> BTreeSet<IpAddr> {
+        self.objects.values().flatten().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read<K: Place>(object: Value) -> Vec<String> {
+        serde_json::from_value::<K>(object).unwrap().addresses().into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn of_each_kind_every_address_is_read() {
+        let meta = json!({"name": "a"});
+        let node = json!({"metadata": meta, "spec": {}, "status": {"addresses": [
+            {"type": "InternalIP", "address": "10.0.0.7"}, {"type": "Hostname", "address": "node-7"}]}});
+        assert_eq!(read::<NodePlace>(node), ["10.0.0.7", "node-7"]);
+        let service = json!({"metadata": meta, "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1", "fd00::1"],
+            "externalIPs": ["192.0.2.1"]}, "status": {}});
+        assert_eq!(read::<ServicePlace>(service), ["10.96.0.1", "fd00::1", "192.0.2.1"]);
+        let slice = json!({"metadata": meta, "addressType": "IPv4", "ports": [], "endpoints": [
+            {"addresses": ["10.1.0.1"], "conditions": {"ready": true}}, {"addresses": ["10.1.0.2"], "conditions": {"ready": false}}]});
+        assert_eq!(read::<SlicePlace>(slice), ["10.1.0.1", "10.1.0.2"]);
+    }
+
+    #[test]
+    fn an_object_without_addresses_has_none() {
+        let meta = json!({"name": "a"});
+        assert!(read::<NodePlace>(json!({"metadata": meta})).is_empty());
+        assert!(read::<ServicePlace>(json!({"metadata": meta, "spec": {"externalName": "example.com"}})).is_empty());
+        assert!(read::<SlicePlace>(json!({"metadata": meta, "endpoints": null})).is_empty());
+    }
+
+    #[test]
+    fn what_is_known_follows_the_watch() {
+        let node = |name: &str, address: &str| -> NodePlace {
+            let addresses =
+                [json!({"type": "InternalIP", "address": address}), json!({"type": "Hostname", "address": name})];
+            serde_json::from_value(json!({"metadata": {"name": name}, "status": {"addresses": addresses}})).unwrap()
+        };
+        let shown = |known: &Known| known.addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut known = Known::default();
+        assert!(!known.take(watcher::Event::<NodePlace>::Init));
+        assert!(!known.take(watcher::Event::InitApply(node("a", "10.0.0.1"))));
+        assert!(!known.take(watcher::Event::InitApply(node("b", "10.0.0.2"))));
+        assert!(known.take(watcher::Event::<NodePlace>::InitDone));
+        assert_eq!(shown(&known), ["10.0.0.1", "10.0.0.2"]);
+        assert!(!known.take(watcher::Event::Apply(node("a", "10.0.0.1"))), "only a heartbeat");
+        assert!(known.take(watcher::Event::Apply(node("a", "10.0.0.3"))));
+        assert!(known.take(watcher::Event::Delete(node("b", "10.0.0.2"))));
+        assert_eq!(shown(&known), ["10.0.0.3"]);
+        // A new list says it all.
+        known.take(watcher::Event::<NodePlace>::Init);
+        assert!(known.take(watcher::Event::<NodePlace>::InitDone));
+        assert!(shown(&known).is_empty());
+    }
+}

@@ -1,0 +1,159 @@
+//! What stands around the operator at the moment: addresses of nodes, of the API server and of the operator's own
+//! neighbours, which calls may not reach however ordinary they look.
+//!
+//! It may not find them out, only keep what whoever watches the cluster tells it; and what was announced and is not
+//! known is no permission.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use tokio::sync::watch;
+
+use super::cidr::{Cidr, v4, v6};
+
+/// Networks in which clusters have their nodes, pods and services, where they are not public.
+const PRIVATE: [Cidr; 4] =
+    [v4([10, 0, 0, 0], 8), v4([172, 16, 0, 0], 12), v4([192, 168, 0, 0], 16), v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7)];
+
+/// What stands around the operator. Clones are the same surroundings; by itself nothing is announced, and nothing
+/// stands there.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    known: Arc<watch::Sender<BTreeMap<&'static str, Known>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Known {
+    /// Soon, or not at all.
+    Awaited,
+    Here(BTreeSet<IpAddr>),
+    /// Why nobody can tell.
+    Hidden(String),
+}
+
+/// What an address is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing of this.
+    Nothing,
+    /// One of these.
+    Here(&'static str),
+    /// It may be one of these: nobody can tell, and why.
+    Perhaps(&'static str, String),
+}
+
+impl Default for Surroundings {
+    fn default() -> Self {
+        Self { known: Arc::new(watch::Sender::new(BTreeMap::new())) }
+    }
+}
+
+impl Surroundings {
+    /// Announces that the addresses of `what` will be told: until then nobody knows. `what` is said of each of them,
+    /// as in "it is a node of the cluster".
+    pub fn announce(&self, what: &'static str) {
+        self.set(what, Known::Awaited);
+    }
+
+    /// These are all addresses of `what` now.
+    pub fn tell(&self, what: &'static str, addresses: BTreeSet<IpAddr>) {
+        self.set(what, Known::Here(addresses));
+    }
+
+    /// The addresses of `what` cannot be found out. What was told before stays. Returns whether this is news.
+    pub fn hide(&self, what: &'static str, why: &str) -> bool {
+        let told = matches!(self.known.borrow().get(what), Some(Known::Here(_)));
+        !told && self.set(what, Known::Hidden(why.to_owned()))
+    }
+
+    /// Ready when all that was announced is told or known to be hidden.
+    pub async fn settled(&self) {
+        let awaits = |known: &BTreeMap<_, Known>| known.values().any(|known| *known == Known::Awaited);
+        // The sender lives as long as this.
+        let _ = self.known.subscribe().wait_for(|known| !awaits(known)).await;
+    }
+
+    fn set(&self, what: &'static str, now: Known) -> bool {
+        self.known.send_if_modified(|known| known.insert(what, now.clone()).as_ref() != Some(&now))
+    }
+
+    /// What an address is. An address that is public is never suspected: clusters whose nodes have such rest on what
+    /// is told.
+    pub(super) fn find(&self, address: IpAddr) -> Found {
+        let known = self.known.borrow();
+        if let Some((what, _)) =
+            known.iter().find(|(_, known)| matches!(known, Known::Here(all) if all.contains(&address)))
+        {
+            return Found::Here(what);
+        }
+        if !PRIVATE.iter().any(|network| network.contains(address)) {
+            return Found::Nothing;
+        }
+        let unknown = known.iter().find_map(|(what, known)| match known {
+            Known::Here(_) => None,
+            Known::Awaited => Some(Found::Perhaps(what, "nobody has told yet".to_owned())),
+            Known::Hidden(why) => Some(Found::Perhaps(what, why.clone())),
+        });
+        unknown.unwrap_or(Found::Nothing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_told_is_found_until_something_else_is_told() {
+        let around = Surroundings::default();
+        around.clone().tell("a node", [ip("10.0.0.1"), ip("2a00::1")].into());
+        around.tell("a service", [ip("10.96.0.1")].into());
+        assert_eq!(around.find(ip("10.0.0.1")), Found::Here("a node"));
+        assert_eq!(around.find(ip("2a00::1")), Found::Here("a node"));
+        assert_eq!(around.find(ip("10.96.0.1")), Found::Here("a service"));
+        assert_eq!(around.find(ip("10.0.0.2")), Found::Nothing);
+        around.tell("a node", [ip("10.0.0.2")].into());
+        assert_eq!((around.find(ip("10.0.0.1")), around.find(ip("10.0.0.2"))), (Found::Nothing, Found::Here("a node")));
+    }
+
+    #[test]
+    fn while_something_is_unknown_every_private_address_may_be_it() {
+        let around = Surroundings::default();
+        assert_eq!(around.find(ip("10.0.0.1")), Found::Nothing, "nothing was announced");
+        around.announce("a node");
+        for private in ["10.0.0.1", "172.31.0.1", "192.168.7.7", "fd12::1"] {
+            assert!(matches!(around.find(ip(private)), Found::Perhaps("a node", _)), "{private}");
+        }
+        assert_eq!(around.find(ip("8.8.8.8")), Found::Nothing);
+        around.hide("a node", "forbidden");
+        assert_eq!(around.find(ip("10.0.0.1")), Found::Perhaps("a node", "forbidden".to_owned()));
+        around.tell("a node", BTreeSet::new());
+        assert_eq!(around.find(ip("10.0.0.1")), Found::Nothing);
+        around.hide("a node", "forbidden");
+        assert_eq!(around.find(ip("10.0.0.1")), Found::Nothing, "what was told stays");
+    }
+
+    #[tokio::test]
+    async fn it_has_settled_once_everything_announced_is_told_or_hidden() {
+        let around = Surroundings::default();
+        around.settled().await;
+        around.announce("a node");
+        around.announce("a service");
+        let settled = tokio::spawn({
+            let around = around.clone();
+            async move { around.settled().await }
+        });
+        around.tell("a node", BTreeSet::new());
+        tokio::task::yield_now().await;
+        assert!(!settled.is_finished());
+        around.hide("a service", "forbidden");
+        settled.await.unwrap();
+    }
+}
