@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::{
     context::Context,
     events::Report,
-    kinds::{Kind, Name},
+    kinds::{Kind, Name, Readable},
     queue::Key,
     store::{Gone, Store},
     watch::{Sight, name_of},
