@@ -7,6 +7,7 @@ mod chart;
 mod control_plane;
 mod deciding_guide;
 mod examples;
+mod floors;
 mod guard;
 mod plugin;
 mod policies;

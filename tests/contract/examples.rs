@@ -1,21 +1,32 @@
-//! The examples: every file is a Workflow that can be run as it stands, and the index names every file.
+//! The examples: every file is a Workflow that can be run as it stands, or a policy that does what its comment says, and
+//! the index names every file.
 //! These tests may not need a cluster; that a real API server takes the examples is tested with the cluster's tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use kube::ResourceExt;
 use serde_json::Value;
-use signoff_api::Workflow;
-use signoff_engine::{Plan, Settings};
+use signoff_api::{ApprovalRequest, ClusterApprovalPolicy, Workflow, gate::TimeoutAction};
+use signoff_engine::{Blobs, Command, Control, Floors, Journal, Now, Plan, Settings, advance};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
 }
 
-/// Every example by its path below the folder.
+/// Every Workflow by its path below the folder.
 fn examples() -> Vec<(String, String)> {
+    files().into_iter().filter(|(name, _)| !name.starts_with("floors/")).collect()
+}
+
+/// Every policy by its path below the folder.
+fn floors() -> Vec<(String, String)> {
+    files().into_iter().filter(|(name, _)| name.starts_with("floors/")).collect()
+}
+
+/// Every file by its path below the folder.
+fn files() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder()];
     while let Some(next) = folders.pop() {
@@ -34,11 +45,13 @@ fn examples() -> Vec<(String, String)> {
 }
 
 /// The schema of a Workflow, as the API server goes by it.
-static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| schema("Workflow"));
+
+fn schema(kind: &str) -> Value {
     let crds = signoff_api::crds::all();
-    let crd = crds.iter().find(|crd| crd.spec.names.kind == "Workflow").unwrap();
+    let crd = crds.iter().find(|crd| crd.spec.names.kind == kind).unwrap();
     serde_json::to_value(crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()).unwrap()
-});
+}
 
 /// Fields that the schema does not have, which an API server would drop, with their paths.
 fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
@@ -84,7 +97,7 @@ fn every_example_can_be_run_as_it_stands() {
     let examples = examples();
     assert!(examples.len() > 10, "{} examples: where are they?", examples.len());
     for (name, text) in examples {
-        if let Err(complaints) = Plan::of(&parse(&name, &text), &Settings::default(), &std::sync::Arc::default()) {
+        if let Err(complaints) = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::default()) {
             let complaints: Vec<_> = complaints.iter().map(ToString::to_string).collect();
             panic!("{name}:\n{}", complaints.join("\n"));
         }
@@ -104,7 +117,7 @@ fn a_field_that_does_not_exist_is_found() {
 #[test]
 fn only_the_timeout_that_approves_by_itself_is_warned_about() {
     for (name, text) in examples() {
-        let plan = Plan::of(&parse(&name, &text), &Settings::default(), &std::sync::Arc::default()).unwrap();
+        let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::default()).unwrap();
         let expected = usize::from(name == "gates/timeout-goes-on.yaml");
         assert_eq!(plan.warnings().len(), expected, "{name}: {:?}", plan.warnings());
     }
@@ -115,6 +128,64 @@ fn all_examples_can_be_applied_to_one_namespace() {
     let mut names = BTreeSet::new();
     for (file, text) in examples() {
         assert!(names.insert(parse(&file, &text).name_any()), "{file}: another example has the same name");
+    }
+}
+
+/// The example's policy, as what holds in a namespace with this label.
+fn floor(file: &str, label: (&str, &str)) -> Floors {
+    let (name, text) = floors().into_iter().find(|(name, _)| name == file).unwrap();
+    let value: Value = serde_saphyr::from_str(&text).unwrap();
+    let mut found = Vec::new();
+    strangers(&value, &schema("ClusterApprovalPolicy"), "", &mut found);
+    assert_eq!(found, [] as [String; 0], "{name}: no such fields");
+    let policy: ClusterApprovalPolicy = serde_json::from_value(value).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
+    Floors::of(&labels, [(policy.name_any().as_str(), &policy.spec)], [])
+}
+
+/// What the first gate of an example asks under floors.
+fn asked(file: &str, floors: Floors) -> ApprovalRequest {
+    let (name, text) = examples().into_iter().find(|(name, _)| name == file).unwrap();
+    let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(floors));
+    let plan = plan.unwrap_or_else(|why| panic!("{name}: {why:?}"));
+    let now = Now { at: jiff::Timestamp::UNIX_EPOCH.into(), guard_epoch: "epoch".to_owned() };
+    let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
+    let ask = turn.commands.into_iter().find_map(|command| match command {
+        Command::Ask(ask) => Some(ask.request),
+        Command::Call(_) => None,
+    });
+    ask.unwrap_or_else(|| panic!("{name} asks nobody at first"))
+}
+
+#[test]
+fn every_floor_holds_where_it_says_and_demands_what_it_says() {
+    assert_eq!(floors().len(), 3);
+    let quorum = "gates/quorum.yaml";
+    for file in ["floors/dev.yaml", "floors/prod.yaml", "floors/regulated.yaml"] {
+        assert_eq!(asked(quorum, floor(file, ("env", "stage"))).required_by.len(), 0, "{file}");
+    }
+    let goes_on = asked("gates/timeout-goes-on.yaml", floor("floors/dev.yaml", ("env", "dev")));
+    assert_eq!(goes_on.timeout.action, Some(TimeoutAction::Retry));
+    assert_eq!(goes_on.threshold, 1);
+
+    let prod = asked(quorum, floor("floors/prod.yaml", ("env", "prod")));
+    assert_eq!((prod.threshold, prod.exclude_requester, prod.also.len()), (2, Some(true), 1));
+    assert_eq!(prod.required_by[0].rules.len(), 5, "{:?}", prod.required_by);
+
+    let regulated = floor("floors/regulated.yaml", ("regulated", "yes"));
+    let gate = asked(quorum, regulated.clone());
+    assert_eq!(gate.persons.len(), 2);
+    let (name, text) = examples().into_iter().find(|(name, _)| name == "quickstart/workflow.yaml").unwrap();
+    let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(regulated)).unwrap();
+    assert_eq!(plan.added_steps().len(), 1);
+}
+
+#[test]
+fn every_floor_says_what_it_demands_and_what_to_type() {
+    for (name, text) in floors() {
+        let header: Vec<_> = text.lines().take_while(|line| line.starts_with('#')).collect();
+        let typed = format!("kubectl apply -f examples/{name}");
+        assert!(header.iter().any(|line| line.contains(&typed)), "{name}: its comment has the line `{typed}`");
     }
 }
 
@@ -138,5 +209,5 @@ fn the_index_names_every_example_and_nothing_else() {
         index.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect();
     let named: BTreeSet<_> = linked.iter().cloned().collect();
     assert_eq!(named.len(), linked.len(), "the index names an example twice");
-    assert_eq!(named, examples().into_iter().map(|(name, _)| name).collect());
+    assert_eq!(named, files().into_iter().map(|(name, _)| name).collect());
 }

@@ -55,7 +55,8 @@ impl Plans {
 impl Kept {
     fn find(&mut self, key: &Key, floors: &Arc<Floors>) -> Option<Planned> {
         self.uses += 1;
-        let entry = self.by_spec.get_mut(key).filter(|entry| entry.floors == *floors)?;
+        let same = |entry: &&mut Entry| Arc::ptr_eq(&entry.floors, floors) || entry.floors == *floors;
+        let entry = self.by_spec.get_mut(key).filter(same)?;
         entry.used = self.uses;
         Some(entry.planned.clone())
     }

@@ -1,0 +1,111 @@
+//! The two kinds themselves: what the API server takes for a policy, and who may write one.
+//! These tests may not run a Workflow.
+
+use serde_json::{Value, json};
+
+use super::stage::{Stage, gate};
+
+fn cluster(spec: Value) -> Value {
+    json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy",
+        "metadata": {"generateName": "of-a-test-"}, "spec": spec})
+}
+
+fn own(spec: Value) -> Value {
+    json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "ApprovalPolicy",
+        "metadata": {"generateName": "of-a-test-"}, "spec": spec})
+}
+
+async fn said(stage: &Stage, object: &Value) -> Result<String, String> {
+    let words = ["create", "--dry-run=server", "--validate=strict", "-f", "-", "--namespace", &stage.namespace.name];
+    let finished = stage.cluster.kubectl(words).input(object.to_string()).run().await.unwrap();
+    if finished.code == 0 { Ok(finished.stdout) } else { Err(finished.stderr) }
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_floor_is_refused_with_the_remedy() {
+    let stage = Stage::open("floors").await;
+    let hitl = gate("x", json!({}))["hitl"].clone();
+    let step = |fields: Value| {
+        let mut step = json!({"name": "check", "hitl": hitl});
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            step[field] = value.clone();
+        }
+        json!({"steps": [step]})
+    };
+    let person = |pattern: &str, person: &str| json!({"identities": [{"pattern": pattern, "person": person}]});
+    let decider = |more: Value| {
+        let mut deciders = json!({"approvers": [{"kind": "User", "name": "alice@example.com"}]});
+        for (field, value) in more.as_object().into_iter().flatten() {
+            deciders[field] = value.clone();
+        }
+        json!({"gates": {"deciders": deciders}})
+    };
+    for (spec, words) in [
+        (step(json!({})), "give either at (Start or End) or before"),
+        (step(json!({"at": "Start", "before": {"kinds": ["http"]}})), "give either at (Start or End) or before"),
+        (step(json!({"before": {"kinds": ["set"]}})), "Unsupported value"),
+        (person(r"\d+", "x"), "write [0-9] for"),
+        (person("(?i)alice", "x"), "programs read them in different ways"),
+        (person("[a&&b]", "x"), "programs read them in different ways"),
+        (person("(", "x"), "regular expression (RE2)"),
+        (person("a**", "x"), "regular expression (RE2)"),
+        (person("(.+)@x", "$2"), "may hold $1 and no other $"),
+        (person("(.+)@x", "$1x"), "may hold $1 and no other $"),
+        (person("(a)(b)", "$1"), "exactly one group"),
+        (decider(json!({"threshold": 2})), "threshold is larger than the number of named approvers"),
+        (decider(json!({"requiredFrom": [{"group": "sre", "min": 1}]})), "must be among the approvers"),
+        (decider(json!({"approvers": [{"kind": "Group", "name": "system:authenticated"}]})), "system users and groups"),
+        (json!({"allowedHosts": ["https://a.org/"]}), "should match"),
+        (json!({"allowedHosts": ["a.*.org"]}), "should match"),
+        (json!({"allowedSecrets": ["A/B"]}), "should match"),
+        (json!({"gates": {"minThreshold": 0}}), "greater than or equal to 1"),
+        (
+            json!({"match": {"namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "In"}]}}}),
+            "In and NotIn need values",
+        ),
+    ] {
+        match said(&stage, &cluster(spec.clone())).await {
+            Err(why) => assert!(why.contains(words), "{spec}: refused, but not because of {words:?}: {why}"),
+            Ok(_) => panic!("{spec} was accepted"),
+        }
+    }
+    let why = said(&stage, &own(json!({"match": {"namespaceSelector": {}}}))).await.unwrap_err();
+    assert!(why.contains("unknown field"), "a namespace's own policy holds in that namespace: {why}");
+    let why = said(&stage, &own(json!({"identities": [{"pattern": "a", "person": "a"}]}))).await.unwrap_err();
+    assert!(why.contains("unknown field"), "who is who is not a namespace's to say: {why}");
+    for spec in [
+        json!({}),
+        json!({"allowedHosts": [], "allowedSecrets": ["*"]}),
+        json!({"allowedHosts": ["*.example.com", "[::1]:8080", "10.0.0.1", "api.example.com:443"]}),
+        person(r"(.+)@example\.com", "$1"),
+        step(json!({"at": "End"})),
+        decider(json!({})),
+    ] {
+        said(&stage, &cluster(spec.clone())).await.unwrap_or_else(|why| panic!("{spec}: {why}"));
+    }
+}
+
+#[tokio::test]
+async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own() {
+    let stage = Stage::open("floors").await;
+    let floor = json!({"gates": {"minThreshold": 2}});
+    for who in ["dana", "alice", "nina", "adam", "viktor", "mallory"] {
+        for object in [own(floor.clone()), cluster(floor.clone())] {
+            let refused = stage.create(who, &object).await.refused().unwrap();
+            assert!(refused.contains("forbidden"), "{who}: {refused}");
+        }
+    }
+    stage.namespace.bind("signoff-policy-admin", "viktor@example.com").await.unwrap();
+    let mut refused = String::new();
+    for _ in 0..1000 {
+        let tried = stage.create("viktor", &own(floor.clone())).await;
+        if tried.code == 0 {
+            refused.clear();
+            break;
+        }
+        refused = tried.stderr;
+    }
+    assert_eq!(refused, "", "a role that was bound is in force within a thousand questions");
+    let refused = stage.create("viktor", &cluster(floor)).await.refused().unwrap();
+    assert!(refused.contains("forbidden"), "{refused}");
+}
