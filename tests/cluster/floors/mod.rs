@@ -260,8 +260,8 @@ async fn under_the_regulated_example_every_call_is_let_through_or_not_made() {
     assert_eq!(request.persons.len(), 2);
     let modify = json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"response": "x"}});
     let refused = stage.decide("bob", &approval, modify).await.unwrap_err();
-    assert!(refused.contains("Modify"), "{refused}");
-    let unknown = stage.decide("slash", &approval, approve(&["finance"])).await.unwrap_err();
+    assert!(refused.contains("verdict must be one of Approve, Reject, Abort"), "{refused}");
+    let unknown = stage.decide("tilde", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(unknown.contains("is a person"), "{unknown}");
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let (approval, _) = stage.asked("refund", "release-pay").await;
