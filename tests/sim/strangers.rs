@@ -242,3 +242,28 @@ async fn a_spec_that_means_nothing_is_refused_with_every_complaint_and_starts_no
     assert_eq!((stage.approvals().len(), stage.world.effects().len()), (0, 0));
     life.crash().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be() {
+    let stage = Stage::new();
+    stage.apply(RUN, &payment());
+    let life = stage.begin(OPERATOR);
+    let approval = stage.people().asked("review").await;
+    stage.pass(10).await;
+    life.crash().await;
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(2));
+    let newer = stage.workflow(RUN);
+    let life = stage.begin(OPERATOR);
+    stage.people().votes("alice", &approval, verdict("Approve"));
+    stage.pass(3600).await;
+    assert_eq!(stage.workflow(RUN), newer, "not a byte of it is written");
+    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    assert_eq!(stage.events("JournalTooNew").len(), 1);
+    // The newer operator comes back.
+    life.crash().await;
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(1));
+    let life = stage.begin(OPERATOR);
+    stage.ended(RUN).await;
+    assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
+    life.crash().await;
+}

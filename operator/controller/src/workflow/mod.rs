@@ -13,6 +13,7 @@ mod report;
 mod retire;
 mod status;
 mod unreadable;
+mod version;
 
 use signoff_api::Moment;
 
@@ -34,11 +35,19 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     };
     let seen = match observed {
         Observed::Run(seen) => *seen,
-        Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
+        Observed::Unguarded(workflow, why) => {
+            return match version::left_alone(context, &workflow) {
+                Some(later) => Ok(Some(later)),
+                None => commit::hold(context, &workflow, &why).await,
+            };
+        }
         Observed::Undecided => return Ok(None),
         Observed::Over { uid, due } => return retire::retire(context, name, &uid, due).await,
         Observed::Gone { uid } => return Ok(retire::call_off(context, name, uid.as_deref())),
     };
+    if let Some(later) = version::left_alone(context, &seen.workflow) {
+        return Ok(Some(later));
+    }
     let plan = match plan::plan(context, &seen)? {
         Planned::Runs(plan) => plan,
         Planned::Held(why) => return hold::hold(context, &seen, &why).await,
