@@ -13,3 +13,4 @@ mod plugin;
 mod policies;
 mod quickstart;
 mod targets;
+mod upgrade;

@@ -3,5 +3,6 @@
 
 mod chart;
 mod docs;
+mod evolution;
 mod examples;
 mod generated;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, PostParams};
 use kube::config::Kubeconfig;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt};
@@ -22,12 +22,6 @@ pub const OPERATOR_NAMESPACE: &str = "signoff-system";
 /// The operator's service account there.
 pub const OPERATOR_ACCOUNT: &str = "signoff-operator";
 
-const CRDS: [&str; 4] = [
-    "workflows.signoff.dev",
-    "approvals.signoff.dev",
-    "approvalpolicies.signoff.dev",
-    "clusterapprovalpolicies.signoff.dev",
-];
 /// CRDs are established within a second, policies are in force about five seconds later.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -56,7 +50,14 @@ impl Cluster {
     /// # Errors
     /// helm's own words, or which rule is still not in force after a minute.
     pub async fn install(&self, values: &[(&str, &str)]) -> Result<()> {
-        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff");
+        self.install_chart(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff"), values).await
+    }
+
+    /// As [`Self::install`], of the chart in this folder.
+    ///
+    /// # Errors
+    /// As [`Self::install`].
+    pub async fn install_chart(&self, chart: &Path, values: &[(&str, &str)]) -> Result<()> {
         let mut arguments: Vec<String> = ["upgrade", "--install", "signoff"].map(str::to_owned).into();
         arguments.push(chart.display().to_string());
         arguments.extend(["--namespace", OPERATOR_NAMESPACE, "--create-namespace"].map(str::to_owned));
@@ -77,8 +78,11 @@ impl Cluster {
     pub async fn in_force(&self) -> Result<()> {
         let admin = self.admin().await?;
         let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
-        for name in CRDS {
-            let established = await_condition(crds.clone(), name, conditions::is_crd_established());
+        // Whichever the installed chart has: an earlier one has fewer.
+        let installed = crds.list(&ListParams::default()).await?;
+        let ours = installed.items.iter().map(ResourceExt::name_any).filter(|name| name.ends_with(".signoff.dev"));
+        for name in ours {
+            let established = await_condition(crds.clone(), &name, conditions::is_crd_established());
             let established = tokio::time::timeout(PATIENCE, established).await;
             established.with_context(|| format!("CRD {name} is not established after {PATIENCE:?}"))??;
         }

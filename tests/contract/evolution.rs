@@ -1,0 +1,139 @@
+//! The CRDs may grow, and may not take back what they once accepted: a rule that is new or tighter would freeze every
+//! object that breaks it, its status too. Compared with the shape frozen in `tests/contract/upgrade/`.
+//! These tests may not need a cluster; `tests/cluster/upgrade.rs` tries the same on one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every schema of a CRD by where it stands.
+fn schemas(text: &str) -> BTreeMap<String, Value> {
+    fn collect(path: &str, schema: &Value, found: &mut BTreeMap<String, Value>) {
+        found.insert(path.to_owned(), schema.clone());
+        for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+            collect(&format!("{path}.{name}"), inner, found);
+        }
+        for (field, mark) in [("items", "[]"), ("additionalProperties", "{}")] {
+            if schema[field].is_object() {
+                collect(&format!("{path}{mark}"), &schema[field], found);
+            }
+        }
+    }
+    let crd: Value = serde_saphyr::from_str(text).unwrap();
+    let mut found = BTreeMap::new();
+    for version in crd["spec"]["versions"].as_array().unwrap() {
+        let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
+        let at = format!("{kind}/{}", version["name"].as_str().unwrap());
+        collect(&at, &version["schema"]["openAPIV3Schema"], &mut found);
+    }
+    found
+}
+
+fn frozen(kind: &str) -> BTreeMap<String, Value> {
+    let path = root().join(format!("tests/contract/upgrade/chart/files/crd-{kind}.yaml"));
+    schemas(&std::fs::read_to_string(path).unwrap())
+}
+
+fn current(kind: &str) -> BTreeMap<String, Value> {
+    let path = format!("crds/crd-{kind}.yaml");
+    let files = signoff_api::crds::files().unwrap();
+    schemas(&files.iter().find(|(file, _)| *file == path).unwrap().1)
+}
+
+/// What today's schema refuses at a place where the frozen one did not, in words.
+fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let strings =
+        |value: &Value| -> BTreeSet<String> { value.as_array().into_iter().flatten().map(Value::to_string).collect() };
+    for (bound, upper) in [
+        ("maxLength", true),
+        ("maxItems", true),
+        ("maxProperties", true),
+        ("maximum", true),
+        ("minLength", false),
+        ("minItems", false),
+        ("minProperties", false),
+        ("minimum", false),
+    ] {
+        let tighter = match (old[bound].as_f64(), new[bound].as_f64()) {
+            (None, Some(_)) => true,
+            (Some(old), Some(new)) => {
+                if upper {
+                    new < old
+                } else {
+                    new > old
+                }
+            }
+            (_, None) => false,
+        };
+        if tighter {
+            found.push(format!("{path}: {bound} was {} and is {}", old[bound], new[bound]));
+        }
+    }
+    for exact in ["type", "pattern", "format", "x-kubernetes-list-type", "x-kubernetes-map-type"] {
+        if !new[exact].is_null() && new[exact] != old[exact] {
+            found.push(format!("{path}: {exact} was {} and is {}", old[exact], new[exact]));
+        }
+    }
+    found.extend(
+        strings(&new["required"])
+            .difference(&strings(&old["required"]))
+            .map(|field| format!("{path}: {field} is required now")),
+    );
+    if new["enum"].is_array() {
+        let gone = |value: &String| format!("{path}: {value} is allowed no more");
+        found.extend(strings(&old["enum"]).difference(&strings(&new["enum"])).map(gone));
+        if old["enum"].is_null() {
+            found.push(format!("{path}: an enum is new"));
+        }
+    }
+    let was: Vec<_> =
+        old["x-kubernetes-validations"].as_array().into_iter().flatten().map(|rule| &rule["rule"]).collect();
+    for rule in new["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        let text = rule["rule"].as_str().unwrap();
+        // It spares what is recorded where it sees the old value, and asks for it.
+        let spares = rule["optionalOldSelf"] == true && text.contains("oldSelf.hasValue()");
+        if !was.contains(&&rule["rule"]) && !spares {
+            found.push(format!(
+                "{path}: this rule is new and spares nothing that is recorded (optionalOldSelf): {text}"
+            ));
+        }
+    }
+    found
+}
+
+#[test]
+fn whatever_the_first_shape_accepted_is_accepted_still() {
+    let mut found = Vec::new();
+    for kind in ["workflows", "approvals"] {
+        let new = current(kind);
+        for (path, old) in frozen(kind) {
+            match new.get(&path) {
+                Some(new) => found.extend(tightened(&path, &old, new)),
+                None => found.push(format!("{path}: the field is gone, and with it what is recorded in it")),
+            }
+        }
+    }
+    assert_eq!(found, [] as [String; 0], "\n{}", found.join("\n"));
+}
+
+#[test]
+fn a_tightened_schema_is_found() {
+    let old = serde_json::json!({"type": "string", "maxLength": 5, "enum": ["a", "b"]});
+    let rule = |rule: &str, spares: bool| serde_json::json!({"rule": rule, "optionalOldSelf": spares});
+    for (new, count) in [
+        (serde_json::json!({"type": "string", "maxLength": 5, "enum": ["a", "b", "c"]}), 0),
+        (serde_json::json!({"type": "string", "maxLength": 4, "enum": ["a"]}), 2),
+        (serde_json::json!({"type": "integer"}), 1),
+        (serde_json::json!({"required": ["x"], "minLength": 1, "pattern": "a"}), 3),
+        (serde_json::json!({"x-kubernetes-validations": [rule("self != 'a'", false)]}), 1),
+        (serde_json::json!({"x-kubernetes-validations": [rule("oldSelf.hasValue() || self != 'a'", true)]}), 0),
+    ] {
+        assert_eq!(tightened("here", &old, &new).len(), count, "{new}");
+    }
+}
