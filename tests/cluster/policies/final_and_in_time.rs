@@ -1,37 +1,14 @@
 //! A decision is final, and comes in time. These tests may not rely on anything but the API server's own clock.
 
-use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, refused, said, user};
+use super::stage::{Stage, refused, user};
 
 const PAST: &str = "2020-01-01T00:00:00Z";
 const FUTURE: &str = "2100-01-01T00:00:00Z";
 
 fn approve() -> Value {
     json!({"verdict": "Approve"})
-}
-
-#[tokio::test]
-async fn a_recorded_decision_is_final() {
-    let stage = Stage::open("final").await;
-    let approval = stage.ask(json!({})).await;
-    stage.decide("alice", &approval, approve()).await.unwrap();
-    for change in [
-        json!({"verdict": "Reject"}),
-        json!({"reason": "later"}),
-        json!({"attempt": 2}),
-        json!({"attempt": 2, "verdict": "Reject"}),
-    ] {
-        refused(stage.decide("alice", &approval, change).await, "a decision is final");
-    }
-    let answer = stage.patch("alice", &approval, json!({"spec": {"decisions": {"alice@example.com": null}}})).await;
-    assert!(answer.is_err(), "removed: {answer:?}");
-    let answer = stage.patch("alice", &approval, json!({"spec": {"decisions": null}})).await;
-    assert!(answer.is_err(), "removed: {answer:?}");
-    // Saying the same once more changes nothing and is no second decision.
-    stage.decide("alice", &approval, approve()).await.unwrap();
 }
 
 #[tokio::test]
@@ -53,54 +30,6 @@ async fn only_the_attempt_that_was_found_invalid_is_replaced_by_the_next_one() {
     stage.decide("alice", &approval, modify(2, "good")).await.unwrap();
     // What stands about attempt 1 says nothing about attempt 2.
     refused(stage.decide("alice", &approval, modify(3, "again")).await, "a decision is final");
-}
-
-#[tokio::test]
-async fn a_key_inside_free_form_parameters_cannot_be_taken_back_or_added() {
-    let stage = Stage::open("final").await;
-    let approval = stage.ask(json!({})).await;
-    let vote = json!({"verdict": "Modify", "parameters": {"response": "x", "extra": {"a": 1}}});
-    stage.decide("alice", &approval, vote).await.unwrap();
-    for parameters in
-        [json!({"extra": null}), json!({"extra": {"a": null}}), json!({"more": 1}), json!({"extra": {"b": 2}})]
-    {
-        refused(stage.decide("alice", &approval, json!({"parameters": parameters})).await, "a decision is final");
-    }
-}
-
-#[tokio::test]
-async fn no_vote_after_the_outcome() {
-    let stage = Stage::open("final").await;
-    let approval = stage.ask(json!({})).await;
-    stage.decide("alice", &approval, approve()).await.unwrap();
-    let outcome =
-        json!({"phase": "Approved", "outcome": {"phase": "Approved", "verdict": "Approve", "source": "Human"}});
-    stage.status(&approval, outcome).await.unwrap();
-    refused(
-        stage.decide("bob", &approval, json!({"verdict": "Reject"})).await,
-        "too late: this gate was already decided",
-    );
-}
-
-#[tokio::test]
-async fn no_vote_while_it_is_being_deleted() {
-    let stage = Stage::open("final").await;
-    let mut held = super::stage::approval(json!({}));
-    held.metadata.finalizers = Some(vec!["signoff.dev/test".into()]);
-    let api = stage.approvals_of_operator();
-    let held = api.create(&PostParams::default(), &held).await.unwrap();
-    stage.decide("alice", &held, approve()).await.unwrap();
-    // Deleting is the garbage collector's in production; a namespace on its way out does the same.
-    let collector = stage
-        .cluster
-        .client("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"])
-        .await
-        .unwrap();
-    let collected: kube::Api<signoff_api::Approval> = kube::Api::namespaced(collector, &stage.namespace.name);
-    collected.delete(&held.name_any(), &DeleteParams::default()).await.unwrap();
-    refused(stage.decide("bob", &held, approve()).await, "too late: this Approval is being deleted with its Workflow");
-    let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    said(collected.patch(&held.name_any(), &PatchParams::default(), &release).await).unwrap();
 }
 
 #[tokio::test]

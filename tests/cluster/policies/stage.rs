@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Workflow, names};
@@ -103,11 +103,6 @@ impl Stage {
             }
         }
         panic!("{rule} is not in force for {user} after 1000 questions");
-    }
-
-    pub(crate) async fn delete_approval(&self, who: &str, approval: &Approval) -> Answer<()> {
-        let api = self.approvals(who).await;
-        said(api.delete(&approval.name_any(), &DeleteParams::default()).await).map(drop)
     }
 }
 

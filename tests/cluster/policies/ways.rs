@@ -2,56 +2,13 @@
 //! These tests may not use anything of Signoff's own clients.
 
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use signoff_api::{Approval, Decision, Verdict};
+use signoff_api::Approval;
 
 use super::stage::{Answer, Stage, group, refused, said, user};
 
 const ALICE: &str = "alice@example.com";
-
-#[tokio::test]
-async fn a_json_patch_decides() {
-    let stage = Stage::open("ways").await;
-    let approval = stage.ask(json!({"approvers": [group("finance")]})).await;
-    let add = async |who: &str, key: &str, first: bool| {
-        let vote = json!({"verdict": "Approve"});
-        let operation = match first {
-            true => json!([{"op": "add", "path": "/spec/decisions", "value": {key: vote}}]),
-            false => {
-                json!([{"op": "add", "path": format!("/spec/decisions/{}", key.replace('~', "~0").replace('/', "~1")), "value": vote}])
-            }
-        };
-        let patch: Patch<Approval> = Patch::Json(serde_json::from_value(operation).unwrap());
-        said(stage.approvals(who).await.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
-    };
-    refused(add("bob", ALICE, true).await, "only under your own user name");
-    add("alice", ALICE, true).await.unwrap();
-    refused(add("bob", "bob@example.com", true).await, "a decision is final");
-    let approval = add("slash", "oidc:a/b~c@x", false).await.unwrap();
-    assert_eq!(approval.spec.decisions.len(), 2);
-}
-
-#[tokio::test]
-async fn a_put_decides_and_takes_nothing_away() {
-    let stage = Stage::open("ways").await;
-    for who in [ALICE, "bob@example.com"] {
-        stage.grant(who, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["update"]})).await;
-    }
-    let approval = stage.ask(json!({})).await;
-    let put = async |who: &str, user: &str, instead_of_others: bool| {
-        let api = stage.approvals(who).await;
-        let mut object = api.get(&approval.name_any()).await.unwrap();
-        if instead_of_others {
-            object.spec.decisions.clear();
-        }
-        object.spec.decisions.insert(user.to_owned(), Decision::new(Verdict::Approve));
-        said(api.replace(&approval.name_any(), &PostParams::default(), &object).await)
-    };
-    put("alice", ALICE, false).await.unwrap();
-    refused(put("bob", "bob@example.com", true).await, "a decision is final");
-    put("bob", "bob@example.com", false).await.unwrap();
-}
 
 async fn apply(stage: &Stage, who: &str, manager: &str, approval: &Approval, decisions: Value) -> Answer<Approval> {
     let patch = Patch::Apply(json!({
