@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: how fast gates open and close, measured against what the API server could do at best.
 //! It may not touch any cluster but those it starts, and judges nothing: it prints the goals beside the numbers.
 
+mod admission;
 mod audit;
 mod ceiling;
 mod counters;
@@ -32,6 +33,16 @@ use crate::say;
 pub(crate) enum Bench {
     /// One-gate workflows: applied, waiting, approved, done; rates, latency, requests, CPU and memory
     Gates(Gates),
+    /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
+    Admission(Admission),
+}
+
+/// How much of it.
+#[derive(Debug, Args)]
+pub(crate) struct Admission {
+    /// Votes of each kind
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(10..=2_000))]
+    votes: u32,
 }
 
 /// How much of it.
@@ -55,18 +66,33 @@ pub(crate) struct Gates {
 }
 
 pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
-    let Bench::Gates(gates) = bench;
+    match bench {
+        Bench::Gates(gates) => measure_gates(gates),
+        Bench::Admission(admission) => {
+            let levels = to_its_end(admission::measure(admission.votes as usize))?;
+            say::result(&admission::render(&levels));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Measures, unless somebody interrupts it.
+fn to_its_end<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
     // One thread: what measures shares the processors with what is measured.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let measured = runtime.block_on(async {
+    runtime.block_on(async {
         tokio::select! {
-            measured = measure(gates) => measured,
+            measured = measuring => measured,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
                 bail!("interrupted: nothing was measured to its end")
             }
         }
-    })?;
+    })
+}
+
+fn measure_gates(gates: &Gates) -> Result<ExitCode> {
+    let measured = to_its_end(measure(gates))?;
     say::result(&table::render(&measured, gates.debug_build));
     if let Some(file) = &gates.json {
         let text = serde_json::to_string_pretty(&Report::from(&measured))?;

@@ -1,0 +1,229 @@
+//! What the admission policies cost a vote: the same merge patches with them and without, at Approvals that hold more and
+//! more recorded votes.
+//! It may not weaken any cluster but its own: the bindings of the policies are taken away there, and put back.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBinding};
+use kube::Client;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::{Value, json};
+use signoff_api::policies::{Identity, Shipped, shipped};
+use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, names};
+use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
+
+use super::stage::{APPROVER, approver_user};
+use super::{crowd, process};
+use crate::say;
+
+/// How many votes an Approval holds with the one that is measured.
+const RECORDED: [usize; 5] = [1, 4, 16, 32, 64];
+/// With and without alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
+const ROUNDS: usize = 2;
+/// Longer than an API server takes to go by a change of policies.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Votes of one kind.
+#[derive(Default)]
+struct Votes {
+    times: Vec<Duration>,
+    cpu: Duration,
+}
+
+/// With so many votes, the last of them measured.
+pub(super) struct Level {
+    recorded: usize,
+    with: Votes,
+    without: Votes,
+}
+
+/// Measures `votes` of each kind, a level.
+pub(super) async fn measure(votes: usize) -> Result<Vec<Level>> {
+    say::step("starting a control plane and installing the chart");
+    let cluster = Cluster::own().await?;
+    cluster.install(&[]).await?;
+    let bench = Bench {
+        namespace: cluster.namespace("bench").await?.name,
+        approver: cluster.token_client(APPROVER).await?,
+        admin: cluster.admin().await?,
+        cluster,
+    };
+    let mut levels: Vec<_> =
+        RECORDED.map(|recorded| Level { recorded, with: Votes::default(), without: Votes::default() }).into();
+    let each = votes.div_ceil(ROUNDS);
+    for round in 1..=ROUNDS {
+        bench.lift().await?;
+        say::step(&format!("round {round} of {ROUNDS}: making Approvals, and voting without the policies"));
+        let mut made = Vec::new();
+        for level in &levels {
+            made.push((
+                bench.approvals(level.recorded - 1, each).await?,
+                bench.approvals(level.recorded - 1, each).await?,
+            ));
+        }
+        for (level, (here, _)) in levels.iter_mut().zip(&made) {
+            bench.vote(here, &mut level.without).await?;
+        }
+        bench.restore().await?;
+        say::step(&format!("round {round} of {ROUNDS}: voting with the policies"));
+        for (level, (_, here)) in levels.iter_mut().zip(&made) {
+            bench.vote(here, &mut level.with).await?;
+        }
+    }
+    Ok(levels)
+}
+
+/// The numbers for people.
+pub(super) fn render(levels: &[Level]) -> String {
+    let mut text = String::from(
+        "\na vote, one client      without policies, ms          with policies, ms             more\n\
+         recorded with it       p50     p99     CPU       p50     p99     CPU       p50     CPU\n",
+    );
+    for Level { recorded, with, without } in levels {
+        let of = |votes: &Votes| {
+            let at = |share| crowd::percentile(&votes.times, share).as_secs_f64() * 1000.0;
+            (at(0.5), at(0.99), votes.cpu.as_secs_f64() * 1000.0 / votes.times.len().max(1) as f64)
+        };
+        let (a, b) = (of(without), of(with));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{recorded:>16}    {:>6.1}  {:>6.1}  {:>6.2}    {:>6.1}  {:>6.1}  {:>6.2}    {:>5.2}×  {:>5.2}×",
+            a.0,
+            a.1,
+            a.2,
+            b.0,
+            b.1,
+            b.2,
+            b.0 / a.0,
+            b.2 / a.2
+        );
+    }
+    text
+}
+
+struct Bench {
+    cluster: Cluster,
+    namespace: String,
+    approver: Client,
+    admin: Client,
+}
+
+impl Bench {
+    fn collection(&self) -> String {
+        format!("/apis/signoff.dev/v1alpha1/namespaces/{}/approvals", self.namespace)
+    }
+
+    /// Approvals that hold so many votes of others, by their paths. Only without the policies can they be made at once.
+    async fn approvals(&self, recorded: usize, count: usize) -> Result<Vec<String>> {
+        let collection = self.collection();
+        crowd::each(4, count, async |_| {
+            let mut object = serde_json::to_value(approval()?)?;
+            let votes =
+                (0..recorded).map(|n| (voter(n), json!({"verdict": "Approve", "reason": "read and understood"})));
+            object["spec"]["decisions"] = Value::Object(votes.collect());
+            let answer = crowd::post(&self.admin, &collection, serde_json::to_vec(&object)?).await?;
+            Ok(format!("{collection}/{}", super::sample::name_of(&answer)?))
+        })
+        .await
+    }
+
+    /// One vote after another, each timed.
+    async fn vote(&self, approvals: &[String], votes: &mut Votes) -> Result<()> {
+        let body = serde_json::to_vec(&json!({"spec": {"decisions": {
+            approver_user()?: {"verdict": "Approve", "reason": "read and understood"},
+        }}}))?;
+        let before = self.cpu()?;
+        for path in approvals {
+            let began = Instant::now();
+            crowd::patch(&self.approver, path, body.clone()).await?;
+            votes.times.push(began.elapsed());
+        }
+        votes.cpu += self.cpu()?.saturating_sub(before);
+        Ok(())
+    }
+
+    fn cpu(&self) -> Result<Duration> {
+        let pids = self.cluster.plane().map(|plane| plane.pids()).unwrap_or_default();
+        let apiserver = pids.into_iter().find(|(name, _)| *name == "kube-apiserver");
+        process::cpu(apiserver.context("this control plane has no kube-apiserver")?.1)
+    }
+
+    /// Takes the bindings away, and waits until a forged Approval passes.
+    async fn lift(&self) -> Result<()> {
+        for object in ours()? {
+            match object {
+                Shipped::ValidatingBinding(binding) => {
+                    let name = binding.metadata.name.unwrap_or_default();
+                    let api = Api::<ValidatingAdmissionPolicyBinding>::all(self.admin.clone());
+                    api.delete(&name, &DeleteParams::default()).await?;
+                }
+                Shipped::MutatingBinding(binding) => {
+                    let name = binding.metadata.name.unwrap_or_default();
+                    let api = Api::<MutatingAdmissionPolicyBinding>::all(self.admin.clone());
+                    api.delete(&name, &DeleteParams::default()).await?;
+                }
+                Shipped::Validating(_) | Shipped::Mutating(_) => {}
+            }
+        }
+        let forged = serde_json::to_vec(&approval()?)?;
+        let path = format!("{}?dryRun=All", self.collection());
+        let deadline = Instant::now() + PATIENCE;
+        // An API server has no event for the policies it goes by: it is asked until it does.
+        while let Err(error) = crowd::post(&self.admin, &path, forged.clone()).await {
+            if Instant::now() > deadline {
+                bail!("the policies are still in force {PATIENCE:?} after their bindings are gone: {error:#}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the bindings back, and waits until they are in force.
+    async fn restore(&self) -> Result<()> {
+        for object in ours()? {
+            match object {
+                Shipped::ValidatingBinding(binding) => {
+                    let api = Api::<ValidatingAdmissionPolicyBinding>::all(self.admin.clone());
+                    api.create(&PostParams::default(), &binding).await?;
+                }
+                Shipped::MutatingBinding(binding) => {
+                    let api = Api::<MutatingAdmissionPolicyBinding>::all(self.admin.clone());
+                    api.create(&PostParams::default(), &binding).await?;
+                }
+                Shipped::Validating(_) | Shipped::Mutating(_) => {}
+            }
+        }
+        self.cluster.in_force().await
+    }
+}
+
+fn ours() -> Result<Vec<Shipped>> {
+    Ok(shipped(&Identity::new(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT))?)
+}
+
+fn voter(index: usize) -> String {
+    format!("voter-{index}@example.com")
+}
+
+/// An Approval that asks 64 people, the measured one among them; no two are of one run.
+fn approval() -> Result<Approval> {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let mut approvers: Vec<_> = (0..63).map(|n| json!({"kind": "User", "name": voter(n)})).collect();
+    approvers.push(json!({"kind": "User", "name": approver_user()?}));
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let mut request: ApprovalRequest = serde_json::from_value(json!({
+        "workflow": {"name": "bench", "uid": format!("00000000-0000-4000-8000-{number:012}")},
+        "gate": {"name": "review", "type": "step", "path": "review", "visit": 1},
+        "specDigest": digest, "digest": digest, "guardEpoch": "bench",
+        "deadline": "2100-01-01T00:00:00Z", "closesAt": "2100-01-01T00:00:00Z",
+        "prompt": "Go on?", "allowedVerdicts": ["Approve", "Reject"],
+        "approvers": approvers, "threshold": 64, "requestedBy": "dana@example.com",
+        "timeout": {"after": "24h", "action": "Reject"},
+    }))?;
+    request.digest = request.digest_of_the_rest()?;
+    let name = names::approval("bench", "review", &request.digest);
+    Ok(Approval::new(&name, ApprovalSpec { request, decisions: Default::default() }))
+}
