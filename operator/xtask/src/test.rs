@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use signoff_tests::control_plane::{BINARIES, Cluster, OPERATED, OperatorOptions, OperatorProcess, SHARED};
+use signoff_tests::control_plane::{BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED};
 
 use crate::cargo::{cargo, metadata, succeeds, tee};
 use crate::tally::Tally;
@@ -114,9 +114,9 @@ fn cluster(names: &[String]) -> Result<Tally> {
     }
     let binaries = metadata()?.target_directory.join("debug");
     let runtime = tokio::runtime::Runtime::new()?;
-    say::step("cluster: starting two control planes, one with an operator, and installing the chart");
-    let (shared, operated) = runtime.block_on(async { tokio::join!(installed(), installed()) });
-    let (mut shared, mut operated) = (shared?, operated?);
+    say::step("cluster: starting three control planes, one with an operator, and installing the chart");
+    let planes = runtime.block_on(async { tokio::join!(installed(), installed(), installed()) });
+    let (mut shared, mut operated, mut liftable) = (planes.0?, planes.1?, planes.2?);
     let mut tally = Tally::default();
     let operator = runtime.block_on(operator(&operated, &binaries));
     tally.check(
@@ -127,7 +127,8 @@ fn cluster(names: &[String]) -> Result<Tally> {
     // Four at once: they wait for each other's processor more than for the cluster.
     let mut command = workspace_test(&["--test", "cluster"]);
     command.args(["--", "--test-threads", "4"]).args(names).env(BINARIES, &binaries);
-    for (variable, cluster) in [(SHARED, Some(&shared)), (OPERATED, operator.is_ok().then_some(&operated))] {
+    let operated_by_one = operator.is_ok().then_some(&operated);
+    for (variable, cluster) in [(SHARED, Some(&shared)), (OPERATED, operated_by_one), (LIFTABLE, Some(&liftable))] {
         if let Some(cluster) = cluster {
             let file = cluster.folder().join("handed-over.json");
             cluster.hand_over(&file)?;
@@ -145,7 +146,7 @@ fn cluster(names: &[String]) -> Result<Tally> {
         );
     }
     if !tally.failed().is_empty() {
-        for plane in [&mut shared, &mut operated].into_iter().filter_map(Cluster::plane_mut) {
+        for plane in [&mut shared, &mut operated, &mut liftable].into_iter().filter_map(Cluster::plane_mut) {
             plane.keep_logs();
         }
     }

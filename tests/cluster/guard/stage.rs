@@ -1,4 +1,4 @@
-//! The stage of these tests: a control plane with the chart, an operator, runs that wait at a gate, and somebody who
+//! The stage of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and somebody who
 //! forges. It may not judge.
 
 use std::time::Duration;
@@ -12,31 +12,33 @@ use signoff_api::approval::ApprovalPhase;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, OperatorProcess, named};
+use tokio::sync::MutexGuard;
 
 use crate::policies::stage::{Answer, said, workflow};
 
 /// How long anything may take: a rule that was changed is tried after five seconds at the earliest.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A control plane of its own.
 pub(super) struct Stage {
     pub(super) cluster: Cluster,
     pub(super) namespace: Namespace,
     pub(super) admin: Client,
+    /// Nobody else changes the rules meanwhile.
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Stage {
     pub(super) async fn open() -> Self {
-        let cluster = Cluster::own().await.unwrap();
-        cluster.install(&[]).await.unwrap();
+        let (cluster, turn) = Cluster::alone().await.unwrap();
         let admin = cluster.admin().await.unwrap();
         let namespace = cluster.namespace("guard").await.unwrap();
-        Self { cluster, namespace, admin }
+        Self { cluster, namespace, admin, _turn: turn }
     }
 
-    /// An operator that is ready.
+    /// An operator that is ready. It has no Lease: one that is made to stand still would end, and that is another test.
     pub(super) async fn operator(&self, arguments: &[&str]) -> OperatorProcess {
-        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let arguments = ["--no-lease"].iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         OperatorProcess::start(&self.cluster, OperatorOptions { arguments, ..OperatorOptions::default() })
             .await
             .unwrap()
@@ -165,14 +167,19 @@ impl Stage {
     /// Gives an object another spec, or takes it away.
     pub(super) async fn lift(&self, kind: &str, name: &str, change: impl Fn(&mut Value) -> bool) -> DynamicObject {
         let api = self.rule(kind);
-        let before = api.get(name).await.unwrap();
-        let mut lifted = before.clone();
-        if change(&mut lifted.data) {
-            api.replace(name, &PostParams::default(), &lifted).await.unwrap();
-        } else {
-            api.delete(name, &DeleteParams::default()).await.unwrap();
+        loop {
+            let before = api.get(name).await.unwrap();
+            let mut lifted = before.clone();
+            let done = if change(&mut lifted.data) {
+                api.replace(name, &PostParams::default(), &lifted).await.map(drop)
+            } else {
+                api.delete(name, &DeleteParams::default()).await.map(drop)
+            };
+            match done {
+                Ok(()) => return before,
+                Err(error) => assert!(is_conflict(&error), "{error}"),
+            }
         }
-        before
     }
 
     /// Puts an object back exactly as it was.
@@ -181,18 +188,26 @@ impl Stage {
         let name = before.name_any();
         let mut restored = before;
         restored.metadata.managed_fields = None;
-        match api.get_opt(&name).await.unwrap() {
-            Some(now) => {
-                restored.metadata.resource_version = now.metadata.resource_version;
-                api.replace(&name, &PostParams::default(), &restored).await.unwrap();
-            }
-            None => {
-                restored.metadata.resource_version = None;
+        loop {
+            let now = api.get_opt(&name).await.unwrap();
+            restored.metadata.resource_version = now.as_ref().and_then(|now| now.metadata.resource_version.clone());
+            let done = if now.is_some() {
+                api.replace(&name, &PostParams::default(), &restored).await
+            } else {
                 restored.metadata.uid = None;
-                api.create(&PostParams::default(), &restored).await.unwrap();
+                api.create(&PostParams::default(), &restored).await
+            };
+            match done {
+                Ok(_) => return,
+                Err(error) => assert!(is_conflict(&error), "{error}"),
             }
         }
     }
+}
+
+/// The API server's own controllers write the status of rules too.
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
 /// The run has not gone past its gate.

@@ -75,8 +75,7 @@ enum Operator {
 
 async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
     let stage = Stage::open().await;
-    // Without a Lease: one that stood still for longer than that would end instead of being misled.
-    let mut operator = Some(stage.operator(&["--no-lease"]).await);
+    let mut operator = Some(stage.operator(&[]).await);
     let mut approvals = Vec::new();
     for window in &WINDOWS {
         stage.request(window.name, 1).await;

@@ -10,6 +10,7 @@ use kube::Client;
 use kube::config::Kubeconfig;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::binary::{self, Clients};
 use super::command::Invocation;
@@ -23,6 +24,12 @@ pub const SHARED: &str = "SIGNOFF_TEST_CLUSTER";
 
 /// The same for a second control plane, on which one operator runs.
 pub const OPERATED: &str = "SIGNOFF_TEST_OPERATED_CLUSTER";
+
+/// The same for a third control plane, whose rules tests may change.
+pub const LIFTABLE: &str = "SIGNOFF_TEST_LIFTABLE_CLUSTER";
+
+/// Who has the third control plane for themselves now.
+static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// A cluster to act on. Clones are the same cluster; our own control plane ends with the last of them.
 #[derive(Clone, Debug)]
@@ -88,6 +95,19 @@ impl Cluster {
     /// When the suite was not started by `cargo xtask test cluster`, or the operator did not start.
     pub fn operated() -> Result<Self> {
         Self::handed_over(OPERATED)
+    }
+
+    /// The control plane of this test suite whose admission policies and CRDs tests may lift and break, one test at a
+    /// time; no operator runs on it. The chart was installed again just now.
+    ///
+    /// # Errors
+    /// When the suite was not started by `cargo xtask test cluster`, or helm fails.
+    pub async fn alone() -> Result<(Self, MutexGuard<'static, ()>)> {
+        let turn = ALONE.lock().await;
+        let cluster = Self::handed_over(LIFTABLE)?;
+        // Whatever the one before has left behind.
+        cluster.install(&[]).await?;
+        Ok((cluster, turn))
     }
 
     fn handed_over(variable: &str) -> Result<Self> {

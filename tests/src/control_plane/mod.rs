@@ -24,7 +24,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 pub use binary::{Clients, Programs, binary, cache, clients};
-pub use cluster::{Cluster, OPERATED, SHARED};
+pub use cluster::{Cluster, LIFTABLE, OPERATED, SHARED};
 pub use command::{Finished, Invocation};
 pub use install::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, OperatorIdentity};
 pub use namespace::Namespace;
