@@ -1,0 +1,6 @@
+//! Nobody can freeze decisions: whatever is done to one object or to the operator, every other gate is decided in time,
+//! and what is wrong is said.
+
+mod crowds;
+mod nested;
+mod unreadable;

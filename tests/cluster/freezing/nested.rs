@@ -1,0 +1,71 @@
+//! JSON that nests deeper than it is read, in whatever a stranger may write: it hides nothing.
+//! It may not weaken the API server: what that refuses cannot do harm.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+use signoff_api::{Approval, Workflow};
+use signoff_tests::control_plane::Cluster;
+
+use crate::policies::stage::{refused, said, workflow};
+use crate::runs::Runs;
+
+/// What a client may say about who owns which field: the API server keeps it as it is.
+fn nested(api_version: &str) -> Value {
+    let fields = (0..400).fold(json!({}), |inner, _| json!({"f:a": inner}));
+    json!([{"manager": "mallory", "operation": "Update", "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields}])
+}
+
+fn of(object: Value) -> DynamicObject {
+    serde_json::from_value(object).unwrap()
+}
+
+#[tokio::test]
+async fn a_config_map_of_another_namespace_hides_nothing() {
+    let runs = Runs::on(Cluster::operated().unwrap(), "nested").await;
+    let elsewhere = runs.cluster.namespace("elsewhere").await.unwrap();
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    let config = {
+        let file = kube::config::Kubeconfig::read_from(runs.cluster.kubeconfig_of("nina").unwrap()).unwrap();
+        kube::Config::from_custom_kubeconfig(file, &Default::default()).await.unwrap()
+    };
+    let nina = signoff_client::connect(config).unwrap();
+    let config_maps: Api<DynamicObject> = Api::namespaced_with(nina.clone(), &elsewhere.name, &resource);
+    let deep = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "deep", "managedFields": nested("v1")}, "data": {}});
+    config_maps.create(&PostParams::default(), &of(deep)).await.unwrap();
+
+    // It is what it should be: whoever reads the list as it comes cannot read it.
+    let plain: Api<ConfigMap> = Api::namespaced(runs.cluster.token_client("nina").await.unwrap(), &elsewhere.name);
+    assert!(plain.list(&ListParams::default()).await.is_err(), "the API server cuts it now: this test proves nothing");
+    let ours: Api<ConfigMap> = Api::namespaced(nina, &elsewhere.name);
+    let names: Vec<_> = ours.list(&ListParams::default()).await.unwrap().iter().map(ResourceExt::name_any).collect();
+    assert!(names.contains(&"deep".to_owned()) && names.len() > 1, "{names:?}");
+
+    runs.another_gate_is_decided_in_time("beside").await;
+}
+
+#[tokio::test]
+async fn a_workflow_or_approval_is_not_let_in_so() {
+    let runs = Runs::on(Cluster::operated().unwrap(), "nested").await;
+    let dana = runs.cluster.token_client("dana").await.unwrap();
+    let resource = ApiResource::erase::<Workflow>(&());
+    let workflows: Api<DynamicObject> = Api::namespaced_with(dana, &runs.namespace.name, &resource);
+    let mut deep = workflow("deep", json!({}));
+    deep["metadata"]["managedFields"] = nested("signoff.dev/v1alpha1");
+    refused(said(workflows.create(&PostParams::default(), &of(deep)).await), "nested too deeply");
+
+    runs.request("asked", json!({})).await;
+    let approval = runs.asked("asked").await;
+    let bob = runs.cluster.token_client("bob").await.unwrap();
+    let resource = ApiResource::erase::<Approval>(&());
+    let approvals: Api<DynamicObject> = Api::namespaced_with(bob, &runs.namespace.name, &resource);
+    let mut deep = approvals.get(&approval.name_any()).await.unwrap();
+    deep.metadata.managed_fields = serde_json::from_value(nested("signoff.dev/v1alpha1")).unwrap();
+    let answer = said(approvals.replace(&approval.name_any(), &PostParams::default(), &deep).await);
+    assert!(answer.is_err(), "an approver wrote managedFields");
+    runs.alice_approves(&approval).await.unwrap();
+    runs.ended("asked").await;
+    runs.another_gate_is_decided_in_time("beside").await;
+}

@@ -1,0 +1,78 @@
+//! Objects that are stored and that the operator cannot decode: it names them and goes on with all others.
+//! It may not touch the suite's own control planes: a CRD is the cluster's.
+
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+use signoff_api::{Approval, Workflow};
+use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
+
+use crate::runs::Runs;
+
+/// Takes the list of phases out of the schema of a kind, so that its status takes any word for one.
+async fn loosen(cluster: &Cluster, crd: &str) -> Value {
+    let stored = cluster.kubectl(["get", "crd", crd, "--output=json"]).run().await.unwrap().ok().unwrap();
+    let stored: Value = serde_json::from_str(&stored).unwrap();
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/phase/enum";
+    let phases = stored.pointer(path).expect("the phases stand in the schema").clone();
+    let patch = json!([{"op": "remove", "path": path}]).to_string();
+    cluster.kubectl(["patch", "crd", crd, "--type=json", "--patch", &patch]).run().await.unwrap().ok().unwrap();
+    phases
+}
+
+async fn tighten(cluster: &Cluster, crd: &str, phases: &Value) {
+    let path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/phase/enum";
+    let patch = json!([{"op": "add", "path": path, "value": phases}]).to_string();
+    cluster.kubectl(["patch", "crd", crd, "--type=json", "--patch", &patch]).run().await.unwrap().ok().unwrap();
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let operator = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
+    let runs = Runs::on(cluster, "unreadable").await;
+    for run in ["odd", "waits", "fine"] {
+        runs.request(run, json!({})).await;
+    }
+    let approval = runs.asked("waits").await.name_any();
+    runs.asked("fine").await;
+
+    // As whoever writes a later version's objects: a phase that this version has never heard of.
+    let crds = ["workflows.signoff.dev", "approvals.signoff.dev"];
+    let phases = [loosen(&runs.cluster, crds[0]).await, loosen(&runs.cluster, crds[1]).await];
+    let operators = runs.cluster.operator_client().await.unwrap();
+    for (resource, name) in
+        [(ApiResource::erase::<Workflow>(&()), "odd"), (ApiResource::erase::<Approval>(&()), approval.as_str())]
+    {
+        let api: Api<DynamicObject> = Api::namespaced_with(operators.clone(), &runs.namespace.name, &resource);
+        let patch = Patch::Merge(json!({"status": {"phase": "Dancing"}}));
+        // The API server goes by the loosened schema a moment after it was stored, and says so by no event.
+        while api.patch_status(name, &PatchParams::default(), &patch).await.is_err() {}
+    }
+    for (crd, phases) in crds.iter().zip(&phases) {
+        tighten(&runs.cluster, crd, phases).await;
+    }
+
+    // Both are named, and the run that waits for one of them says so.
+    for name in ["odd", &approval] {
+        let events = async { while runs.events(name, "Unreadable").await.is_empty() {} };
+        tokio::time::timeout(std::time::Duration::from_secs(60), events).await.expect("no Event names it");
+        let told = runs.events(name, "Unreadable").await;
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert!(told[0].note.as_deref().unwrap_or_default().contains("Dancing"), "{told:#?}");
+    }
+    let says = |run: Option<&Workflow>| {
+        let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions);
+        conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Waiting" && c.reason == "ApprovalUnreadable"))
+    };
+    runs.until(runs.see::<Workflow>(), "waits", "says that its Approval cannot be read", says).await;
+    // The rules were changed and put back: other gates are decided as soon as the operator has tried them.
+    let fine = runs.asked("fine").await;
+    runs.alice_approves(&fine).await.unwrap();
+    runs.ended("fine").await;
+    runs.another_gate_is_decided_in_time("beside").await;
+    assert!(operator.get("/metrics").await.unwrap().contains("signoff_unreadable_objects_total"));
+    operator.stop().await.unwrap();
+}

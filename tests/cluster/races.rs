@@ -1,0 +1,258 @@
+//! A thousand votes against the clock, a cancellation, a deletion and each other: each gate has exactly one outcome, the
+//! Approval, the journal and the Events say the same, and so does what each voter was told.
+//! It may not steer who wins: that is the point.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::{join, join_all};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use signoff_api::approval::{ApprovalPhase, Source};
+use signoff_api::{Approval, Verdict, Workflow};
+use signoff_tests::control_plane::Cluster;
+
+use crate::runs::Runs;
+
+/// Gates of each kind of race, and people at each gate; each of them votes twice.
+const GATES: usize = 25;
+const PEOPLE: usize = 5;
+
+/// Every answer that the voters at one gate got: who, for what, and whether it was taken.
+type Answers = Vec<(String, Verdict, Result<Approval, String>)>;
+
+struct Race {
+    runs: Runs,
+    people: Vec<(String, Client)>,
+}
+
+impl Race {
+    async fn new(prefix: &str) -> Self {
+        let runs = Runs::on(Cluster::operated().unwrap(), prefix).await;
+        let words =
+            ["create", "rolebinding", "crowd", "--clusterrole=signoff-approver", "--group=crowd", "--namespace"];
+        runs.cluster.kubectl([&words[..], &[&runs.namespace.name]].concat()).run().await.unwrap().ok().unwrap();
+        // The authorizer goes by bindings in order: this one is in force once a later one is.
+        runs.namespace.bind("view", "nobody-in-particular").await.unwrap();
+        let people = (0..PEOPLE).map(|n| format!("racer-{n}@example.com"));
+        let people = join_all(people.map(async |user| {
+            let client = runs.cluster.client(&user, &["crowd"]).await.unwrap();
+            (user, client)
+        }));
+        let people = people.await;
+        Self { runs, people }
+    }
+
+    /// Everybody votes twice at the same instant, for and against, over one connection each.
+    async fn all_vote(&self, approval: &str) -> Answers {
+        let votes = self.people.iter().flat_map(|(user, client)| {
+            [Verdict::Approve, Verdict::Reject].map(|verdict| async move {
+                let decision = json!({"verdict": verdict, "reason": "racing", "groups": ["crowd"]});
+                (user.clone(), verdict, self.runs.decides(client, user, approval, decision).await)
+            })
+        });
+        join_all(votes).await
+    }
+
+    /// One gate of a run, against which all vote while something else happens. Returns how it came out.
+    async fn run(&self, name: &str, after: &str, meanwhile: impl AsyncFn(&Approval)) -> Gate {
+        let crowd = json!([{"kind": "Group", "name": "crowd"}]);
+        self.runs.request(name, json!({"approvers": crowd, "timeout": {"after": after, "action": "Abort"}})).await;
+        let approval = self.runs.asked(name).await;
+        let (answers, ()) = join(self.all_vote(&approval.name_any()), meanwhile(&approval)).await;
+        Gate { run: name.to_owned(), approval: approval.name_any(), answers }
+    }
+}
+
+struct Gate {
+    run: String,
+    approval: String,
+    answers: Answers,
+}
+
+impl Gate {
+    /// What each voter was told, as one vote a person: nobody has two.
+    fn taken(&self) -> BTreeMap<&str, Verdict> {
+        let mut taken = BTreeMap::new();
+        for (user, verdict, answer) in &self.answers {
+            if answer.is_ok() {
+                let two = taken.insert(user.as_str(), *verdict);
+                assert_eq!(two, None, "{}: two votes of {user} were taken", self.approval);
+            }
+        }
+        taken
+    }
+
+    /// The Approval says what the voters were told.
+    fn agrees_with(&self, approval: &Approval) {
+        let stored: BTreeMap<_, _> =
+            approval.spec.decisions.iter().map(|(user, decision)| (user.as_str(), decision.verdict)).collect();
+        assert_eq!(stored, self.taken(), "{}: what is stored is not what the voters were told", self.approval);
+        let status = approval.status.clone().unwrap_or_default();
+        let Some(outcome) = status.outcome else { return };
+        assert!(status.phase.is_end(), "{}", self.approval);
+        let deciders: BTreeSet<_> = outcome.decided_by.iter().map(String::as_str).collect();
+        match outcome.source {
+            Source::Human if status.phase != ApprovalPhase::Cancelled => {
+                assert!(!deciders.is_empty(), "{}: nobody decided", self.approval);
+                for user in deciders {
+                    assert_eq!(
+                        stored.get(user),
+                        outcome.verdict.as_ref(),
+                        "{}: {user} said something else",
+                        self.approval
+                    );
+                }
+                // One who is against suffices, and all that was there was judged together.
+                let judged: BTreeSet<_> = status.votes.iter().map(|vote| vote.verdict).collect();
+                let wins = if judged.contains(&Verdict::Reject) { Verdict::Reject } else { Verdict::Approve };
+                assert_eq!(outcome.verdict, Some(wins), "{}: {:?}", self.approval, status.votes);
+            }
+            Source::Timeout => assert!(stored.is_empty(), "{}: votes were taken, and the time counted", self.approval),
+            _ => assert_eq!(status.phase, ApprovalPhase::Cancelled, "{}", self.approval),
+        }
+    }
+}
+
+/// Checks all gates of one kind of race when their runs are over.
+async fn judged(race: &Race, gates: &[Gate]) -> BTreeMap<ApprovalPhase, usize> {
+    let mut phases = BTreeMap::new();
+    for gate in gates {
+        let run = race.runs.ended(&gate.run).await;
+        let decided = |found: Option<&Approval>| {
+            found.is_some_and(|approval| approval.status.as_ref().is_some_and(|s| s.outcome.is_some()))
+        };
+        let approval = race.runs.until(race.runs.see::<Approval>(), &gate.approval, "is decided", decided).await;
+        gate.agrees_with(&approval);
+        let outcome = approval.status.clone().unwrap().outcome.unwrap();
+        let phase = approval.status.unwrap().phase;
+        *phases.entry(phase).or_default() += 1;
+        let status = run.status.unwrap();
+        let records: Vec<_> = status.steps.iter().filter(|record| record.path == "review").collect();
+        assert_eq!(records.len(), 1, "{}: the gate was asked more than once", gate.run);
+        match &records[0].decision {
+            // Both sides end what was cancelled, each in its own words.
+            Some(decision) if phase == ApprovalPhase::Cancelled => assert_eq!(
+                (decision.phase, decision.verdict, &decision.decided_by),
+                (phase, None, &Vec::new()),
+                "{}: the journal says something else",
+                gate.run
+            ),
+            Some(decision) => assert_eq!(decision, &outcome, "{}: the journal says something else", gate.run),
+            None => assert_eq!(phase, ApprovalPhase::Cancelled, "{}: the journal knows of no decision", gate.run),
+        }
+        // What comes after the gate ran if and only if it was approved.
+        let acted = status.steps.iter().any(|record| record.path == "act");
+        assert_eq!(acted, phase == ApprovalPhase::Approved, "{}", gate.run);
+        for end in ["Approved", "Rejected", "Aborted", "Expired", "Cancelled"] {
+            let told = race.runs.events(&gate.approval, end).await.len();
+            assert!(
+                told <= usize::from(end == phase.name()),
+                "{}: {told} Events say {end}, and it is {phase:?}",
+                gate.approval
+            );
+        }
+    }
+    phases
+}
+
+async fn all(
+    race: &Race,
+    prefix: &str,
+    after: impl Fn(usize) -> String,
+    meanwhile: impl AsyncFn(&Approval) + Copy,
+) -> Vec<Gate> {
+    let gates = (0..GATES).map(|n| {
+        let (name, after) = (format!("{prefix}-{n}"), after(n));
+        async move { race.run(&name, &after, meanwhile).await }
+    });
+    futures::stream::iter(gates).buffer_unordered(8).collect().await
+}
+
+#[tokio::test]
+async fn votes_against_each_other_have_one_outcome() {
+    let race = Race::new("race-votes").await;
+    let gates = all(&race, "vote", |_| "1h".to_owned(), async |_| {}).await;
+    let phases = judged(&race, &gates).await;
+    assert!(
+        phases.keys().all(|phase| matches!(phase, ApprovalPhase::Approved | ApprovalPhase::Rejected)),
+        "{phases:?}"
+    );
+}
+
+#[tokio::test]
+async fn votes_against_the_clock_have_one_outcome() {
+    let race = Race::new("race-clock").await;
+    // The gates expire while the votes are on their way, some before and some after.
+    let gates = all(&race, "clock", |_| "1s".to_owned(), async |_| {}).await;
+    let late = futures::stream::iter(0..GATES).map(|n| {
+        let race = &race;
+        async move {
+            let crowd = json!([{"kind": "Group", "name": "crowd"}]);
+            let name = format!("late-{n}");
+            race.runs.request(&name, json!({"approvers": crowd, "timeout": {"after": "3s", "action": "Abort"}})).await;
+            let approval = race.runs.asked(&name).await;
+            let left = approval.spec.request.deadline.timestamp().duration_since(jiff::Timestamp::now());
+            // Some before and some after: 480 ms at most.
+            let around = left + jiff::SignedDuration::from_millis(40 * (n as i64 - 12));
+            tokio::time::sleep(Duration::try_from(around).unwrap_or_default()).await;
+            let answers = race.all_vote(&approval.name_any()).await;
+            Gate { run: name, approval: approval.name_any(), answers }
+        }
+    });
+    let late: Vec<Gate> = late.buffer_unordered(8).collect().await;
+    judged(&race, &gates).await;
+    let phases = judged(&race, &late).await;
+    assert!(phases.contains_key(&ApprovalPhase::Expired), "nobody was too late: {phases:?}");
+}
+
+#[tokio::test]
+async fn votes_against_a_cancellation_have_one_outcome() {
+    let race = Race::new("race-cancel").await;
+    let workflows = race.runs.as_a::<Workflow>("dana").await;
+    let cancel = async |approval: &Approval| {
+        let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
+        workflows.patch(&approval.spec.request.workflow.name, &PatchParams::default(), &patch).await.unwrap();
+    };
+    let gates = all(&race, "cancel", |_| "1h".to_owned(), &cancel).await;
+    judged(&race, &gates).await;
+}
+
+#[tokio::test]
+async fn votes_against_a_deletion_have_at_most_one_outcome() {
+    let race = Race::new("race-delete").await;
+    let approvals: Api<Approval> = race.runs.see();
+    let from = approvals.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let workflows = race.runs.as_a::<Workflow>("dana").await;
+    let delete = async |approval: &Approval| {
+        workflows.delete(&approval.spec.request.workflow.name, &DeleteParams::background()).await.unwrap();
+    };
+    let gates = all(&race, "delete", |_| "1h".to_owned(), &delete).await;
+    // Every version of every Approval there was, to the last one.
+    let mut versions: BTreeMap<String, Approval> = BTreeMap::new();
+    let mut gone = BTreeSet::new();
+    let mut watch = std::pin::pin!(approvals.watch(&WatchParams::default().timeout(120), &from).await.unwrap());
+    while gone.len() < gates.len() {
+        let event =
+            tokio::time::timeout(Duration::from_secs(60), watch.next()).await.expect("they were never collected");
+        match event.unwrap().unwrap() {
+            WatchEvent::Added(approval) | WatchEvent::Modified(approval) => {
+                let outcome = |approval: &Approval| approval.status.as_ref().and_then(|status| status.outcome.clone());
+                let name = approval.name_any();
+                if let Some(before) = versions.get(&name).and_then(outcome) {
+                    assert_eq!(outcome(&approval), Some(before), "{name}: the outcome changed");
+                }
+                versions.insert(name, approval);
+            }
+            WatchEvent::Deleted(approval) => {
+                gone.insert(approval.name_any());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    for gate in &gates {
+        gate.agrees_with(&versions[&gate.approval]);
+    }
+}

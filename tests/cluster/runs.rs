@@ -1,0 +1,163 @@
+//! Runs with a gate each, in a namespace of their own on a cluster with an operator, for tests of what disturbs them.
+//! It may not judge, but for one thing: whether a gate that nobody disturbs is decided in time.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use signoff_api::workflow::WorkflowPhase;
+use signoff_api::{Approval, Workflow};
+use signoff_tests::control_plane::{Cluster, Namespace, named};
+
+use crate::policies::stage::{Answer, said, workflow};
+
+/// How long a gate may take from being asked for to the end of its run. It takes a fraction of a second where nothing
+/// else happens; test machines are slow and busy.
+const IN_TIME: Duration = Duration::from_secs(60);
+/// How long anything else may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One test's namespace.
+pub(crate) struct Runs {
+    pub(crate) cluster: Cluster,
+    pub(crate) namespace: Namespace,
+    admin: Client,
+    dana: Client,
+    alice: Client,
+}
+
+impl Runs {
+    pub(crate) async fn on(cluster: Cluster, prefix: &str) -> Self {
+        let namespace = cluster.namespace(prefix).await.unwrap();
+        let admin = cluster.admin().await.unwrap();
+        let (dana, alice) = (cluster.token_client("dana").await.unwrap(), cluster.token_client("alice").await.unwrap());
+        Self { cluster, namespace, admin, dana, alice }
+    }
+
+    /// All objects of a kind here, as the administrator, who only looks.
+    pub(crate) fn see<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.admin.clone(), &self.namespace.name)
+    }
+
+    /// All objects of a kind here, as somebody.
+    pub(crate) async fn as_a<K>(&self, who: &str) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.cluster.token_client(who).await.unwrap(), &self.namespace.name)
+    }
+
+    /// dana asks for a run: something to review, a gate for alice with these fields on top, and something after it.
+    pub(crate) async fn request(&self, name: &str, fields: Value) -> Workflow {
+        let mut gate = json!({"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]});
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            gate[field] = value.clone();
+        }
+        let steps = json!([
+            {"name": "draft", "set": {"value": "a draft"}},
+            {"name": "review", "hitl": gate},
+            {"name": "act", "set": {"value": "done"}},
+        ]);
+        let object = workflow(name, json!({"pattern": {"chain": {"steps": steps}}}));
+        let api: Api<Workflow> = Api::namespaced(self.dana.clone(), &self.namespace.name);
+        api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
+    }
+
+    /// The Approval of a run's gate, once it is there.
+    pub(crate) async fn asked(&self, run: &str) -> Approval {
+        let record = |workflow: &Workflow| {
+            workflow
+                .status
+                .as_ref()?
+                .steps
+                .iter()
+                .find(|step| step.path == "review")
+                .and_then(|step| step.object.clone())
+        };
+        let asks = |workflow: Option<&Workflow>| workflow.is_some_and(|workflow| record(workflow).is_some());
+        let found = self.until(self.see(), run, "asks", asks).await;
+        self.until(self.see(), &record(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
+    }
+
+    /// A run that has ended.
+    pub(crate) async fn ended(&self, run: &str) -> Workflow {
+        let ends = |workflow: Option<&Workflow>| {
+            workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.phase.is_end())
+        };
+        self.until(self.see(), run, "ends", ends).await
+    }
+
+    /// Waits until something is true of an object.
+    pub(crate) async fn until<K>(&self, api: Api<K>, name: &str, what: &str, holds: impl Fn(Option<&K>) -> bool) -> K
+    where
+        K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+    {
+        let waiting = await_condition(api.clone(), name, holds);
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => panic!("{name} never {what}: {:#?}", api.get_opt(name).await),
+        }
+    }
+
+    /// Somebody decides, by a plain merge patch through their own client.
+    pub(crate) async fn decides(&self, who: &Client, user: &str, approval: &str, decision: Value) -> Answer<Approval> {
+        let api: Api<Approval> = Api::namespaced(who.clone(), &self.namespace.name);
+        let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));
+        said(api.patch(approval, &PatchParams::default(), &patch).await)
+    }
+
+    /// alice approves.
+    pub(crate) async fn alice_approves(&self, approval: &Approval) -> Answer<Approval> {
+        let approve = json!({"verdict": "Approve"});
+        self.decides(&self.alice, named("alice").unwrap().user, &approval.name_any(), approve).await
+    }
+
+    /// A new gate, of which nobody else knows, is asked, decided and acted on in time.
+    pub(crate) async fn another_gate_is_decided_in_time(&self, run: &str) {
+        let story = async {
+            self.request(run, json!({})).await;
+            let approval = self.asked(run).await;
+            self.alice_approves(&approval).await.unwrap();
+            self.ended(run).await
+        };
+        let began = std::time::Instant::now();
+        let ended = story.await;
+        assert!(began.elapsed() < IN_TIME, "{run} took {:?}", began.elapsed());
+        assert_eq!(ended.status.unwrap().phase, WorkflowPhase::Succeeded);
+    }
+
+    /// New gates one after the other until `done` is ready: at least two of them.
+    pub(crate) async fn other_gates_are_decided_while<T>(&self, prefix: &str, done: impl Future<Output = T>) -> T {
+        let gates = async {
+            for n in 0.. {
+                self.another_gate_is_decided_in_time(&format!("{prefix}-{n}")).await;
+            }
+        };
+        let twice = async {
+            let two = ["first", "second"].map(|which| format!("{prefix}-{which}"));
+            join_all(two.iter().map(|run| self.another_gate_is_decided_in_time(run))).await;
+        };
+        let both = async { tokio::join!(done, twice).0 };
+        tokio::select! {
+            value = both => value,
+            () = gates => unreachable!("they go on for ever"),
+        }
+    }
+
+    /// The Events with this reason about an object.
+    pub(crate) async fn events(&self, about: &str, reason: &str) -> Vec<Event> {
+        let all = self.see::<Event>().list(&ListParams::default()).await.unwrap();
+        let concerned = |event: &Event| {
+            let regarding = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+            regarding == Some(about) && event.reason.as_deref() == Some(reason)
+        };
+        all.items.into_iter().filter(concerned).collect()
+    }
+}
