@@ -257,6 +257,7 @@ async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be
     stage.people().votes("alice", &approval, verdict("Approve"));
     stage.pass(3600).await;
     assert_eq!(stage.workflow(RUN), newer, "not a byte of it is written");
+    assert_eq!(stage.approval()["status"]["phase"], "Pending", "nor of its Approval");
     assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
     assert_eq!(stage.events("JournalTooNew").len(), 1);
     // The newer operator comes back.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use signoff_api::{Approval, Workflow};
+use signoff_api::{Approval, Workflow, journal};
 use signoff_engine::tally::Owner;
 
 use crate::{
@@ -46,30 +46,36 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         return Ok(Observed::Nothing);
     }
     let Standing::InForce(guarded) = context.guard.borrow().clone() else { return Ok(Observed::Nothing) };
-    let owner = owner(context, &run, &workflow.uid).await?;
+    let Some(owner) = owner(context, &run, &workflow.uid).await? else { return Ok(Observed::Nothing) };
     Ok(Observed::Open(Box::new(Seen { owner, guard_epoch: guarded.epoch, approval })))
 }
 
-async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Owner, Error> {
+/// How the run stands; none where its journal is a newer operator's, to whom its Approvals belong as well.
+async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {
-            Owner::Gone
+            Some(Owner::Gone)
         } else if workflow.is_over()
             || workflow.metadata.deletion_timestamp.is_some()
             || workflow.spec.cancel == Some(true)
         {
-            Owner::Over
+            Some(Owner::Over)
         } else {
-            Owner::Live
+            is_ours(workflow).then_some(Owner::Live)
         }
     };
     match context.workflows.find(run) {
         Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(judge(&workflow)),
-        Found::Over { uid, .. } if uid == wanted => return Ok(Owner::Over),
+        Found::Over { uid, .. } if uid == wanted => return Ok(Some(Owner::Over)),
         _ => {}
     }
-    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Owner::Gone) };
+    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Some(Owner::Gone)) };
     // What is read here is no news to the watch any more.
     context.look_at_workflow(run.clone());
     Ok(judge(&workflow))
+}
+
+fn is_ours(workflow: &Workflow) -> bool {
+    let version = workflow.status.as_ref().and_then(|status| status.journal_version);
+    version.is_none_or(|version| version <= journal::VERSION)
 }
