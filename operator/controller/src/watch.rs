@@ -97,28 +97,41 @@ pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<Sight<K>>, met
     let mut failures = 0_u32;
     let mut version = None;
     loop {
+        let watched = version.is_some();
         let trouble = match follow.step(&mut version).await {
             Ok(()) => {
-                failures = 0;
+                // That it can be listed does not say yet that it can be watched.
+                if watched {
+                    failures = 0;
+                }
                 continue;
             }
             Err(trouble) => trouble,
         };
+        failures = failures.saturating_add(1);
+        let mut longest = LONGEST_PAUSE;
         match trouble {
             Trouble::Deaf => return,
-            Trouble::Expired => version = None,
+            Trouble::Expired => {
+                version = None;
+                // Once is usual; a server that forgets again what it has just listed must not be asked in a loop.
+                if failures == 1 {
+                    continue;
+                }
+            }
             Trouble::Failed { why, unknown_kind } => {
                 metrics.watch_failed(K::KIND);
-                failures = failures.saturating_add(1);
                 if failures == 1 && follow.to.send(Sight::Broken { why, unknown_kind }).await.is_err() {
                     return;
                 }
-                let pause = Duration::from_millis(250) * 2_u32.saturating_pow(failures.min(16) - 1);
                 // Whoever installs the CRDs waits for what happens next.
-                let longest = if unknown_kind { LONGEST_PAUSE / 6 } else { LONGEST_PAUSE };
-                tokio::time::sleep(pause.min(longest)).await;
+                if unknown_kind {
+                    longest = LONGEST_PAUSE / 6;
+                }
             }
         }
+        let pause = Duration::from_millis(250) * 2_u32.saturating_pow(failures.min(16) - 1);
+        tokio::time::sleep(pause.min(longest)).await;
     }
 }
 
@@ -250,7 +263,8 @@ impl<K: Readable> Follow<K> {
     async fn line(&self, line: &[u8], version: &mut String) -> Result<(), Trouble> {
         // Nearly every line is a readable object: bookmarks, errors and broken objects are told apart afterwards.
         let why = match serde_json::from_slice::<Line<Read<K>>>(line) {
-            Ok(Line { type_, object: Read(object) }) if type_ != "BOOKMARK" => {
+            // A bookmark or an error may look like an object of a kind of which little is read.
+            Ok(Line { type_, object: Read(object) }) if matches!(type_.as_str(), "ADDED" | "MODIFIED" | "DELETED") => {
                 if let Some(newer) = &object.meta().resource_version {
                     version.clone_from(newer);
                 }
