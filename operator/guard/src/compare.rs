@@ -9,13 +9,10 @@ use k8s_openapi::{
 };
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
-use signoff_api::{
-    crds,
-    policies::{self, Identity, Shipped},
-};
+use signoff_api::policies::{self, Identity, Shipped};
 
 use crate::{
-    Marks, difference, foreign,
+    CRDS, Marks, difference, foreign,
     read::{ByName, InForce, read},
 };
 
@@ -109,13 +106,13 @@ pub async fn look_as(client: &Client, identity: Identity, mutating: bool) -> Res
 }
 
 async fn read_all(client: &Client, mutating: bool) -> Result<InForce, kube::Error> {
-    let crds: Vec<String> = crds::all().iter().map(ResourceExt::name_any).collect();
+    let crds: Vec<String> = CRDS.iter().map(ResourceExt::name_any).collect();
     read(client, mutating, &crds, &crate::api_service()).await
 }
 
 fn compare(found: &InForce, identity: Result<Identity, String>) -> Look {
     let mut look = Look::default();
-    for crd in &crds::all() {
+    for crd in CRDS.iter() {
         look.object("CustomResourceDefinition", crd, Some(&found.crds), |crd| defaulted(&crd.spec));
     }
     let elsewhere =

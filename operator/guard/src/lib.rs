@@ -18,8 +18,9 @@ pub use compare::{Look, Object, State, look, look_as};
 pub use marks::Marks;
 pub use read::{installed_for, serves_mutating_policies};
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use signoff_api::{
     crds,
@@ -35,9 +36,10 @@ pub fn api_service() -> String {
     format!("{}.{}", signoff_api::VERSION, signoff_api::GROUP)
 }
 
-/// The names of all objects on which the guard rests, of whatever kind.
-#[must_use]
-pub fn names() -> BTreeSet<String> {
+/// The CRDs of this build: making them from the types takes long enough to do it once.
+pub(crate) static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(crds::all);
+
+static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let policies = policies::shipped(&Identity::default()).unwrap_or_default();
     let policies = policies.iter().map(|object| match object {
         Shipped::Validating(policy) => policy.name_any(),
@@ -45,5 +47,11 @@ pub fn names() -> BTreeSet<String> {
         Shipped::Mutating(policy) => policy.name_any(),
         Shipped::MutatingBinding(binding) => binding.name_any(),
     });
-    policies.chain(crds::all().iter().map(ResourceExt::name_any)).chain([api_service()]).collect()
+    policies.chain(CRDS.iter().map(ResourceExt::name_any)).chain([api_service()]).collect()
+});
+
+/// The names of all objects on which the guard rests, of whatever kind.
+#[must_use]
+pub fn names() -> &'static BTreeSet<String> {
+    &NAMES
 }

@@ -18,7 +18,9 @@ use kube::{
     api::{GetParams, ListParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use signoff_api::{Digest, crds, digest};
+use signoff_api::{Digest, digest};
+
+use crate::CRDS;
 
 /// By kind and name: the uid and the generation, which the API server moves with every change of a spec and nobody
 /// can move back.
@@ -48,7 +50,7 @@ impl Marks {
     /// # Errors
     /// As the API server answers.
     pub async fn still_hold(&self, client: &Client, mutating: bool) -> Result<bool, kube::Error> {
-        let names: Vec<String> = crds::all().iter().filter_map(|crd| crd.metadata.name.clone()).collect();
+        let names: Vec<&str> = CRDS.iter().filter_map(|crd| crd.metadata.name.as_deref()).collect();
         let crds = Api::<CustomResourceDefinition>::all(client.clone());
         let crds = names.iter().map(|name| async { crds.get_metadata_with(name, &GetParams::default()).await });
         let services = Api::<APIService>::all(client.clone());

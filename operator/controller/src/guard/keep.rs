@@ -334,7 +334,7 @@ where
 
 fn meanings<K: ResourceExt + Send>(
     events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>> + Send,
-    ours: BTreeSet<String>,
+    ours: &'static BTreeSet<String>,
     others: Option<Change>,
 ) -> impl Stream<Item = Change> + Send {
     events.filter_map(move |event| {
