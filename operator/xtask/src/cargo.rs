@@ -12,7 +12,9 @@ use crate::say;
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
-    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    // As cargo says now, not as it said at build time: a target folder may serve several checkouts.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let mut path = PathBuf::from(here);
     path.pop();
     path.pop();
     path

@@ -1,6 +1,7 @@
 //! The stage of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and somebody who
 //! forges. It may not judge.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -126,6 +127,30 @@ impl Stage {
     /// alice decides, by a plain merge patch.
     pub(super) async fn decides(&self, who: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
         self.vote(who, named(who).unwrap().user, approval, verdict).await
+    }
+
+    /// Somebody approves whatever visit of a run's gate is open, until the run ends: a vote that comes before the operator
+    /// has tried the last change of a rule is void too, and is asked for once more.
+    pub(super) async fn approves_until_it_ends(&self, who: &str, run: &str) {
+        let open = |workflow: &Workflow, answered: &BTreeSet<String>| {
+            let steps = &workflow.status.as_ref()?.steps;
+            let gates = steps.iter().filter(|record| !record.phase.is_end());
+            gates.filter_map(|record| record.object.clone()).find(|name| !answered.contains(name))
+        };
+        let ends = |workflow: &Workflow| workflow.status.as_ref().is_some_and(|status| status.phase.is_end());
+        let approvals: Api<Approval> = Api::namespaced(self.admin.clone(), &self.namespace.name);
+        let mut answered = BTreeSet::new();
+        loop {
+            let asks_or_ends = |workflow: Option<&Workflow>| {
+                workflow.is_some_and(|workflow| ends(workflow) || open(workflow, &answered).is_some())
+            };
+            let found = self.until(self.workflows(), run, "asks or ends", asks_or_ends).await;
+            let Some(name) = open(&found, &answered) else { return };
+            let asked = self.until(approvals.clone(), &name, "is there", |approval| approval.is_some()).await;
+            // Refused only where it was closed in this very moment: the next look tells.
+            drop(self.decides(who, &asked, "Approve").await);
+            answered.insert(name);
+        }
     }
 
     /// erin, who is in no list, decides in alice's name, as often as it takes.
