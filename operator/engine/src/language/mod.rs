@@ -8,6 +8,7 @@
 //! | [`scope`] | what names mean: the values an expression may see |
 //! | [`template`] | what text a template makes of a scope |
 //! | [`cel`] | whether a condition holds in a scope |
+//! | [`when`] | whether an edge of a graph is taken |
 //! | [`reference`] | which names an expression uses, and whether they will exist |
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
@@ -22,11 +23,13 @@ pub mod reference;
 pub mod scope;
 pub mod template;
 pub mod text;
+pub mod when;
 
 pub use cel::Condition;
 pub use reference::{Known, Members, Reference, check};
 pub use scope::Scope;
 pub use template::Template;
+pub use when::When;
 
 /// Why a template or a condition was refused or failed.
 ///
