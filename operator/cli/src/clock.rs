@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_past_and_the_future_are_told_apart() {
-        let now = crate::sample::now();
+        let now = now();
         assert_eq!(distance(now.after(Duration::from_secs(3600)), now), "in 60m");
         assert_eq!(distance(now, now.after(Duration::from_secs(3600))), "60m ago");
     }

@@ -5,10 +5,8 @@
 
 mod args;
 mod client;
-mod clock;
 mod decide;
 mod doctor;
-mod fence;
 mod list;
 mod mine;
 mod payload;
@@ -16,8 +14,6 @@ mod refusal;
 #[cfg(test)]
 mod sample;
 mod show;
-mod table;
-mod terminal;
 mod whoami;
 
 use std::process::ExitCode;
@@ -25,6 +21,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use signoff_api::Verdict;
+use signoff_cli::{clock, fence, table, terminal};
 
 use crate::{
     args::{Arguments, Command, Manner, Payload, Wish},
@@ -39,7 +36,7 @@ async fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::note(&format!("{error:#}"));
             ExitCode::from(error.downcast_ref::<Failure>().map_or(1, Failure::code))
@@ -84,9 +81,4 @@ fn refuse_mixtures(typed: &Arguments) {
         _ => return,
     };
     Arguments::command().error(ErrorKind::ArgumentConflict, problem).exit();
-}
-
-/// `kubectl approve list | head -1` is no failure.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -21,6 +21,11 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
 
+/// Whether an error is a reader that went away: `signoff sessions list | head -1` is no failure.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 /// Whether somebody is there to be asked.
 pub fn is_manned() -> bool {
     io::stdin().is_terminal()

@@ -1,0 +1,8 @@
+//! What both programs of this package share: the terminal, and how text of others is shown on it.
+//!
+//! It may not know a command of either program.
+
+pub mod clock;
+pub mod fence;
+pub mod table;
+pub mod terminal;

@@ -1,0 +1,116 @@
+//! The exit codes of `signoff`, in one table, and errors that carry one.
+//!
+//! It may not print or end the process.
+
+use std::process::ExitCode;
+
+/// How the process ends. Scripts rely on the numbers: one is never given another meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// It worked, also where the reader of a pipe went away.
+    Ok = 0,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// A file is no valid Workflow, or values do not fit its inputs.
+    Invalid = 3,
+    /// The run failed.
+    Failed = 10,
+    /// Outputs could not be written.
+    Output = 12,
+    /// The run ended by a no: of a person, a timeout or a budget.
+    Stopped = 17,
+    /// The file is valid and asks for something that this program cannot do.
+    Unsupported = 18,
+    /// The run waits for people.
+    Paused = 19,
+    /// A session cannot be read, written or taken over.
+    Session = 20,
+    /// Anything else: a mistake of this program.
+    Unexpected = 70,
+}
+
+impl Exit {
+    /// Every code, ascending.
+    pub const ALL: [Self; 10] = [
+        Self::Ok,
+        Self::Usage,
+        Self::Invalid,
+        Self::Failed,
+        Self::Output,
+        Self::Stopped,
+        Self::Unsupported,
+        Self::Paused,
+        Self::Session,
+        Self::Unexpected,
+    ];
+
+    /// The number.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// What it means, as the help and the documentation say it.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Ok => "it worked; a reader of its output that went away is no failure",
+            Self::Usage => "the command line makes no sense",
+            Self::Invalid => "a file is no valid Workflow, or values do not fit its inputs",
+            Self::Failed => "the run failed",
+            Self::Output => "outputs could not be written",
+            Self::Stopped => "the run ended Rejected, Aborted or Cancelled: a person, a timeout or a budget said no",
+            Self::Unsupported => "the file is valid and asks for something that this program cannot do",
+            Self::Paused => "the run waits for people; nothing is lost, and it says how to answer",
+            Self::Session => "a session cannot be read, written or taken over",
+            Self::Unexpected => "anything else: a mistake of this program, please report it",
+        }
+    }
+
+    /// An error that ends the process with this code.
+    pub fn because(self, message: impl Into<String>) -> anyhow::Error {
+        Failure { exit: self, message: message.into() }.into()
+    }
+
+    /// The code of an error: its own if it has one.
+    pub fn of(error: &anyhow::Error) -> Self {
+        error.downcast_ref::<Failure>().map_or(Self::Unexpected, |failure| failure.exit)
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// The table at the end of `signoff --help`.
+pub fn table() -> String {
+    Exit::ALL
+        .iter()
+        .fold("Exit codes:\n".to_owned(), |text, exit| text + &format!("  {:>2}  {}\n", exit.code(), exit.meaning()))
+}
+
+/// Why a command failed, in one sentence with a remedy, and the code it fails with.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_keeps_its_code_whatever_is_said_around_it() {
+        let error = Exit::Session.because("torn").context("resuming");
+        assert_eq!((Exit::of(&error), format!("{error:#}")), (Exit::Session, "resuming: torn".to_owned()));
+        assert_eq!(Exit::of(&anyhow::anyhow!("surprise")), Exit::Unexpected);
+    }
+
+    #[test]
+    fn codes_ascend_and_none_stands_twice() {
+        assert!(Exit::ALL.windows(2).all(|pair| pair[0].code() < pair[1].code()));
+    }
+}

@@ -1,0 +1,57 @@
+//! `signoff`: Workflows without a cluster.
+//!
+//! A command is a file of its own with its `Args` and one function; here stands only which there are.
+
+mod exit;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use signoff_cli::terminal;
+
+use crate::exit::Exit;
+
+/// Runs Workflows on this machine, with the engine that runs them on a cluster.
+#[derive(Debug, Parser)]
+#[command(name = "signoff", version, arg_required_else_help = true, after_long_help = exit::table())]
+struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum Command {}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    // The first thing of all, or the first connection would not know which of two providers to take. Only a second call
+    // could fail.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    match run(Arguments::parse().command).await {
+        Ok(exit) => exit.into(),
+        Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            terminal::note(&format!("{error:#}"));
+            Exit::of(&error).into()
+        }
+    }
+}
+
+/// Each command returns how the process ends; an error says it in one sentence (`Exit::because`).
+async fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {}
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}
