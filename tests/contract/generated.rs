@@ -29,10 +29,3 @@ fn nothing_lies_beside_the_generated_files() {
         }
     }
 }
-
-#[test]
-fn a_crd_fits_into_the_annotation_that_kubectl_apply_keeps() {
-    for (path, text) in signoff_api::crds::files().unwrap() {
-        assert!(text.len() < 200 * 1024, "{path} has {} bytes; kubectl's annotation ends at 256 KiB", text.len());
-    }
-}

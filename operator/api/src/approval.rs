@@ -16,7 +16,7 @@ use crate::{
     digest::{self, Digest},
     gate::{Also, Form, PersonRule, RejectPolicy, RequiredFrom, Subject, Timeout},
     journal::BlobRef,
-    values::Moment,
+    values::{JsonObject, Moment},
     verdict::Verdict,
 };
 
@@ -114,6 +114,10 @@ pub struct ApprovalRequest {
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_verdicts: Vec<Verdict>,
+    /// What the `parameters` of a decision must look like: a JSON Schema by verdict. Default: Modify takes
+    /// `{response: ...}` and no other verdict takes any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<JsonObject>,
     /// Whether every decision needs a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_reason: Option<bool>,
@@ -234,9 +238,17 @@ pub struct GateRef {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum GateType {
-    /// An explicit `hitl` step.
+    /// An explicit `hitl` step, or a review that a pattern has a place for.
     #[default]
     Step,
+    /// The route a router chose, or the parts an orchestrator made.
+    PlanApproval,
+    /// What the run has to show, before it is released.
+    FinalResponse,
+    /// What a step answered.
+    OutputValidation,
+    /// What to do about a step that failed, or whose outcome is not known.
+    ErrorEscalation,
 }
 
 /// The step that is decided about.

@@ -91,6 +91,8 @@ pub enum StepKind {
     Set,
     /// A human gate.
     Hitl,
+    /// A condition that was evaluated, once.
+    Condition,
 }
 
 impl StepKind {
@@ -102,6 +104,7 @@ impl StepKind {
             Self::Http => "http",
             Self::Set => "set",
             Self::Hitl => "hitl",
+            Self::Condition => "condition",
         }
     }
 }

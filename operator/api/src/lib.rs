@@ -12,6 +12,7 @@ pub mod gate;
 pub mod hosts;
 pub mod journal;
 pub mod names;
+pub mod pattern;
 pub mod policies;
 pub mod step;
 pub mod values;

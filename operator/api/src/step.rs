@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     gate::{Form, RejectPolicy, RequiredFrom, Subject, Timeout},
-    values::Span,
+    values::{JsonObject, Span},
     verdict::Verdict,
 };
 
@@ -20,10 +20,8 @@ use crate::{
 #[x_kube(validation = kube::core::Rule::new(
     "(has(self.agent) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
     .message("a step does exactly one thing: give one of agent, http, set and hitl"),
-    validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError))")
-    .message("a hitl step has its own hitl.timeout and never fails by itself: leave out retry, timeout and onError"),
-    validation = kube::core::Rule::new("!has(self.onError) || self.onError != 'escalate'")
-    .message("onError: escalate is not supported yet: use fail or continue"))]
+    validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError) && !has(self.outputSchema))")
+    .message("a hitl step has its own hitl.timeout and form and never fails by itself: leave out retry, timeout, onError and outputSchema"))]
 pub struct Step {
     /// Unique in its list; a DNS label.
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
@@ -57,6 +55,14 @@ pub struct Step {
     /// What a failure means for the run. Default: fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
+    /// A JSON Schema of the response: text that holds no JSON like that is asked for again, or fails.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<JsonObject>,
+    /// In a dag: the tasks that are done before this one begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub deps: Vec<String>,
 }
 
 impl Step {
@@ -77,7 +83,7 @@ pub enum OnError {
     Fail,
     /// The run goes on; the step's record says that it failed, and why.
     Continue,
-    /// A person is asked. Not supported yet.
+    /// People are asked, by a gate of the type errorEscalation.
     Escalate,
 }
 
@@ -227,8 +233,6 @@ pub struct Backoff {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = kube::core::Rule::new("!has(self.requiredFrom) || self.requiredFrom.all(r, self.approvers.exists(a, a.kind == 'Group' && a.name == r.group))")
-        .message("every group of requiredFrom must be among the approvers: nobody else could fill it").field_path(".requiredFrom"),
     validation = kube::core::Rule::new("!has(self.threshold) || self.approvers.exists(a, a.kind == 'Group') || self.threshold <= size(self.approvers)")
         .message("threshold is larger than the number of named approvers, so nobody could ever approve: lower it or name a group").field_path(".threshold"),
     validation = kube::core::Rule::new("!has(self.escalateTo) || !has(self.allowedVerdicts) || 'Escalate' in self.allowedVerdicts")

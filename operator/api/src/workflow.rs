@@ -11,7 +11,8 @@ use crate::{
     digest::Digest,
     floor::AddedStep,
     journal::{StepRecord, Usage},
-    step::Step,
+    pattern::Pattern,
+    step::HitlStep,
     values::{Json, Moment, Span},
 };
 
@@ -60,6 +61,11 @@ pub struct WorkflowSpec {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub agents: Vec<Agent>,
+    /// Gates that ask by themselves: about plans, results and failures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
+    pub gates: Vec<Gate>,
     /// What runs in which order.
     pub pattern: Pattern,
     /// What the run has to show in the end.
@@ -224,26 +230,6 @@ pub struct Agent {
     pub max_tokens: Option<i32>,
 }
 
-/// What runs in which order. Exactly one of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = kube::core::Rule::new("has(self.chain)").message("a pattern is needed: give chain"))]
-pub struct Pattern {
-    /// One step after the other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<Chain>,
-}
-
-/// One step after the other.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Chain {
-    /// The steps, in their order.
-    #[schemars(length(min = 1, max = 128))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub steps: Vec<Step>,
-}
-
 /// What the run has to show in the end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -252,6 +238,70 @@ pub struct Outputs {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub from: Option<String>,
+    /// Files: written under `--out` by a local run, kept by reference in `status.artifacts` on a cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub artifacts: Vec<Artifact>,
+}
+
+/// One file that a run that succeeded leaves behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Artifact {
+    /// Its relative path, a template: not absolute, and without `..`.
+    #[schemars(length(min = 1, max = 512))]
+    pub path: String,
+    /// What stands in it, a template.
+    #[schemars(length(min = 1, max = 16384))]
+    pub from: String,
+    /// A CEL condition: where it holds, there is no such file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub skip_if: Option<String>,
+}
+
+/// A gate that asks by itself where the run comes to something of its kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Gate {
+    /// Unique in the list; a DNS label.
+    #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: String,
+    /// What it asks about.
+    #[serde(rename = "type")]
+    pub type_: SpecGateType,
+    /// The names of the steps it is for. Default: for `errorEscalation` the steps with `onError: escalate`, for
+    /// `outputValidation` the steps whose answer does not fit their `outputSchema`. Those it names are asked about always.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub steps: Vec<String>,
+    /// A CEL condition: where it does not hold, nobody is asked. One without a value asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub condition: Option<String>,
+    /// `errorEscalation`: after so many attempts, or as soon as a failure is not worth another attempt. Default: 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 20))]
+    pub after_attempts: Option<i32>,
+    /// Who is asked what. Templates may use everything the step in question sees, and `error` or `output`.
+    pub hitl: HitlStep,
+}
+
+/// What a gate of `spec.gates` asks about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum SpecGateType {
+    /// The route a router chose, or the parts an orchestrator made, before anything of it runs.
+    #[default]
+    PlanApproval,
+    /// What the run has to show, before it is released.
+    FinalResponse,
+    /// What a step answered.
+    OutputValidation,
+    /// What to do about a step that failed, or whose outcome is not known.
+    ErrorEscalation,
 }
 
 /// What has happened so far. Written by the operator only.
@@ -311,9 +361,25 @@ pub struct WorkflowStatus {
     /// Where `outputs` is long: the digest and size of the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs_ref: Option<crate::journal::BlobRef>,
+    /// The files of a run that succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub artifacts: Vec<ArtifactRef>,
     /// Tokens used by models, summed over the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+/// A file of a run that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactRef {
+    /// Its relative path.
+    #[schemars(length(min = 1, max = 512))]
+    pub path: String,
+    /// Its content, among the run's blobs.
+    pub content: crate::journal::BlobRef,
 }
 
 /// Where a run stands.

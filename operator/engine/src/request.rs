@@ -64,6 +64,7 @@ pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: 
         reviews: review(run, gate, facts.seq)?,
         form: gate.form.clone(),
         allowed_verdicts: gate.allowed.clone(),
+        parameters: None,
         require_reason: spec.require_reason,
         approvers: spec.approvers.clone(),
         threshold: spec.threshold.unwrap_or(1),
