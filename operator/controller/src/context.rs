@@ -9,12 +9,10 @@ use std::sync::{
 
 use signoff_api::{Approval, Moment, Workflow};
 use signoff_engine::{Settings, turn::Call};
-use signoff_runtime::{BlobStore, Owner, Permit, Pool};
+use signoff_runtime::{BlobStore, Clock, Owner, Permit, Pool, RunRef};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    calls::RunRef,
-    clock::Clock,
     error::Error,
     events::Reporter,
     floors::FloorIndex,

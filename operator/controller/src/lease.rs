@@ -13,12 +13,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
+use signoff_runtime::Clock;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{
-    clock::Clock,
-    error::{plain, status_code},
-};
+use crate::error::{plain, status_code};
 
 /// Which Lease, and how long it is good for without being renewed.
 #[derive(Clone, Debug)]

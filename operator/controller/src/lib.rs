@@ -5,7 +5,7 @@
 //! outside comes back as a trigger of the next one.
 //!
 //! Nothing in this crate may decide what a Workflow means (that is the engine's), call the outside world otherwise
-//! than through [`calls::Caller`], tell the time otherwise than by [`clock::Clock`], or outlive the future of
+//! than through [`Caller`], tell the time otherwise than by [`Clock`], or outlive the future of
 //! [`Operator::run`].
 //!
 //! # Table of contents
@@ -14,14 +14,12 @@
 //! * [`watch`], `sights`, [`store`], [`queue`]: what is known, and what is to be looked at
 //! * `floors`: what administrators demand in which namespace
 //! * [`wire`], `commit`: how state is read and written
-//! * [`calls`], [`runs`], [`secrets`], [`blobs`]: the outside world of a run
+//! * [`runs`], [`secrets`], [`blobs`]: the outside world of a run
 //! * [`guard`], [`lease`]: whether and who may act
 //! * [`targets`]: what no call may reach
 //! * [`events`], [`metrics`], [`health`]: telling people
 
 pub mod blobs;
-pub mod calls;
-pub mod clock;
 pub mod error;
 pub mod events;
 pub mod guard;
@@ -50,10 +48,9 @@ mod vouched;
 mod workflow;
 mod works;
 
-pub use calls::{Caller, Outside, RunRef};
-pub use clock::Clock;
 pub use guard::{GuardMode, GuardSettings, Guarded, Standing};
 pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;
 pub use operator::{Config, Ended, Operator};
+pub use signoff_runtime::{Caller, Clock, Outside, RunRef};
 pub use targets::Targets;

@@ -11,12 +11,10 @@ use std::{
 use futures::FutureExt;
 use kube::Client;
 use signoff_engine::Settings;
-use signoff_runtime::BlobStore;
+use signoff_runtime::{BlobStore, Caller, Clock};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
 use crate::{
-    calls::Caller,
-    clock::Clock,
     context::Context,
     guard::{GuardMode, Standing},
     health::{Probe, Stage},

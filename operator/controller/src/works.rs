@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,22 +14,17 @@ use std::{
 
 use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
-use signoff_engine::{
-    Fact,
-    turn::{Failure, What},
-};
-use signoff_runtime::{BlobStore, Pool};
+use signoff_engine::{Fact, turn::What};
+use signoff_runtime::{BlobStore, Caller, Pool, calls::make, clock::wake_up};
 use tokio::{
     sync::{Notify, mpsc},
     task::{Id, JoinError, JoinSet},
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until},
 };
 
 use crate::{
     approval,
     blobs::ConfigMapBlobs,
-    calls::Caller,
-    clock::wake_up,
     context::{Context, Start},
     error::Error,
     events::{self, Delivery},
@@ -53,9 +47,6 @@ use crate::{
     wire::Wire,
     workflow,
 };
-
-/// A call may take this much longer than it was given, so that its own, better informed end comes first.
-const LENIENCE: Duration = Duration::from_millis(250);
 
 type Look = (Result<Option<signoff_api::Moment>, Error>, Duration);
 type CallEnd = (Name, String, CallKey, Fact);
@@ -291,16 +282,8 @@ impl Works {
         let place = (name.clone(), uid.clone(), key.clone());
         let task = self.calls.spawn(async move {
             let began = Instant::now();
-            let (limit, idempotent) = (call.timeout, call.idempotent);
             let kind = if matches!(call.what, What::Http(_)) { "http" } else { "agent" };
-            let made = AssertUnwindSafe(async { caller.call(&run, call).await }).catch_unwind();
-            let result = match timeout(limit + LENIENCE, made).await {
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => {
-                    Err(failure("Panic", "the operator failed while the call was made".to_owned(), idempotent))
-                }
-                Err(_) => Err(failure("Timeout", format!("no answer within {limit:?}"), idempotent)),
-            };
+            let result = make(&*caller, &run, call).await;
             metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
             drop(permit);
             let (name, uid, (path, attempt)) = place;
@@ -352,17 +335,6 @@ impl Works {
         background.shutdown().await;
         looks.shutdown().await;
         calls.shutdown().await;
-    }
-}
-
-fn failure(class: &str, message: String, idempotent: bool) -> Failure {
-    Failure {
-        class: class.to_owned(),
-        message,
-        retryable: idempotent,
-        unknown: !idempotent,
-        not_before: None,
-        facts: std::collections::BTreeMap::new(),
     }
 }
 

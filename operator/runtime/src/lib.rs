@@ -8,6 +8,8 @@
 pub mod address;
 pub mod agent;
 pub mod blobs;
+pub mod calls;
+pub mod clock;
 pub mod error;
 mod excerpt;
 pub mod http;
@@ -18,6 +20,8 @@ pub mod secrets;
 pub use address::{Allowed, Cidr, Settings as AddressSettings, Surroundings};
 pub use agent::{Message, Model, ProviderConfig, Providers, Role, ScriptedReply, TurnReply, TurnRequest, Usage};
 pub use blobs::{BlobStore, FolderBlobs, Owner};
+pub use calls::{Caller, Outside, RunRef};
+pub use clock::Clock;
 pub use error::{CallError, ErrorClass};
 pub use http::{Http, HttpClient, HttpReply, HttpRequest};
 pub use pool::{Permit, Pool};

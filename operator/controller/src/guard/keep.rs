@@ -22,6 +22,7 @@ use kube::{
 };
 use signoff_api::policies::Identity;
 use signoff_guard::{Look, look, probe, serves_mutating_policies};
+use signoff_runtime::Clock;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},
@@ -29,7 +30,6 @@ use tokio::{
 
 use super::{Ground, GuardMode, GuardSettings, Guarded, Standing, memory::Memory, tell};
 use crate::{
-    clock::Clock,
     error::{plain, status_code},
     metrics::Shared,
 };

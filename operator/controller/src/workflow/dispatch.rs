@@ -8,13 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Resource;
 use signoff_api::{Approval, ApprovalSpec, Workflow, names};
 use signoff_engine::{Command, Turn, turn::Ask};
+use signoff_runtime::RunRef;
 
 use super::{
     claim::Claim,
     observe::{Seen, stranger},
 };
 use crate::{
-    calls::RunRef,
     context::{Context, Start},
     error::{Error, status_code},
 };

@@ -1,18 +1,22 @@
-//! What a run calls outside: the trait, and the real thing over the runtime crate.
+//! What a run calls outside: the trait, and the real thing over models and http.
 //!
 //! It may not decide whether a call is made, or made again: it makes one, once, and says how it went.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use signoff_api::{Moment, journal::Usage, workflow::Provider};
 use signoff_engine::turn::{AgentCall, Call, Failure, HttpCall, Reply, Role, What};
-use signoff_runtime::{
+use tokio::time::timeout;
+
+use crate::{
     CallError, ErrorClass, Http, HttpRequest, Message, Model, ProviderConfig, ScriptedReply, SecretText, Secrets,
-    TurnRequest, agent,
+    TurnRequest, agent, clock::Clock,
 };
 
-use crate::clock::Clock;
+/// A call may take this much longer than it was given, so that its own, better informed end comes first.
+const LENIENCE: Duration = Duration::from_millis(250);
 
 /// The run on whose behalf a call is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,31 @@ pub trait Caller: Send + Sync {
     /// # Errors
     /// How it failed, and whether it may have happened all the same.
     async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure>;
+}
+
+/// Makes one call, once, within its time and whatever becomes of it.
+///
+/// # Errors
+/// As [`Caller::call`]; also `Timeout`, and `Panic` where the caller itself failed.
+pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call) -> Result<Reply, Failure> {
+    let (limit, idempotent) = (call.timeout, call.idempotent);
+    let made = AssertUnwindSafe(async { caller.call(run, call).await }).catch_unwind();
+    match timeout(limit + LENIENCE, made).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(given_up("Panic", "the program failed while the call was made".to_owned(), idempotent)),
+        Err(_) => Err(given_up("Timeout", format!("no answer within {limit:?}"), idempotent)),
+    }
+}
+
+fn given_up(class: &str, message: String, idempotent: bool) -> Failure {
+    Failure {
+        class: class.to_owned(),
+        message,
+        retryable: idempotent,
+        unknown: !idempotent,
+        not_before: None,
+        facts: BTreeMap::new(),
+    }
 }
 
 /// The real world.
