@@ -3,6 +3,8 @@
 //! A command is a file of its own with its `Args` and one function; here stands only which there are.
 
 mod exit;
+mod texts;
+mod validate;
 
 use std::process::ExitCode;
 
@@ -22,7 +24,9 @@ struct Arguments {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-enum Command {}
+enum Command {
+    Validate(validate::Validate),
+}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -41,7 +45,9 @@ async fn main() -> ExitCode {
 
 /// Each command returns how the process ends; an error says it in one sentence (`Exit::because`).
 async fn run(command: Command) -> anyhow::Result<Exit> {
-    match command {}
+    match command {
+        Command::Validate(options) => validate::validate(&options),
+    }
 }
 
 #[cfg(test)]

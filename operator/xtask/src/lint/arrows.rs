@@ -7,6 +7,7 @@ use crate::cargo::Metadata;
 const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-api", &[]),
     ("signoff-engine", &["signoff-api"]),
+    ("signoff-manifest", &["signoff-api", "signoff-engine"]),
     ("signoff-runtime", &["signoff-api", "signoff-engine"]),
     ("signoff-client", &[]),
     ("signoff-guard", &["signoff-api", "signoff-client"]),
@@ -24,7 +25,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-web",
         ],
     ),
-    ("signoff-cli", &["signoff-api", "signoff-engine", "signoff-runtime", "signoff-client", "signoff-guard"]),
+    (
+        "signoff-cli",
+        &["signoff-api", "signoff-engine", "signoff-manifest", "signoff-runtime", "signoff-client", "signoff-guard"],
+    ),
 ];
 
 /// These may use all of them: they are no part of the product.

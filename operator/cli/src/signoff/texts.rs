@@ -1,0 +1,105 @@
+//! The texts that commands are given: files, folders of files, and standard input.
+//!
+//! It may not look into a text.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The name of standard input among files.
+const STDIN: &str = "-";
+
+/// The endings of files that are taken from a folder.
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// A text and what to call it.
+#[derive(Debug)]
+pub struct Text {
+    pub name: String,
+    pub text: String,
+}
+
+/// Every text that was asked for, and why some could not be read.
+pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
+    let (mut texts, mut problems) = (Vec::new(), Vec::new());
+    for name in names {
+        match files(name) {
+            Ok(found) if found.is_empty() => {
+                problems.push(format!("{}: there is no file in it that ends in .yaml, .yml or .json", name.display()))
+            }
+            Ok(found) => {
+                for file in found {
+                    match one(&file) {
+                        Ok(text) => texts.push(text),
+                        Err(why) => problems.push(why),
+                    }
+                }
+            }
+            Err(error) => problems.push(format!("{}: {error}", name.display())),
+        }
+    }
+    (texts, problems)
+}
+
+/// One file, or standard input.
+pub fn one(file: &Path) -> Result<Text, String> {
+    let is_stdin = file == Path::new(STDIN);
+    let read = if is_stdin { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
+    let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
+    match read {
+        Ok(text) => Ok(Text { name, text }),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// The file itself, or every file of a folder and of those below it, by name.
+fn files(name: &Path) -> io::Result<Vec<PathBuf>> {
+    if name == Path::new(STDIN) || !name.is_dir() {
+        return Ok(vec![name.to_owned()]);
+    }
+    let mut found = Vec::new();
+    let mut folders = vec![name.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            // A link to a folder may lead back up: it is not followed.
+            if kind.is_dir() {
+                folders.push(path);
+            } else if path.extension().and_then(|end| end.to_str()).is_some_and(|end| ENDINGS.contains(&end)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_folder_stands_for_every_manifest_below_it_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("b")).unwrap();
+        for name in ["b/two.yml", "one.yaml", "three.json", "readme.md"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let (texts, problems) = read(&[folder.path().to_owned()]);
+        let found: Vec<_> = texts.iter().map(|text| text.text.as_str()).collect();
+        assert_eq!(found, ["b/two.yml", "one.yaml", "three.json"]);
+        assert_eq!(problems, [] as [String; 0]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_does_not_hide_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.yaml"), "a").unwrap();
+        let (texts, problems) = read(&[folder.path().join("missing.yaml"), folder.path().join("a.yaml")]);
+        assert_eq!((texts.len(), problems.len()), (1, 1));
+        assert!(problems[0].contains("missing.yaml"), "{problems:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! `signoff validate`: everything that is wrong with files, before anybody runs or applies them.
+//!
+//! It may not decide what is wrong, and it may not stop at the first problem.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use signoff_cli::terminal;
+use signoff_engine::Settings;
+use signoff_manifest::{Problem, check, report};
+
+use crate::{
+    exit::Exit,
+    texts::{self, Text},
+};
+
+/// Checks files without running anything: YAML, fields, references, gates, templates and conditions.
+#[derive(Debug, Args)]
+pub struct Validate {
+    /// Files, folders, or `-` for standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// How problems are told.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How problems are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// With the place marked.
+    Text,
+    /// One line each.
+    Line,
+    /// For programs.
+    Json,
+}
+
+/// Prints every problem; warnings alone are no failure.
+pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
+    let (texts, unread) = texts::read(&options.files);
+    let (mut told, mut all, mut objects) = (String::new(), Vec::new(), Vec::new());
+    let mut valid = true;
+    for Text { name, text } in &texts {
+        let documents = check(text, &Settings::default());
+        if documents.is_empty() {
+            valid = false;
+            told += &format!("{name}: there is nothing in it\n");
+        }
+        for document in documents {
+            valid &= document.is_valid();
+            for problem in &document.problems {
+                match options.format {
+                    Format::Text => told += &(report::shown(name, text, problem) + "\n"),
+                    Format::Line => told += &(report::line(name, problem) + "\n"),
+                    Format::Json => {}
+                }
+            }
+            if document.problems.is_empty() && options.format == Format::Text {
+                told += &report::fine(name, &document.title);
+            }
+            objects.push(json!({"file": name, "object": document.title, "valid": document.is_valid(),
+                "problems": document.problems.iter().map(|problem| report::json(name, problem)).collect::<Vec<_>>()}));
+            all.extend(document.problems);
+        }
+    }
+    match options.format {
+        Format::Json => {
+            let page = json!({"valid": valid && unread.is_empty(), "unread": unread, "objects": objects});
+            terminal::print(&(serde_json::to_string_pretty(&page)? + "\n"))?;
+        }
+        Format::Text | Format::Line => terminal::print(&(told + &summary(&all)))?,
+    }
+    unread.iter().for_each(|why| terminal::note(why));
+    Ok(match (valid, unread.is_empty()) {
+        (false, _) => Exit::Invalid,
+        (true, false) => Exit::Usage,
+        (true, true) => Exit::Ok,
+    })
+}
+
+fn summary(problems: &[Problem]) -> String {
+    let counted = report::counted(problems);
+    if counted.is_empty() { counted } else { format!("{counted}; `signoff explain REASON` says more\n") }
+}

@@ -1,0 +1,183 @@
+//! Everything that is wrong with the documents of a text: YAML, fields, schema, and what only the plan can see.
+//!
+//! It may not stop at the first mistake, and it may not run anything.
+
+use std::sync::Arc;
+
+use signoff_api::{GROUP, VERSION, Workflow};
+use signoff_engine::{Plan, Settings};
+
+use crate::{
+    nearest::nearest,
+    problem::{Problem, Problems, Severity, place},
+    schema,
+    source::{self, Node},
+};
+
+/// Who is taken to ask where a file does not say: the API server stamps it, and nobody types it.
+pub const REQUESTER: &str = "the requester";
+
+/// One document of a text.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Its kind as it was written, with the object's name; a plain word where there is none.
+    pub title: String,
+    /// The Workflow, where it could be read at all.
+    pub workflow: Option<Box<Workflow>>,
+    /// Everything that is wrong with it, in the order of the text.
+    pub problems: Vec<Problem>,
+}
+
+impl Checked {
+    /// Whether it can run, or be applied.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.problems.iter().all(|problem| problem.severity != Severity::Error)
+    }
+}
+
+/// Checks every document of a text under the settings of whoever will run it.
+#[must_use]
+pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
+    source::documents(text)
+        .into_iter()
+        .map(|read| match read {
+            Ok(node) => document(text, &node, settings),
+            Err(unreadable) => {
+                let mut problems = Problems::of(text);
+                problems.error("NotYaml", "", unreadable.at, unreadable.why);
+                Checked { title: "document".to_owned(), workflow: None, problems: problems.found }
+            }
+        })
+        .collect()
+}
+
+/// Checks one document.
+pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
+    let mut problems = Problems::of(text);
+    let named = |name: &str| node.get(name).and_then(Node::text);
+    let kind = named("kind").unwrap_or_default().to_owned();
+    let name = node.get("metadata").and_then(|m| m.get("name")).and_then(Node::text).unwrap_or_default();
+    let title = format!("{} {name}", if kind.is_empty() { "document" } else { &kind }).trim_end().to_owned();
+    let ours = format!("{GROUP}/{VERSION}");
+    match named("apiVersion") {
+        Some(version) if version == ours => {}
+        Some(version)
+            if !version.starts_with(&format!("{GROUP}/")) && !kind.is_empty() && schema::of(&kind).is_none() =>
+        {
+            problems.warn(
+                "NotOurs",
+                "kind",
+                place(node, "kind"),
+                format!("{kind} of {version} is none of Signoff's kinds: it was not checked"),
+            );
+            return Checked { title, workflow: None, problems: problems.found };
+        }
+        _ => {
+            problems.error("UnknownKind", "apiVersion", place(node, "apiVersion"), format!("write apiVersion: {ours}"))
+        }
+    }
+    match schema::of(&kind) {
+        Some(_) if kind == "Approval" => {
+            let message = "the operator makes Approvals, nobody writes them: write a Workflow with a hitl step";
+            problems.error("UnknownKind", "kind", place(node, "kind"), message);
+        }
+        Some(schema) => {
+            schema::check(node, schema, "", &mut problems);
+            metadata(node, &kind, &mut problems);
+        }
+        None => {
+            let kinds: Vec<&str> = schema::kinds().filter(|kind| *kind != "Approval").collect();
+            let remedy = match nearest(&kind, kinds.iter().copied()) {
+                Some(near) => format!("did you mean {near}?"),
+                None => format!("there are {}", kinds.join(", ")),
+            };
+            problems.error("UnknownKind", "kind", place(node, "kind"), format!("write the kind: {remedy}"));
+        }
+    }
+    let workflow = (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten();
+    problems.found.sort_by_key(|problem| (problem.at.start, problem.severity));
+    Checked { title, workflow, problems: problems.found }
+}
+
+/// What the API server asks of the name of every object.
+fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
+    let name = node.get("metadata").and_then(|metadata| metadata.get("name"));
+    let generated = node.get("metadata").is_some_and(|metadata| metadata.get("generateName").is_some());
+    let Some(name) = name else {
+        if !generated {
+            problems.error(
+                "MissingField",
+                "metadata.name",
+                place(node, "metadata.name"),
+                "metadata.name is missing: give it",
+            );
+        }
+        return;
+    };
+    let most = if kind == "Workflow" { 63 } else { 253 };
+    let text = name.text().unwrap_or_default();
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if text.is_empty()
+        || text.len() > most
+        || !text.chars().all(inner)
+        || !text.starts_with(ends)
+        || !text.ends_with(ends)
+    {
+        let message = format!(
+            "a name has 1 to {most} lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit"
+        );
+        problems.error("WrongForm", "metadata.name", name.at.clone(), message);
+    }
+}
+
+/// The Workflow, and what only the plan sees: names, references, languages, gates that nobody could decide.
+fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option<Box<Workflow>> {
+    let mut value = node.to_json();
+    if let Some(spec) = value.get_mut("spec").and_then(serde_json::Value::as_object_mut) {
+        spec.entry("requestedBy").or_insert_with(|| REQUESTER.into());
+    }
+    let workflow: Workflow = match serde_json::from_value(value) {
+        Ok(workflow) => workflow,
+        Err(error) => {
+            let message = if problems.has_errors() {
+                "names, references and gates are checked once the fields above can be read".to_owned()
+            } else {
+                format!("this cannot be read as a Workflow: {error}")
+            };
+            match problems.has_errors() {
+                true => problems.warn("NotChecked", "spec", place(node, "spec"), message),
+                false => problems.error("WrongType", "spec", place(node, "spec"), message),
+            }
+            return None;
+        }
+    };
+    match Plan::of(&workflow, settings, &Arc::default()) {
+        Ok(plan) => {
+            for warning in plan.warnings() {
+                let (field, message) = warning.split_once(": ").unwrap_or(("", warning));
+                problems.warn("PerhapsNotMeant", field, place(node, field), message);
+            }
+        }
+        Err(complaints) => {
+            // The schema says some of it too, in the words of a rule: the plan's are better.
+            let said = |problem: &Problem| {
+                ["RuleBroken", "WrongForm", "Duplicate"].contains(&problem.reason)
+                    && complaints.iter().any(|complaint| complaint.field == problem.field)
+            };
+            problems.found.retain(|problem| !said(problem));
+            for complaint in &complaints {
+                let bare = (complaint.field.as_str(), "OutOfBounds");
+                if !problems.found.iter().any(|problem| (problem.field.as_str(), problem.reason) == bare) {
+                    let at = place(node, &complaint.field);
+                    problems.error(complaint.reason, &complaint.field, at, complaint.message.clone());
+                }
+            }
+        }
+    }
+    Some(Box::new(workflow))
+}
+
+#[cfg(test)]
+mod tests;

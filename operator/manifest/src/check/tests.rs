@@ -1,0 +1,117 @@
+//! What `check` finds, told by what an author could get wrong, with the place of each.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn found(text: &str) -> Vec<String> {
+    let problems = |checked: Checked| checked.problems;
+    let told = |p: Problem| format!("{}:{} {} {}: {}", p.line, p.column, p.reason, p.field, p.message);
+    check(text, &Settings::default()).into_iter().flat_map(problems).map(told).collect()
+}
+
+const GOOD: &str = "\
+apiVersion: signoff.dev/v1alpha1
+kind: Workflow
+metadata: {name: w}
+spec:
+  pattern:
+    chain:
+      steps:
+      - {name: a, set: {value: x}}
+";
+
+#[test]
+fn a_good_file_has_no_problems_and_says_what_it_is() {
+    let checked = check(GOOD, &Settings::default()).remove(0);
+    assert_eq!((checked.title.as_str(), checked.problems.as_slice()), ("Workflow w", &[] as &[Problem]));
+    assert_eq!(checked.workflow.unwrap().spec.requested_by, REQUESTER);
+}
+
+#[test]
+fn every_mistake_of_every_document_is_found_where_it_stands() {
+    let text = format!(
+        "{GOOD}---\n\
+        apiVersion: signoff.dev/v1\n\
+        kind: Worfklow\n\
+        ---\n\
+        a: [\n\
+        ---\n\
+        apiVersion: signoff.dev/v1alpha1\n\
+        kind: Workflow\n\
+        metadata: {{name: Bad_Name}}\n\
+        spec:\n\
+        \x20 pattern:\n\
+        \x20   chain:\n\
+        \x20     steps:\n\
+        \x20     - name: a\n\
+        \x20       sett: {{value: x}}\n\
+        \x20     - name: b\n\
+        \x20       set:\n\
+        \x20         value: |\n\
+        \x20           {{{{ steps.c.response }}}}\n\
+        \x20     - name: b\n\
+        \x20       hitl: {{prompt: 7, approvers: [{{kind: Person, name: x}}]}}\n"
+    );
+    assert_eq!(
+        found(&text),
+        [
+            "10:13 UnknownKind apiVersion: write apiVersion: signoff.dev/v1alpha1",
+            "11:7 UnknownKind kind: write the kind: did you mean Workflow?",
+            "13:4 NotYaml : this is no YAML: unclosed bracket '['",
+            "17:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
+            "18:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
+            "22:9 RuleBroken spec.pattern.chain.steps[0]: a step does exactly one thing: give one of agent, http, set and hitl",
+            "23:9 UnknownField spec.pattern.chain.steps[0].sett: there is no field sett: did you mean set?",
+            "28:15 Duplicate spec.pattern.chain.steps[2].name: b stands twice: names are unique",
+            "29:24 WrongType spec.pattern.chain.steps[2].hitl.prompt: a text belongs here, this is a number: put it into quotes",
+            "29:46 NotOneOf spec.pattern.chain.steps[2].hitl.approvers[0].kind: Person is none of the allowed values: there are User, Group, ServiceAccount",
+        ]
+    );
+}
+
+#[test]
+fn what_only_the_plan_sees_is_found_at_its_place_too() {
+    let text = GOOD.replace("value: x", "value: '{{ stpes }}'");
+    assert_eq!(
+        found(&text),
+        ["8:32 Invalid spec.pattern.chain.steps[0].set.value: unknown reference `stpes`; did you mean `steps`?"]
+    );
+}
+
+#[test]
+fn bounds_of_the_schema_are_said_in_words() {
+    let text = GOOD.replace(
+        "{name: a, set: {value: x}}",
+        "{name: a, set: {value: x}, retry: {limit: 99}, timeout: soon, skipIf: ''}",
+    );
+    let found = found(&text);
+    assert!(
+        found
+            .iter()
+            .any(|it| it.contains("OutOfBounds spec.pattern.chain.steps[0].retry.limit: 99 is not between 0 and 20")),
+        "{found:#?}"
+    );
+    assert!(
+        found.iter().any(|it| it.contains("WrongForm spec.pattern.chain.steps[0].timeout: write a length of time")),
+        "{found:#?}"
+    );
+    assert!(found.iter().any(|it| it.contains("skipIf: it is empty: write something")), "{found:#?}");
+}
+
+#[test]
+fn objects_of_others_are_not_checked_and_said_to_be_so() {
+    let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n";
+    assert_eq!(found(text), ["2:7 NotOurs kind: Secret of v1 is none of Signoff's kinds: it was not checked"]);
+    assert!(check(text, &Settings::default())[0].is_valid());
+}
+
+#[test]
+fn policies_are_checked_by_their_schema() {
+    let text = "apiVersion: signoff.dev/v1alpha1\nkind: ClusterApprovalPolicy\nmetadata: {name: p}\nspec:\n  identities: [{pattern: '(', person: x}]\n  stesp: []\n";
+    let found = found(text);
+    assert!(
+        found.iter().any(|it| it.contains("UnknownField spec.stesp: there is no field stesp: did you mean steps?")),
+        "{found:#?}"
+    );
+    assert!(found.iter().any(|it| it.contains("RuleBroken spec.identities")), "{found:#?}");
+}

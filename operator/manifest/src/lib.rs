@@ -1,0 +1,14 @@
+//! What authors write: YAML and JSON with positions, and workflow files of the Strands CLI.
+//!
+//! It may not read a file, ask a cluster or print: it is given texts and gives back objects, problems and texts.
+
+mod check;
+mod nearest;
+mod problem;
+pub mod report;
+mod rules;
+mod schema;
+mod source;
+
+pub use check::{Checked, REQUESTER, check};
+pub use problem::{Problem, Severity};

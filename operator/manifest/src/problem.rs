@@ -1,0 +1,150 @@
+//! What is wrong with a file: one problem, where it stands, and the remedy.
+//!
+//! It may not decide what is wrong, and its texts may hold what strangers wrote: only [`crate::report`] shows them.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::source::{Node, Value};
+
+/// One thing that is wrong, or was perhaps not meant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Whether it keeps the object from running.
+    pub severity: Severity,
+    /// A stable word for this sort of problem, which `signoff explain` knows.
+    pub reason: &'static str,
+    /// Where: `spec.pattern.chain.steps[1].hitl.prompt`; empty for a document as a whole.
+    pub field: String,
+    /// What is wrong, and the remedy.
+    pub message: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The bytes of the text that are marked.
+    #[serde(skip)]
+    pub at: Range<usize>,
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// It cannot run like this.
+    Error,
+    /// It can run, and perhaps not as it was meant.
+    Warning,
+}
+
+/// The problems of one text.
+pub(crate) struct Problems<'t> {
+    text: &'t str,
+    pub(crate) found: Vec<Problem>,
+}
+
+impl<'t> Problems<'t> {
+    pub(crate) fn of(text: &'t str) -> Self {
+        Self { text, found: Vec::new() }
+    }
+
+    pub(crate) fn error(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
+        self.add(Severity::Error, reason, field, at, message.into());
+    }
+
+    pub(crate) fn warn(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
+        self.add(Severity::Warning, reason, field, at, message.into());
+    }
+
+    fn add(&mut self, severity: Severity, reason: &'static str, field: &str, at: Range<usize>, message: String) {
+        let at = marked(self.text, at);
+        let before = self.text.get(..at.start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        self.found.push(Problem { severity, reason, field: field.to_owned(), message, line, column, at });
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.iter().any(|problem| problem.severity == Severity::Error)
+    }
+}
+
+/// What of a value is marked: its first line, and at least one character.
+fn marked(text: &str, at: Range<usize>) -> Range<usize> {
+    let mut start = at.start.min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let line = text[start..].split('\n').next().unwrap_or_default().trim_end().len();
+    let mut end = start + at.end.saturating_sub(at.start).min(line);
+    while !text.is_char_boundary(end) {
+        end += 1;
+    }
+    if end == start {
+        end += text[start..].chars().next().filter(|c| *c != '\n').map_or(0, char::len_utf8);
+    }
+    start..end
+}
+
+/// Where the field of a path stands. What does not exist is looked for as far as it does: the place of what holds it.
+pub(crate) fn place(root: &Node, path: &str) -> Range<usize> {
+    let mut node = root;
+    let mut at = root.fields().first().map_or(root.at.clone(), |(key, _)| key.at.clone());
+    let mut rest = path;
+    while let Some((key, next, left)) = step(node, rest) {
+        at = if matches!(next.value, Value::List(_) | Value::Map(_) | Value::Null) { key } else { next.at.clone() };
+        node = next;
+        rest = left;
+    }
+    at
+}
+
+/// One step down a path: the place of the key, the value, and the rest of the path.
+fn step<'n, 'p>(node: &'n Node, path: &'p str) -> Option<(Range<usize>, &'n Node, &'p str)> {
+    let path = path.strip_prefix('.').unwrap_or(path);
+    if let Some(indexed) = path.strip_prefix('[') {
+        let (index, rest) = indexed.split_once(']')?;
+        let item = node.items().get(index.parse::<usize>().ok()?)?;
+        let first = item.fields().first().map_or(item.at.clone(), |(key, _)| key.at.clone());
+        return Some((first, item, rest));
+    }
+    // Names of variables and headers may hold dots themselves: the longest one that fits is meant.
+    node.fields()
+        .iter()
+        .filter_map(|(key, value)| {
+            let rest = path.strip_prefix(key.name.as_str())?;
+            (rest.is_empty() || rest.starts_with(['.', '[', ' '])).then_some((key, value, rest))
+        })
+        .max_by_key(|(key, ..)| key.name.len())
+        .map(|(key, value, rest)| (key.at.clone(), value, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn found(text: &str, path: &str) -> String {
+        let root = crate::source::documents(text).remove(0).unwrap();
+        text[marked(text, place(&root, path))].to_owned()
+    }
+
+    #[test]
+    fn a_path_leads_to_the_text_that_is_meant() {
+        let text = "spec:\n  steps:\n  - name: a\n    vars: {x.y: 'one', x: two}\n  - name: b\n    hitl:\n      prompt: |\n        Go\n        on\n";
+        assert_eq!(found(text, "spec.steps[0].name"), "a");
+        assert_eq!(found(text, "spec.steps[0].vars.x.y"), "'one'");
+        assert_eq!(found(text, "spec.steps[0].name (the system prompt of x)"), "a");
+        assert_eq!(found(text, "spec.steps[1].hitl.prompt"), "Go");
+    }
+
+    #[test]
+    fn what_is_missing_is_shown_where_it_is_missing() {
+        let text = "spec:\n  steps:\n  - name: a\n";
+        assert_eq!(found(text, "spec.steps[0].hitl.prompt"), "name");
+        assert_eq!(found(text, "spec.steps[7]"), "steps");
+        assert_eq!(found(text, "metadata.name"), "spec");
+    }
+}

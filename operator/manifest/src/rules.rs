@@ -1,0 +1,88 @@
+//! The CEL rules of a schema, evaluated by the engine's own conditions.
+//!
+//! A rule that compares with an older object says nothing about a file. A rule that the engine's conditions cannot
+//! hold is left to the plan, which checks the same; a test lists those.
+
+use std::{collections::BTreeMap, sync::Mutex};
+
+use serde_json::Value as Json;
+use signoff_engine::language::{Condition, Scope};
+
+use crate::{
+    problem::{Problems, place},
+    source::Node,
+};
+
+/// Looks for every rule of this very value that does not hold.
+pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    let Some(rules) = schema["x-kubernetes-validations"].as_array() else { return };
+    let mut scope = Scope::new();
+    scope.set("self", node.to_json());
+    for rule in rules {
+        let Some(source) = rule["rule"].as_str().filter(|source| holds_for_a_file(source)) else { continue };
+        let holds = if source == PATTERNS_COMPILE {
+            Ok(node.items().iter().all(|one| one.get("pattern").and_then(Node::text).is_none_or(compiles)))
+        } else {
+            let Some(condition) = compiled(source) else { continue };
+            condition.evaluate(&scope)
+        };
+        if holds == Ok(false) {
+            let below = rule["fieldPath"].as_str().unwrap_or_default();
+            let message = rule["message"].as_str().unwrap_or(source);
+            problems.error("RuleBroken", &format!("{field}{below}"), place(node, below), message);
+        }
+    }
+}
+
+/// The one rule that is about a pattern only known when it is evaluated, which conditions may not have.
+const PATTERNS_COMPILE: &str = "self.all(r, ''.matches('^(?:' + r.pattern + ')$') ? true : true)";
+
+fn compiles(pattern: &str) -> bool {
+    regex::Regex::new(&format!("^(?:{pattern})$")).is_ok()
+}
+
+/// Whether a rule is about one object alone.
+fn holds_for_a_file(source: &str) -> bool {
+    !source.contains("oldSelf")
+}
+
+/// Parsed once: a schema asks the same of every step.
+fn compiled(source: &str) -> Option<Condition> {
+    static RULES: Mutex<BTreeMap<String, Option<Condition>>> = Mutex::new(BTreeMap::new());
+    let Ok(mut rules) = RULES.lock() else { return Condition::parse(source, "rule").ok() };
+    rules.entry(source.to_owned()).or_insert_with(|| Condition::parse(source, "rule").ok()).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn sources(schema: &Json, found: &mut BTreeSet<String>) {
+        match schema {
+            Json::Object(fields) => {
+                let rules = fields.get("x-kubernetes-validations").and_then(Json::as_array);
+                found.extend(rules.into_iter().flatten().filter_map(|rule| Some(rule["rule"].as_str()?.to_owned())));
+                fields.values().for_each(|inner| sources(inner, found));
+            }
+            Json::Array(items) => items.iter().for_each(|inner| sources(inner, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_rule_that_conditions_cannot_hold_is_one_that_the_plan_checks_too() {
+        let mut all = BTreeSet::new();
+        for kind in ["Workflow", "ApprovalPolicy", "ClusterApprovalPolicy"] {
+            sources(crate::schema::of(kind).unwrap_or(&Json::Null), &mut all);
+        }
+        assert!(all.len() > 10, "{all:#?}");
+        let left: Vec<_> = all
+            .into_iter()
+            .filter(|source| holds_for_a_file(source) && compiled(source).is_none())
+            .filter(|source| !source.contains("requiredFrom.all(") && source != PATTERNS_COMPILE)
+            .collect();
+        assert_eq!(left, [] as [String; 0]);
+    }
+}

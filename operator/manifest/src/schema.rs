@@ -1,0 +1,249 @@
+//! The schema of each kind as the API server goes by it, and what a document breaks of it.
+//!
+//! It may not be gentler or stricter than the API server on what the schema says, and it knows nothing that the
+//! schema does not say.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde_json::Value as Json;
+
+use crate::{
+    nearest::nearest,
+    problem::Problems,
+    rules,
+    source::{Key, Node, Value},
+};
+
+/// The schemas by kind.
+static SCHEMAS: LazyLock<BTreeMap<String, Json>> = LazyLock::new(|| {
+    signoff_api::crds::all()
+        .into_iter()
+        .filter_map(|crd| {
+            let version = crd.spec.versions.into_iter().next()?;
+            let schema = serde_json::to_value(version.schema?.open_api_v3_schema?).ok()?;
+            Some((crd.spec.names.kind, schema))
+        })
+        .collect()
+});
+
+/// The schema of a kind.
+pub(crate) fn of(kind: &str) -> Option<&'static Json> {
+    SCHEMAS.get(kind)
+}
+
+/// Every kind that has a schema.
+pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
+    SCHEMAS.keys().map(String::as_str)
+}
+
+/// What the API server itself fills in, which a file may leave out.
+const STAMPED: [&str; 1] = ["spec.requestedBy"];
+
+/// Looks for everything that a value breaks of its schema.
+pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    if field == "metadata" {
+        return;
+    }
+    if schema["x-kubernetes-preserve-unknown-fields"] == true && schema.get("properties").is_none() {
+        if schema["type"] == "object" && !matches!(node.value, Value::Map(_)) {
+            wrong_type(node, "an object", field, problems);
+        }
+        return;
+    }
+    match schema["type"].as_str() {
+        Some("object") => object(node, schema, field, problems),
+        Some("array") => list(node, schema, field, problems),
+        Some("string") => text(node, schema, field, problems),
+        Some("boolean") if !matches!(node.value, Value::Bool(_)) => wrong_type(node, "true or false", field, problems),
+        Some(kind @ ("integer" | "number")) => number(node, kind, schema, field, problems),
+        _ => {}
+    }
+    one_of(node, schema, field, problems);
+    rules::check(node, schema, field, problems);
+}
+
+fn wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_>) {
+    let hint = match (&node.value, wanted) {
+        (Value::Null, _) => ": write a value, or leave the field out",
+        (Value::Number(_) | Value::Bool(_), "a text") => ": put it into quotes",
+        (Value::Text(_), "a number" | "a whole number" | "true or false") => ": write it without quotes",
+        (_, "a list") => ": begin each item with `- `",
+        _ => "",
+    };
+    problems.error(
+        "WrongType",
+        field,
+        node.at.clone(),
+        format!("{wanted} belongs here, this is {}{hint}", node.kind()),
+    );
+}
+
+fn object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    let Value::Map(fields) = &node.value else { return wrong_type(node, "an object", field, problems) };
+    let path = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+    let known = schema["properties"].as_object();
+    for (key, value) in fields {
+        let path = path(&key.name);
+        if let Some(schema) = known.and_then(|known| known.get(&key.name)) {
+            check(value, schema, &path, problems);
+        } else if let Some(schema) = schema.get("additionalProperties").filter(|schema| schema.is_object()) {
+            check(value, schema, &path, problems);
+        } else if !(field.is_empty() && ["apiVersion", "kind", "metadata"].contains(&key.name.as_str())) {
+            let names: Vec<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            unknown(key, &path, &names, problems);
+        }
+    }
+    for name in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
+        let path = path(name);
+        if node.get(name).is_none() && !STAMPED.contains(&path.as_str()) {
+            let at = crate::problem::place(node, name);
+            let about = schema["properties"][name]["description"].as_str().map(first_sentence).unwrap_or_default();
+            problems.error("MissingField", &path, at, format!("{name} is missing: give it{about}"));
+        }
+    }
+    if let Some(most) = schema["maxProperties"].as_u64().filter(|most| fields.len() as u64 > *most) {
+        let message = format!("these are {} entries, and at most {most} are allowed", fields.len());
+        problems.error("OutOfBounds", field, node.at.clone(), message);
+    }
+}
+
+/// `: Who may decide.` becomes ` (who may decide)`.
+fn first_sentence(description: &str) -> String {
+    let first = description.split(". ").next().unwrap_or_default().trim_end_matches('.').replace('\n', " ");
+    let mut letters = first.chars();
+    letters.next().map_or_else(String::new, |c| format!(" ({}{})", c.to_lowercase(), letters.as_str()))
+}
+
+fn unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
+    let remedy = match nearest(&key.name, names.iter().copied()) {
+        Some(near) => format!("did you mean {near}?"),
+        None if names.is_empty() => "nothing belongs here".to_owned(),
+        None => format!("there are {}", names.join(", ")),
+    };
+    problems.error("UnknownField", path, key.at.clone(), format!("there is no field {}: {remedy}", key.name));
+}
+
+fn list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    let Value::List(items) = &node.value else { return wrong_type(node, "a list", field, problems) };
+    let count = items.len() as u64;
+    if let Some(least) = schema["minItems"].as_u64().filter(|least| count < *least) {
+        let word = if least == 1 { "item is" } else { "items are" };
+        problems.error(
+            "OutOfBounds",
+            field,
+            node.at.clone(),
+            format!("at least {least} {word} needed, here are {count}"),
+        );
+    }
+    if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
+        problems.error(
+            "OutOfBounds",
+            field,
+            node.at.clone(),
+            format!("at most {most} items are allowed, here are {count}"),
+        );
+    }
+    for (at, item) in items.iter().enumerate() {
+        check(item, &schema["items"], &format!("{field}[{at}]"), problems);
+    }
+    unique(items, schema, field, problems);
+}
+
+/// Items of a list map differ in their keys, items of a set in themselves.
+fn unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    let keys: Vec<&str> = match schema["x-kubernetes-list-type"].as_str() {
+        Some("map") => {
+            schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Json::as_str).collect()
+        }
+        Some("set") => Vec::new(),
+        _ => return,
+    };
+    let identity = |item: &Node| -> Option<Vec<Json>> {
+        match keys.as_slice() {
+            [] => Some(vec![item.to_json()]),
+            keys => keys.iter().map(|key| item.get(key).map(Node::to_json)).collect(),
+        }
+    };
+    let mut seen = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        let Some(identity) = identity(item) else { continue };
+        if seen.contains(&identity) {
+            let path = keys.first().map_or_else(|| format!("{field}[{at}]"), |key| format!("{field}[{at}].{key}"));
+            let place = keys.first().and_then(|key| item.get(key)).unwrap_or(item).at.clone();
+            let what: Vec<String> =
+                identity.iter().map(|it| it.as_str().map_or_else(|| it.to_string(), ToOwned::to_owned)).collect();
+            problems.error("Duplicate", &path, place, format!("{} stands twice: names are unique", what.join(", ")));
+        } else {
+            seen.push(identity);
+        }
+    }
+}
+
+fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    let Value::Text(text) = &node.value else { return wrong_type(node, "a text", field, problems) };
+    let length = text.chars().count() as u64;
+    if let Some(least) = schema["minLength"].as_u64().filter(|least| length < *least) {
+        let message = if text.is_empty() {
+            "it is empty: write something".to_owned()
+        } else {
+            format!("it has {length} characters and needs at least {least}")
+        };
+        problems.error("OutOfBounds", field, node.at.clone(), message);
+    }
+    if let Some(most) = schema["maxLength"].as_u64().filter(|most| length > *most) {
+        problems.error(
+            "OutOfBounds",
+            field,
+            node.at.clone(),
+            format!("it has {length} characters, and at most {most} are allowed"),
+        );
+    }
+    if let Some(pattern) = schema["pattern"].as_str()
+        && !regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+    {
+        problems.error("WrongForm", field, node.at.clone(), form(pattern));
+    }
+}
+
+/// What a pattern of the schema asks for, in words where it is one that people meet.
+fn form(pattern: &str) -> String {
+    let words = match pattern {
+        "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",
+        "^[a-zA-Z_][a-zA-Z0-9_]*$" => "letters, digits and `_`, and no digit first",
+        "^https?://" => "an address that begins with http:// or https://",
+        _ if pattern.contains("ms|s|m|h") => "a length of time such as 90s, 15m or 24h",
+        _ => return format!("it must match {pattern}"),
+    };
+    format!("write {words}")
+}
+
+fn number(node: &Node, kind: &str, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    let wanted = if kind == "integer" { "a whole number" } else { "a number" };
+    let Value::Number(number) = &node.value else { return wrong_type(node, wanted, field, problems) };
+    if kind == "integer" && number.is_f64() {
+        return problems.error("WrongType", field, node.at.clone(), "a whole number belongs here, this has a fraction");
+    }
+    let value = number.as_f64().unwrap_or_default();
+    let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
+    if least.is_some_and(|least| value < least) || most.is_some_and(|most| value > most) {
+        let bounds = match (least, most) {
+            (Some(least), Some(most)) => format!("between {least} and {most}"),
+            (Some(least), None) => format!("at least {least}"),
+            (_, most) => format!("at most {}", most.unwrap_or_default()),
+        };
+        problems.error("OutOfBounds", field, node.at.clone(), format!("{number} is not {bounds}"));
+    }
+}
+
+fn one_of(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+    let Some(allowed) = schema["enum"].as_array() else { return };
+    if matches!(node.value, Value::Text(_)) && !allowed.contains(&node.to_json()) {
+        let names: Vec<&str> = allowed.iter().filter_map(Json::as_str).collect();
+        let given = node.text().unwrap_or_default();
+        let remedy = match nearest(given, names.iter().copied()) {
+            Some(near) => format!("did you mean {near}? There are {}", names.join(", ")),
+            None => format!("there are {}", names.join(", ")),
+        };
+        problems.error("NotOneOf", field, node.at.clone(), format!("{given} is none of the allowed values: {remedy}"));
+    }
+}

@@ -1,0 +1,294 @@
+//! YAML and JSON as trees whose every key and value knows where it stands.
+//!
+//! It may not know what a field means: that is the schema's.
+
+use std::{fmt, ops::Range};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Number;
+use serde_saphyr::{Location, Spanned};
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    /// Bytes of the text.
+    pub(crate) at: Range<usize>,
+}
+
+/// What a value is.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+/// A field's name and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) name: String,
+    pub(crate) at: Range<usize>,
+}
+
+/// Why a document could not be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) why: String,
+    pub(crate) at: Range<usize>,
+}
+
+impl Node {
+    /// The field of a map.
+    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
+        self.entry(name).map(|(_, node)| node)
+    }
+
+    /// The field of a map with its key.
+    pub(crate) fn entry(&self, name: &str) -> Option<(&Key, &Node)> {
+        self.fields().iter().find(|(key, _)| key.name == name).map(|(key, node)| (key, node))
+    }
+
+    /// The fields of a map; none of anything else.
+    pub(crate) fn fields(&self) -> &[(Key, Node)] {
+        match &self.value {
+            Value::Map(fields) => fields,
+            _ => &[],
+        }
+    }
+
+    /// The items of a list; none of anything else.
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.value, Value::Null)
+    }
+
+    /// The same value without positions.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(it) => (*it).into(),
+            Value::Number(number) => number.clone().into(),
+            Value::Text(text) => text.clone().into(),
+            Value::List(items) => items.iter().map(Self::to_json).collect(),
+            Value::Map(fields) => {
+                serde_json::Value::Object(fields.iter().map(|(key, node)| (key.name.clone(), node.to_json())).collect())
+            }
+        }
+    }
+
+    /// What kind of value it is, as people call it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Null => "nothing",
+            Value::Bool(_) => "true or false",
+            Value::Number(_) => "a number",
+            Value::Text(_) => "a text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "an object",
+        }
+    }
+
+    /// Moves everything by as many bytes.
+    fn shift(&mut self, by: usize) {
+        self.at = self.at.start + by..self.at.end + by;
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|item| item.shift(by)),
+            Value::Map(fields) => {
+                for (key, node) in fields {
+                    key.at = key.at.start + by..key.at.end + by;
+                    node.shift(by);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Every document of a text that holds anything, one after the other. One that cannot be read does not hide the next.
+pub(crate) fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
+    let mut found = Vec::new();
+    for part in parts(text) {
+        let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+        let read = serde_saphyr::from_str_with_options::<Node>(&text[part.clone()], options);
+        match read {
+            Ok(node) if node.is_null() => {}
+            Ok(mut node) => {
+                node.shift(part.start);
+                found.push(Ok(node));
+            }
+            Err(error) => {
+                let at = part.start + error.location().map_or(0, |place| offset(&text[part.clone()], &place));
+                found.push(Err(Unreadable { why: said(&error), at: at..at }));
+            }
+        }
+    }
+    found
+}
+
+/// What the reader found, in one line without the place, which stands beside it anyway.
+fn said(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let told = match first.split_once(" at line ") {
+        Some((what, _)) => what,
+        None => first,
+    };
+    format!("this is no YAML: {}", told.trim_end_matches([':', ',']))
+}
+
+/// Where documents begin and end: a line that starts with `---` begins one wherever it stands.
+fn parts(text: &str) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let (mut start, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        let marks =
+            line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
+        let begun = text[start..at].lines().any(|line| !line.is_empty() && !line.starts_with(['#', '%']));
+        if marks && begun {
+            parts.push(start..at);
+            start = at;
+        }
+        at += line.len();
+    }
+    parts.push(start..at);
+    parts
+}
+
+/// The byte of a place that is told by line and column, both from 1.
+fn offset(text: &str, place: &Location) -> usize {
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).saturating_sub(1);
+    let mut lines = text.split_inclusive('\n');
+    let before: usize = lines.by_ref().take(number(place.line())).map(str::len).sum();
+    let line = lines.next().unwrap_or_default();
+    before + line.char_indices().nth(number(place.column())).map_or(line.trim_end().len(), |(at, _)| at)
+}
+
+fn bytes(location: &Location) -> Range<usize> {
+    let span = location.span();
+    let number = |given: Option<u64>| given.and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+    let start = number(span.byte_offset());
+    start..start + number(span.byte_len())
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Spanned::<Value>::deserialize(deserializer)?;
+        Ok(Self { value: read.value, at: bytes(&read.referenced) })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Values)
+    }
+}
+
+struct Values;
+
+impl<'de> Visitor<'de> for Values {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value that JSON has too")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, it: bool) -> Result<Value, E> {
+        Ok(Value::Bool(it))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::Number(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Number(number.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
+        Number::from_f64(number).map(Value::Number).ok_or_else(|| E::custom("JSON has no infinite numbers"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element()? {
+            items.push(item);
+        }
+        Ok(Value::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let key = Key { at: bytes(&key.referenced), name: key.value };
+            fields.push((key, map.next_value()?));
+        }
+        Ok(Value::Map(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn every_key_and_value_knows_where_it_stands() {
+        let text =
+            "# first\na: 1\n---\nlist:\n  - name: äb\n    deep: {x: [yes, 'q u']}\n    text: |\n      one\n      two\n";
+        let read: Vec<Node> = documents(text).into_iter().map(Result::unwrap).collect();
+        assert_eq!(read.len(), 2);
+        let item = &read[1].get("list").unwrap().items()[0];
+        let (key, name) = item.entry("name").unwrap();
+        assert_eq!((&text[key.at.clone()], &text[name.at.clone()]), ("name", "äb"));
+        let quoted = &item.get("deep").unwrap().get("x").unwrap().items()[1];
+        assert_eq!(&text[quoted.at.clone()], "'q u'");
+        let block = item.get("text").unwrap();
+        assert!(text[block.at.clone()].starts_with("one"), "{block:?}");
+    }
+
+    #[test]
+    fn a_document_that_cannot_be_read_does_not_hide_the_next() {
+        let read = documents("a: [1\n---\nb: 2\n---\nc: 'x\n");
+        assert!(read[0].is_err() && read[1].is_ok() && read[2].is_err(), "{read:?}");
+        let problem = read[0].as_ref().unwrap_err();
+        assert_eq!((problem.why.as_str(), problem.at.start), ("this is no YAML: unclosed bracket '['", 3));
+    }
+
+    #[test]
+    fn a_document_of_comments_is_none() {
+        assert!(documents("# nothing\n---\n# here\n").is_empty());
+    }
+}
