@@ -11,7 +11,7 @@ use crate::{
     ending::{Ending, list},
     scenarios::{self, Scenario},
     stage::{OPERATOR, Stage},
-    telling::{ALONE, Endings, tell},
+    telling::{ALONE, Endings, IN_SEGMENTS, Telling, tell},
 };
 
 /// How an operator dies.
@@ -42,6 +42,10 @@ impl Death {
 /// Every death there can be: at the first write, at the second, until there is none left to die at. `disturbance` says
 /// what goes wrong besides in the n-th of them.
 async fn survives_every_death(scenario: &Scenario, disturbance: impl Fn(usize) -> Disturbance) {
+    survives_told(scenario, ALONE, disturbance).await;
+}
+
+async fn survives_told(scenario: &Scenario, telling: Telling, disturbance: impl Fn(usize) -> Disturbance) {
     let endings = Endings::of(scenario).await;
     for (way, death) in DEATHS.into_iter().enumerate() {
         for n in 1.. {
@@ -50,7 +54,7 @@ async fn survives_every_death(scenario: &Scenario, disturbance: impl Fn(usize) -
                 disturb(&stage.server);
                 death.set(stage, n);
             };
-            if endings.check(scenario, ALONE, &format!("{disturbed}, {death:?} no. {n}"), set).await == 0 {
+            if endings.check(scenario, telling, &format!("{disturbed}, {death:?} no. {n}"), set).await == 0 {
                 break;
             }
         }
@@ -135,6 +139,30 @@ async fn runs_that_ask_more_than_once_end_the_same_wherever_their_operator_dies(
 async fn runs_of_clocks_and_large_values_end_the_same_wherever_their_operator_dies() {
     for scenario in [&scenarios::BACKOFF, &scenarios::TIMEOUTS, &scenarios::LARGE] {
         survives_alone_and_disturbed(scenario).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_in_segments_ends_as_one_that_is_whole() {
+    for scenario in scenarios::ALL {
+        let endings = Endings::of(scenario).await;
+        endings.check(scenario, IN_SEGMENTS, "in segments", |_| {}).await;
+        let status = tell(scenario, IN_SEGMENTS, |_| {}).await.stage.workflow(scenarios::RUN)["status"].take();
+        assert_eq!(status["journalVersion"], 2, "{}", scenario.name);
+        assert_eq!(
+            (list(&status["steps"]).count(), list(&status["segments"]).count() > 0),
+            (0, true),
+            "{}",
+            scenario.name
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_in_segments_end_the_same_wherever_their_operator_dies() {
+    for scenario in [&scenarios::PAYMENT, &scenarios::DEFERRED, &scenarios::LARGE] {
+        survives_told(scenario, IN_SEGMENTS, |_| disturbances::NONE).await;
+        survives_told(scenario, IN_SEGMENTS, |n| disturbances::ALL[n % disturbances::ALL.len()]).await;
     }
 }
 

@@ -1,7 +1,10 @@
 //! What is left of a run once it has ended, without what may differ from one telling of it to the next: times, names
 //! that hold times, and who did it. It compares; it knows no rule.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use signoff_api::Digest;
 use signoff_tests::sim::Resource;
 
 use crate::stage::{NAMESPACE, Stage};
@@ -15,7 +18,7 @@ impl Ending {
     pub fn of(stage: &Stage, run: &str) -> Self {
         let workflow = stage.workflow(run);
         let status = &workflow["status"];
-        let steps: Vec<Value> = list(&status["steps"]).map(step).collect();
+        let steps: Vec<Value> = list(&records(stage, status)).map(step).collect();
         let mut approvals: Vec<&Value> = Vec::new();
         let stored = stage.approvals();
         approvals.extend(
@@ -85,10 +88,45 @@ fn decision(outcome: &Value) -> Value {
     )
 }
 
-/// The large values that are stored.
+/// Every record of the journal that a status holds, those of its segments included, in the order in which they began.
+/// What a status names and nobody stored is null.
+pub fn records(stage: &Stage, status: &Value) -> Value {
+    let stored: BTreeMap<String, String> = stored(stage).map(|text| (digest(&text), text)).collect();
+    let mut records = Vec::new();
+    for segment in list(&status["segments"]) {
+        let text = segment["digest"].as_str().and_then(|digest| stored.get(digest));
+        match text.and_then(|text| serde_json::from_str(text).ok()) {
+            Some(Value::Array(of_segment)) => records.extend(of_segment),
+            _ => records.push(Value::Null),
+        }
+    }
+    records.extend(list(&status["steps"]).cloned());
+    records.sort_by_key(|record| record["seq"].as_i64());
+    records.into()
+}
+
+/// The digest that a value is stored under.
+pub fn digest(text: &str) -> String {
+    Digest::of_bytes(text.as_bytes()).to_string()
+}
+
+/// Whether a value is a segment of a journal.
+fn is_segment(text: &str) -> bool {
+    let records = serde_json::from_str::<Value>(text).unwrap_or_default();
+    list(&records).next().is_some_and(|record| record["path"].is_string())
+}
+
+/// The texts that are stored.
+fn stored(stage: &Stage) -> impl Iterator<Item = String> {
+    let maps = stage.server.values(&Resource::new("", "configmaps"), Some(NAMESPACE));
+    maps.into_iter().filter_map(|map| map["data"]["value"].as_str().map(str::to_owned))
+}
+
+/// The large values that are stored. Segments hold times, and one may be left over from a commit that was lost.
 fn values(stage: &Stage) -> Vec<Value> {
     let maps = stage.server.values(&Resource::new("", "configmaps"), Some(NAMESPACE));
-    let mut values: Vec<Value> = maps.iter().map(|map| pick(map, &["data", "binaryData", "immutable"])).collect();
+    let maps = maps.iter().filter(|map| !map["data"]["value"].as_str().is_some_and(is_segment));
+    let mut values: Vec<Value> = maps.map(|map| pick(map, &["data", "binaryData", "immutable"])).collect();
     for value in &mut values {
         // A decision that is long is stored as it is, with its time.
         let text = value["data"]["value"].as_str().unwrap_or_default();

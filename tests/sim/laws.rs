@@ -1,13 +1,13 @@
 //! What holds of every simulated history, whatever went wrong in it.
 //! It looks at what was stored and done, never at the operator: a law that it breaks is broken for everybody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use signoff_tests::sim::{Entry, Verb};
 
 use crate::{
-    ending::list,
+    ending::{digest, list, records},
     stage::{QUIET, Stage},
 };
 
@@ -17,6 +17,8 @@ pub fn hold(stage: &Stage, run: &str) -> Result<(), String> {
     what_must_not_be_repeated_is_done_once(stage)?;
     what_was_done_had_been_committed_as_begun(stage, run)?;
     what_is_finished_is_never_edited(stage, run)?;
+    a_segment_is_stored_before_it_is_named(stage, run)?;
+    what_is_open_stands_in_the_workflow(stage, run)?;
     every_vote_that_counted_was_cast(stage)?;
     nothing_happens_after_the_end(stage, run)
 }
@@ -95,6 +97,40 @@ fn what_is_finished_is_never_edited(stage: &Stage, run: &str) -> Result<(), Stri
     Ok(())
 }
 
+fn a_segment_is_stored_before_it_is_named(stage: &Stage, run: &str) -> Result<(), String> {
+    let mut stored = BTreeSet::new();
+    for entry in stage.server.writes().iter().filter(|entry| entry.took_effect()) {
+        if entry.resource.plural == "configmaps" {
+            stored.insert(digest(entry.json()["data"]["value"].as_str().unwrap_or_default()));
+        } else if is_status_of(entry, run)
+            && let Some(named) =
+                list(&status_in(entry)["segments"]).find(|s| !stored.contains(s["digest"].as_str().unwrap_or_default()))
+        {
+            return Err(format!("{named} was named and not stored by {}", entry.line()));
+        }
+    }
+    Ok(())
+}
+
+/// Whoever patches an open record, or tests that nobody did, finds it in its place; and no record is in two places.
+fn what_is_open_stands_in_the_workflow(stage: &Stage, run: &str) -> Result<(), String> {
+    for (entry, records) in journals(stage, run) {
+        let status = status_in(&entry);
+        let (mut open, mut all) = (0, BTreeSet::new());
+        for record in list(&records) {
+            open += usize::from(record["done"].is_null());
+            if !all.insert((record["path"].to_string(), record["attempt"].as_i64())) {
+                return Err(format!("{} is in two places in {}", record["path"], entry.line()));
+            }
+        }
+        let standing = list(&status["steps"]).filter(|record| record["done"].is_null()).count();
+        if standing != open {
+            return Err(format!("{open} records are open and {standing} of them stand in {}", entry.line()));
+        }
+    }
+    Ok(())
+}
+
 /// Nothing is invented.
 fn every_vote_that_counted_was_cast(stage: &Stage) -> Result<(), String> {
     for approval in stage.approvals() {
@@ -121,19 +157,20 @@ fn nothing_happens_after_the_end(stage: &Stage, run: &str) -> Result<(), String>
     open.map_or(Ok(()), |approval| Err(format!("{} is still open", approval["metadata"]["name"])))
 }
 
-/// Every journal of a run that was stored, in order.
+/// Every journal of a run that was stored, in order: all records of each, those in segments included.
 pub fn journals(stage: &Stage, run: &str) -> Vec<(Entry, Value)> {
-    let of_run = |entry: &Entry| {
-        entry.resource.plural == "workflows"
-            && entry.subresource.as_deref() == Some("status")
-            && entry.name.as_deref() == Some(run)
+    let stored = stage.server.writes().into_iter().filter(|entry| is_status_of(entry, run) && entry.took_effect());
+    let with_records = |entry: Entry| {
+        let records = records(stage, &status_in(&entry));
+        (entry, records)
     };
-    let stored = stage.server.writes().into_iter().filter(|entry| of_run(entry) && entry.took_effect());
-    let with_steps = |entry: Entry| {
-        let steps = status_in(&entry)["steps"].take();
-        (entry, steps)
-    };
-    stored.map(with_steps).collect()
+    stored.map(with_records).collect()
+}
+
+fn is_status_of(entry: &Entry, run: &str) -> bool {
+    entry.resource.plural == "workflows"
+        && entry.subresource.as_deref() == Some("status")
+        && entry.name.as_deref() == Some(run)
 }
 
 /// The status that a write carries: of the whole object, or of a patch's last operation.

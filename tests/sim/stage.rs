@@ -8,7 +8,10 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow};
 use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, RunRef};
-use signoff_engine::turn::{Call, Failure, Reply, What};
+use signoff_engine::{
+    Room,
+    turn::{Call, Failure, Reply, What},
+};
 use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Resource, Seat, World};
 use tokio::task::JoinHandle;
 
@@ -30,6 +33,8 @@ pub struct Stage {
     pub world: World,
     pub lease: bool,
     pub guard: GuardMode,
+    /// How much of a journal its Workflow holds.
+    pub room: Room,
 }
 
 /// The kind `Workflow`, as a resource.
@@ -46,7 +51,7 @@ impl Stage {
     pub fn new() -> Self {
         let server = ApiServer::new();
         let world = World::new(server.clock());
-        Self { server, world, lease: false, guard: GuardMode::Assumed("epoch-1".to_owned()) }
+        Self { server, world, lease: false, guard: GuardMode::Assumed("epoch-1".to_owned()), room: Room::default() }
     }
 
     /// Somebody applies a Workflow.
@@ -87,6 +92,7 @@ impl Stage {
         let client = signoff_client::over(self.server.connection(life), "default");
         let config = Config {
             guard: self.guard.clone(),
+            room: self.room,
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())
         };

@@ -9,6 +9,7 @@ use crate::{
     people::{name, verdict},
     scenarios::{ONE_GATE, RUN, chain, gate, post},
     stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
+    telling::TINY,
 };
 
 fn payment() -> Value {
@@ -251,7 +252,7 @@ async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be
     let approval = stage.people().asked("review").await;
     stage.pass(10).await;
     life.crash().await;
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(2));
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(3));
     let newer = stage.workflow(RUN);
     let life = stage.begin(OPERATOR);
     stage.people().votes("alice", &approval, verdict("Approve"));
@@ -267,4 +268,65 @@ async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be
     stage.ended(RUN).await;
     assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
     life.crash().await;
+}
+
+/// A run in segments that waits for alice, its operator dead.
+async fn waits_in_segments() -> (Stage, Value) {
+    let stage = Stage { room: TINY, ..Stage::new() };
+    let pays_twice =
+        chain(json!([post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")]));
+    stage.apply(RUN, &pays_twice);
+    let life = stage.begin(OPERATOR);
+    let approval = stage.people().asked("review").await;
+    stage.pass(10).await;
+    life.crash().await;
+    stage.people().votes("alice", &approval, verdict("Approve"));
+    let named = stage.workflow(RUN)["status"]["segments"].clone();
+    assert_eq!(list(&named).count(), 1, "{named}");
+    (stage, named)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
+    let (stage, named) = waits_in_segments().await;
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+        object["status"].as_object_mut().unwrap().remove("segments");
+    });
+    let torn = stage.workflow(RUN);
+    let life = stage.begin(OPERATOR);
+    stage.pass(3600).await;
+    assert_eq!(stage.workflow(RUN), torn, "not a byte of it is written");
+    assert_eq!(stage.world.effects().len(), 1, "the deposit is not paid again: {}", stage.server.story());
+    let [told] = &stage.events("JournalIncomplete")[..] else { panic!("{:?}", stage.events("JournalIncomplete")) };
+    assert!(told["note"].as_str().is_some_and(|note| note.contains("status.segments names none")), "{told}");
+    // Somebody restores it.
+    life.crash().await;
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["segments"] = named.clone());
+    let life = stage.begin(OPERATOR);
+    stage.ended(RUN).await;
+    assert_eq!(stage.world.effects().len(), 2, "{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_so() {
+    let maps = Resource::new("", "configmaps");
+    for (change, said) in [("changed", "holds other bytes"), ("deleted", "is in no ConfigMap any more")] {
+        let (stage, _) = waits_in_segments().await;
+        let [map] = &stage.server.values(&maps, Some(NAMESPACE))[..] else { panic!("not one ConfigMap") };
+        let name = map["metadata"]["name"].as_str().unwrap();
+        let done = match change {
+            "changed" => stage.server.edit(&maps, NAMESPACE, name, |map| map["data"]["value"] = json!("[]")).is_some(),
+            _ => stage.server.remove(&maps, NAMESPACE, name),
+        };
+        assert!(done, "{change}");
+        let before = stage.workflow(RUN);
+        let life = stage.begin(OPERATOR);
+        stage.pass(3600).await;
+        assert_eq!(stage.workflow(RUN), before, "not a byte of it is written");
+        assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
+        let told = stage.events("JournalIncomplete");
+        assert!(told.iter().any(|event| event["note"].as_str().unwrap().contains(said)), "{change}: {told:?}");
+        life.crash().await;
+    }
 }

@@ -2,6 +2,7 @@
 //! It may not say what goes wrong: that is each test's own.
 
 use serde_json::Value;
+use signoff_engine::Room;
 
 use crate::{
     ending::{Ending, list},
@@ -15,10 +16,19 @@ use crate::{
 pub struct Telling {
     pub actors: &'static [&'static str],
     pub lease: bool,
+    /// How much of a journal its Workflow holds.
+    pub room: Room,
 }
 
+/// As much of a journal as there is in these scenarios.
+pub const ENOUGH: Room = Room { steps: 512 * 1024, segment: 256 * 1024 };
+/// So little that every record that can moves into a segment of its own, or nearly.
+pub const TINY: Room = Room { steps: 1, segment: 1 };
+
 /// One operator that is certainly alone.
-pub const ALONE: Telling = Telling { actors: &[OPERATOR], lease: false };
+pub const ALONE: Telling = Telling { actors: &[OPERATOR], lease: false, room: ENOUGH };
+/// The same, where journals are in segments.
+pub const IN_SEGMENTS: Telling = Telling { room: TINY, ..ALONE };
 
 /// A scenario that was told to its end.
 pub struct Told {
@@ -29,7 +39,7 @@ pub struct Told {
 
 /// Tells a scenario until long after its end.
 pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&Stage)) -> Told {
-    let stage = Stage { lease: telling.lease, ..Stage::new() };
+    let stage = Stage { lease: telling.lease, room: telling.room, ..Stage::new() };
     (scenario.world)(&stage.world);
     stage.apply(RUN, &(scenario.spec)());
     disturb(&stage);

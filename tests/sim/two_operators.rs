@@ -15,7 +15,7 @@ use crate::{
     disturbances,
     scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, Scenario},
     stage::Stage,
-    telling::{Endings, Telling},
+    telling::{ALONE, Endings, Telling},
 };
 
 const BOTH: [&str; 2] = ["operator-a", "operator-b"];
@@ -25,7 +25,7 @@ fn writes(actor: &str) -> On {
 }
 
 async fn tell_of_both(scenario: &Scenario, endings: &Endings, what: &str, disturb: impl FnOnce(&Stage)) -> usize {
-    let telling = Telling { actors: &BOTH, lease: true };
+    let telling = Telling { actors: &BOTH, lease: true, ..ALONE };
     endings.check(scenario, telling, what, disturb).await
 }
 

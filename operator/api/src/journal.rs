@@ -14,8 +14,15 @@ use crate::{
     values::{Json, Moment},
 };
 
-/// The form of the journal that this version writes.
-pub const VERSION: i32 = 1;
+/// The newest form of a journal that this version reads. It writes the oldest form that can hold the journal, so that
+/// an older version can go on with it where that is possible at all.
+pub const VERSION: i32 = 2;
+
+/// The form of a journal with these segments: 1 where all of it is in `steps`, 2 where some of it moved out.
+#[must_use]
+pub fn version(segments: &[Segment]) -> i32 {
+    if segments.is_empty() { 1 } else { VERSION }
+}
 
 /// One attempt at one activity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -159,6 +166,23 @@ pub struct BlobRef {
     /// Its length in bytes.
     #[schemars(range(min = 0))]
     pub size: i64,
+}
+
+/// Finished records that moved out of `steps` into the blob store: a JSON list of records, in their order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Segment {
+    /// What it is stored under and verified by.
+    pub digest: Digest,
+    /// Its length in bytes.
+    #[schemars(range(min = 0))]
+    pub size: i64,
+    /// How many records it holds.
+    #[schemars(range(min = 1))]
+    pub records: i32,
+    /// The number of the last event that it tells of.
+    #[schemars(range(min = 0))]
+    pub through: i64,
 }
 
 /// What a gate asked, enough to ask exactly the same again.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     digest::Digest,
     floor::AddedStep,
-    journal::{StepRecord, Usage},
+    journal::{Segment, StepRecord, Usage},
     pattern::Pattern,
     step::HitlStep,
     values::{Json, Moment, Span},
@@ -326,7 +326,7 @@ pub struct WorkflowStatus {
     /// The generation this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The form of `steps`.
+    /// The form of the journal: 2 where `segments` hold a part of it, else 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_version: Option<i32>,
     /// The digest of the spec without its mutable fields, pinned when the run was accepted.
@@ -349,7 +349,13 @@ pub struct WorkflowStatus {
     #[schemars(length(max = 256), inner(length(max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub pending: Vec<String>,
-    /// The journal: one record an attempt at an activity.
+    /// The part of the journal that moved out of this object because it grew long, oldest first. Each segment is a
+    /// ConfigMap that the Workflow owns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub segments: Vec<Segment>,
+    /// The journal: one record an attempt at an activity. Records that are not finished are always here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["path".into(), "attempt".into()]))]

@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 use signoff_api::{Approval, Moment, Workflow};
-use signoff_engine::{Settings, turn::Call};
+use signoff_engine::{Room, Settings, turn::Call};
 use signoff_runtime::{BlobStore, Clock, Owner, Permit, Pool, RunRef};
 use tokio::sync::{mpsc, watch};
 
@@ -23,6 +23,7 @@ use crate::{
     plans::Plans,
     queue::{Key, Queue},
     runs::Runs,
+    segments::SegmentCache,
     store::Store,
     unreadable::Unreadable,
     vouched::Vouched,
@@ -51,6 +52,9 @@ pub(crate) struct Context {
     pub(crate) queue: Queue,
     pub(crate) runs: Runs,
     pub(crate) plans: Plans,
+    pub(crate) segments: SegmentCache,
+    /// How much of a journal stands in its Workflow.
+    pub(crate) room: Room,
     pub(crate) pool: Pool,
     pub(crate) guard: watch::Receiver<Standing>,
     pub(crate) confirm: Confirm,

@@ -50,6 +50,16 @@ pub enum Error {
         /// Where it should be.
         config_map: String,
     },
+    /// A part of a journal is not there, or is not a journal.
+    #[error(
+        "{object}: its journal cannot be read whole: {why}; restore the Workflow's status from a backup, or delete the Workflow"
+    )]
+    JournalTorn {
+        /// The Workflow.
+        object: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An object that stands where one of the operator's should, and is not the operator's.
     #[error("{object}: {name} exists and {why}: find out who made it, cancel this Workflow and apply it anew")]
     Foreign {
@@ -83,7 +93,9 @@ impl Error {
         match self {
             Self::Conflict(_) => "conflict",
             Self::Transient { .. } | Self::Blob { .. } => "transient",
-            Self::Unreadable { .. } | Self::ValueGone { .. } | Self::Foreign { .. } => "blocked",
+            Self::Unreadable { .. } | Self::ValueGone { .. } | Self::JournalTorn { .. } | Self::Foreign { .. } => {
+                "blocked"
+            }
             Self::Bug { .. } => "bug",
         }
     }
@@ -99,9 +111,11 @@ impl Error {
             Self::Conflict(_) if failures <= 3 => Duration::ZERO,
             Self::Conflict(_) => doubled(1, 5_000),
             Self::Transient { .. } | Self::Blob { .. } => doubled(100, 60_000),
-            Self::Unreadable { .. } | Self::ValueGone { .. } | Self::Foreign { .. } | Self::Bug { .. } => {
-                doubled(10_000, 600_000)
-            }
+            Self::Unreadable { .. }
+            | Self::ValueGone { .. }
+            | Self::JournalTorn { .. }
+            | Self::Foreign { .. }
+            | Self::Bug { .. } => doubled(10_000, 600_000),
         }
     }
 }

@@ -42,6 +42,7 @@ mod commit;
 mod context;
 mod floors;
 mod plans;
+mod segments;
 mod sights;
 mod unreadable;
 mod vouched;

@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use signoff_engine::Settings;
+use signoff_engine::{Room, Settings};
 use signoff_runtime::{BlobStore, Caller, Clock};
 use tokio::{sync::watch, task::JoinSet, time::timeout};
 
@@ -39,6 +39,8 @@ pub struct Config {
     pub blobs: Option<Arc<dyn BlobStore>>,
     /// What the administrator decided for all runs.
     pub settings: Settings,
+    /// How much of a journal stands in its Workflow; what is more goes to `blobs`.
+    pub room: Room,
     /// This process and no other, ever: at most 128 characters.
     pub incarnation: String,
     /// The Lease under which it acts; none where it is certainly alone.
@@ -67,6 +69,7 @@ impl Config {
             caller,
             blobs: None,
             settings: Settings::default(),
+            room: Room::default(),
             incarnation: incarnation.to_owned(),
             lease: None,
             guard: GuardMode::Checked(Box::default()),

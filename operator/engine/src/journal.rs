@@ -1,35 +1,49 @@
 //! The journal as the engine holds it: records by path and attempt, and the one counter of a run.
 //!
-//! It knows how to add and to look up, never what a record means; a finished record never changes here.
+//! It knows how to add and to look up, never what a record means; a finished record never changes here. Records are
+//! shared: a copy of a journal costs a pointer a record.
 
-use std::collections::BTreeMap;
+mod records;
+mod segments;
 
-use signoff_api::{
-    journal::{StepRecord, Usage},
-    workflow::WorkflowStatus,
-};
+use std::sync::Arc;
+
+use signoff_api::journal::{Segment, StepRecord, Usage};
+
+pub use records::Records;
+pub use segments::{Folded, Incomplete, Room, Segments, SharedRecords, read_segment};
 
 /// The records of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
     seq: i64,
-    records: Vec<StepRecord>,
-    places: BTreeMap<(String, i32), usize>,
+    entries: Vec<Entry>,
+    /// The places of the entries, in the order of path and attempt.
+    order: Vec<usize>,
+    segments: Vec<Segment>,
     changed: bool,
 }
 
-impl Journal {
-    /// The journal that a status holds.
-    #[must_use]
-    pub fn of(status: &WorkflowStatus) -> Self {
-        Self::new(status.seq, status.steps.clone())
-    }
+/// A record, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    record: Arc<StepRecord>,
+    /// Whether it is in one of the segments.
+    folded: bool,
+}
 
-    /// A journal of these records, whose last number is `seq`.
+impl Journal {
+    /// A journal of these records, whose last number is `seq`, and of no segments.
     #[must_use]
     pub fn new(seq: i64, records: Vec<StepRecord>) -> Self {
-        let places = records.iter().enumerate().map(|(at, r)| ((r.path.clone(), r.attempt), at)).collect();
-        Self { seq, records, places, changed: false }
+        let entries = records.into_iter().map(|record| Entry { record: Arc::new(record), folded: false }).collect();
+        Self::made_of(seq, entries, Vec::new())
+    }
+
+    fn made_of(seq: i64, entries: Vec<Entry>, segments: Vec<Segment>) -> Self {
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        order.sort_by(|a, b| entries[*a].key().cmp(&entries[*b].key()));
+        Self { seq, entries, order, segments, changed: false }
     }
 
     /// The number of the last event.
@@ -46,14 +60,31 @@ impl Journal {
 
     /// Every record, in the order in which they began.
     #[must_use]
-    pub fn records(&self) -> &[StepRecord] {
-        &self.records
+    pub fn records(&self) -> Records<'_> {
+        Records::of(&self.entries)
     }
 
     /// One attempt at one activity.
     #[must_use]
     pub fn get(&self, path: &str, attempt: i32) -> Option<&StepRecord> {
-        self.places.get(&(path.to_owned(), attempt)).and_then(|at| self.records.get(*at))
+        self.entry(path, attempt).map(|entry| &*entry.record)
+    }
+
+    /// The same, to be kept without a copy of it.
+    #[must_use]
+    pub fn shared(&self, path: &str, attempt: i32) -> Option<Arc<StepRecord>> {
+        self.entry(path, attempt).map(|entry| Arc::clone(&entry.record))
+    }
+
+    fn entry(&self, path: &str, attempt: i32) -> Option<&Entry> {
+        self.entries.get(self.place(path, attempt).ok()?)
+    }
+
+    /// Where the record is, or where in `order` it would have to be put.
+    fn place(&self, path: &str, attempt: i32) -> Result<usize, usize> {
+        #[cfg(test)]
+        work::looked(1);
+        self.order.binary_search_by(|at| self.entries[*at].key().cmp(&(path, attempt))).map(|at| self.order[at])
     }
 
     /// Draws the next number.
@@ -67,16 +98,15 @@ impl Journal {
     /// record is finished already.
     pub fn put(&mut self, record: StepRecord) -> bool {
         self.changed = true;
-        let key = (record.path.clone(), record.attempt);
-        match self.places.get(&key).and_then(|at| self.records.get_mut(*at)) {
-            Some(old) if old.phase.is_end() => false,
-            Some(old) => {
-                *old = record;
+        match self.place(&record.path, record.attempt) {
+            Ok(at) if self.entries[at].record.phase.is_end() => false,
+            Ok(at) => {
+                self.entries[at].record = Arc::new(record);
                 true
             }
-            None => {
-                self.places.insert(key, self.records.len());
-                self.records.push(record);
+            Err(at) => {
+                self.order.insert(at, self.entries.len());
+                self.entries.push(Entry { record: Arc::new(record), folded: false });
                 true
             }
         }
@@ -85,9 +115,39 @@ impl Journal {
     /// Tokens used by models, summed over the run; none where no model was asked.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
-        self.records.iter().filter_map(|r| r.usage).reduce(|mut sum, more| {
+        self.records().iter().filter_map(|r| r.usage).reduce(|mut sum, more| {
             sum += more;
             sum
         })
     }
 }
+
+impl Entry {
+    fn key(&self) -> (&str, i32) {
+        (&self.record.path, self.record.attempt)
+    }
+}
+
+/// How much of journals a test had looked at: what a turn costs, without a clock.
+#[cfg(test)]
+pub(crate) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOKED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// So many records were looked at.
+    pub(crate) fn looked(records: usize) {
+        LOOKED.set(LOOKED.get() + records);
+    }
+
+    /// The records that `act` looks at.
+    pub(crate) fn of<T>(act: impl FnOnce() -> T) -> (T, usize) {
+        LOOKED.set(0);
+        (act(), LOOKED.get())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -37,7 +37,7 @@ mod steps;
 pub use activity::Control;
 pub use advance::advance;
 pub use floors::Floors;
-pub use journal::Journal;
+pub use journal::{Journal, Room, Segments};
 pub use plan::{Complaint, Plan, Settings};
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 

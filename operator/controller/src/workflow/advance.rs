@@ -16,6 +16,7 @@ use crate::{
     blobs::place,
     context::{Context, owner},
     error::Error,
+    kinds::Name,
 };
 
 /// More rounds than this mean that the engine asks for the same value again and again.
@@ -29,7 +30,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
         let turn = take(seen, plan, facts.clone(), &values);
         if !turn.missing.is_empty() {
             for digest in &turn.missing {
-                values.insert(digest.clone(), fetch(context, seen, &owner, digest.as_str()).await?);
+                values.insert(digest.clone(), fetch(context, &seen.name, &owner, digest.as_str()).await?);
             }
             continue;
         }
@@ -99,8 +100,9 @@ fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fac
     refused
 }
 
-async fn fetch(context: &Context, seen: &Seen, owner: &Owner, digest: &str) -> Result<String, Error> {
-    let object = || seen.name.as_a::<Workflow>();
+/// A large value that the journal names.
+pub(super) async fn fetch(context: &Context, name: &Name, owner: &Owner, digest: &str) -> Result<String, Error> {
+    let object = || name.as_a::<Workflow>();
     let found = context.blobs.get(owner, digest).await.map_err(|source| Error::Blob { object: object(), source })?;
     match found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
         Some(text) => Ok(text),

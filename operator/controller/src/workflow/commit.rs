@@ -10,7 +10,7 @@ use signoff_api::{
     Moment, Workflow, WorkflowStatus,
     conditions::{self, GUARDED},
 };
-use signoff_engine::{Plan, Turn};
+use signoff_engine::{Plan, Turn, journal::Folded};
 
 use super::{observe::Seen, plan::Refusal, status};
 use crate::{
@@ -21,7 +21,19 @@ use crate::{
     kinds::{Name, uid},
 };
 
-pub(super) async fn commit(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn) -> Result<Arc<Workflow>, Error> {
+/// Makes room in the Workflow where its journal has grown long. What is moved out is to be committed with the turn.
+pub(super) fn settle(context: &Context, seen: &Seen, turn: &mut Turn) -> Result<Vec<Folded>, Error> {
+    let settled = turn.journal.settle(&context.room);
+    settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
+}
+
+pub(super) async fn commit(
+    context: &Context,
+    seen: &Seen,
+    plan: &Plan,
+    turn: &Turn,
+    folded: &[Folded],
+) -> Result<Arc<Workflow>, Error> {
     let foreign = &seen.guarded.foreign;
     let next =
         status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), foreign, seen.overdue, seen.now);
@@ -31,7 +43,8 @@ pub(super) async fn commit(context: &Context, seen: &Seen, plan: &Plan, turn: &T
     }
     let owner = owner(&seen.name, &seen.uid);
     let output = status::long_output(turn).map(|(digest, text)| (digest, text.to_owned()));
-    for (digest, text) in turn.blobs.iter().cloned().chain(output) {
+    let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
+    for (digest, text) in turn.blobs.iter().cloned().chain(output).chain(segments) {
         let stored = context.blobs.put(&owner, digest.as_str(), text.into()).await;
         stored.map_err(|source| Error::Blob { object: seen.name.as_a::<Workflow>(), source })?;
     }

@@ -7,6 +7,7 @@ mod claim;
 mod commit;
 mod dispatch;
 mod hold;
+mod journal;
 mod observe;
 mod plan;
 mod report;
@@ -35,19 +36,12 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     };
     let seen = match observed {
         Observed::Run(seen) => *seen,
-        Observed::Unguarded(workflow, why) => {
-            return match version::left_alone(context, &workflow) {
-                Some(later) => Ok(Some(later)),
-                None => commit::hold(context, &workflow, &why).await,
-            };
-        }
+        Observed::LeftAlone { until } => return Ok(Some(until)),
+        Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
         Observed::Undecided => return Ok(None),
         Observed::Over { uid, due } => return retire::retire(context, name, &uid, due).await,
         Observed::Gone { uid } => return Ok(retire::call_off(context, name, uid.as_deref())),
     };
-    if let Some(later) = version::left_alone(context, &seen.workflow) {
-        return Ok(Some(later));
-    }
     let plan = match plan::plan(context, &seen)? {
         Planned::Runs(plan) => plan,
         Planned::Held(why) => return hold::hold(context, &seen, &why).await,
@@ -55,7 +49,9 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     };
     let mut turn = advance::advance(context, &seen, &plan).await?;
     let claims = claim::claim(context, &seen, &mut turn);
-    let stored = commit::commit(context, &seen, &plan, &turn).await?;
+    let folded = commit::settle(context, &seen, &mut turn)?;
+    let stored = commit::commit(context, &seen, &plan, &turn, &folded).await?;
+    journal::keep(context, &seen.uid, folded);
     let asked = dispatch::dispatch(context, &seen, &turn, claims).await?;
     report::report(context, &seen, &plan, &turn, &asked);
     retire::rest(context, &seen, &stored, &turn).await

@@ -11,6 +11,7 @@ use signoff_api::{
 };
 use signoff_engine::{Fact, Journal, tally::superseded};
 
+use super::journal::journal;
 use crate::{
     context::Context,
     error::Error,
@@ -23,6 +24,8 @@ use crate::{
 pub(super) enum Observed {
     /// A run that goes on.
     Run(Box<Seen>),
+    /// A run that only another version of the operator understands; when to say so again.
+    LeftAlone { until: Moment },
     /// A run whose decisions nobody vouches for, and why.
     Unguarded(Arc<Workflow>, String),
     /// A run of which that is not known for the moment: the guard looks, and then it is looked at again.
@@ -67,12 +70,15 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         let due = crate::kinds::Kind::due(&*workflow);
         return Ok(Observed::Over { uid, due });
     }
+    if let Some(until) = super::version::left_alone(context, &workflow) {
+        return Ok(Observed::LeftAlone { until });
+    }
     let guarded = match context.guard.borrow().clone() {
         Standing::InForce(guarded) => guarded,
         Standing::Unknown | Standing::Looking(_) => return Ok(Observed::Undecided),
         broken @ Standing::Broken(_) => return Ok(Observed::Unguarded(workflow, broken.to_string())),
     };
-    let journal = Journal::of(&status);
+    let journal = journal(context, &workflow, &status).await?;
     let mut seen = Seen {
         name: name.clone(),
         uid,

@@ -42,6 +42,7 @@ pub(super) async fn retire(
     due: Option<Moment>,
 ) -> Result<Option<Moment>, Error> {
     call_off(context, name, Some(uid));
+    context.segments.close(uid);
     context.workflows.shrink(name);
     match due {
         Some(due) if due <= context.now() => {

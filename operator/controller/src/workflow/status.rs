@@ -37,12 +37,13 @@ pub(super) fn after(
 ) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     status.seq = turn.journal.seq();
-    status.steps = turn.journal.records().to_vec();
+    status.steps = turn.journal.steps();
+    status.segments = turn.journal.segments().to_vec();
     status.usage = turn.journal.usage();
     status.phase = turn.end.as_ref().map_or(turn.phase, End::phase);
     status.pending = if turn.end.is_some() { Vec::new() } else { turn.pending.clone() };
     status.observed_generation = workflow.metadata.generation;
-    status.journal_version = Some(journal::VERSION);
+    status.journal_version = Some(journal::version(turn.journal.segments()));
     status.spec_digest = Some(pinned.clone());
     status.started_at = status.started_at.or(Some(now));
     status.message = match &turn.end {

@@ -1,0 +1,55 @@
+//! The whole journal of a run: what stands in its status, and the segments that moved out of it.
+//!
+//! It may not go on without a part of it: a record that is not seen is an activity that would be done again.
+
+use signoff_api::{Workflow, WorkflowStatus};
+use signoff_engine::{
+    Journal,
+    journal::{Folded, Incomplete, read_segment},
+};
+use signoff_runtime::blobs::BlobError;
+
+use super::advance::fetch;
+use crate::{
+    context::{Context, owner},
+    error::Error,
+    events::Report,
+    kinds::{Name, uid},
+};
+
+/// Reads it. That it cannot be read is told as an Event: nothing else would say why the run stands still.
+pub(super) async fn journal(context: &Context, workflow: &Workflow, status: &WorkflowStatus) -> Result<Journal, Error> {
+    let read = whole(context, &Name::of(workflow), uid(workflow), status).await;
+    if let Err(why) = &read
+        && !matches!(why, Error::Blob { source: BlobError::Store { .. }, .. })
+    {
+        let told = Report::about(workflow, "JournalIncomplete", &why.to_string(), "journal", context.clock.now());
+        context.reporter.report(told.warning(true));
+    }
+    read
+}
+
+async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatus) -> Result<Journal, Error> {
+    let torn = |why: String| Error::JournalTorn { object: name.as_a::<Workflow>(), why };
+    let mut segments = context.segments.of_run(uid, &status.segments);
+    loop {
+        let missing = match Journal::of(status, &segments) {
+            Ok(journal) => return Ok(journal),
+            Err(Incomplete::Missing(missing)) => missing,
+            Err(why @ Incomplete::Torn) => return Err(torn(why.to_string())),
+        };
+        for digest in missing {
+            let text = fetch(context, name, &owner(name, uid), digest.as_str()).await?;
+            let records = read_segment(&text).map_err(|why| torn(format!("segment {digest}: {why}")))?;
+            context.segments.keep(uid, &digest, records.clone(), text.len());
+            segments.insert(digest, records);
+        }
+    }
+}
+
+/// What was moved out by a turn that is committed is at hand for the next one.
+pub(super) fn keep(context: &Context, uid: &str, folded: Vec<Folded>) {
+    for Folded { digest, text, records } in folded {
+        context.segments.keep(uid, &digest, records, text.len());
+    }
+}

@@ -1,0 +1,102 @@
+//! A look at a journal's records, one after the other.
+//!
+//! It may not say how they are kept, nor change any.
+
+use std::{fmt, slice};
+
+use serde::{Serialize, Serializer};
+use signoff_api::journal::StepRecord;
+
+use super::Entry;
+
+/// Every record of a journal, in the order in which they began. A copy is another look at the same ones.
+#[derive(Clone, Copy)]
+pub struct Records<'j>(&'j [Entry]);
+
+/// One record after the other, from either end.
+#[derive(Clone)]
+pub struct Iter<'j>(slice::Iter<'j, Entry>);
+
+impl<'j> Records<'j> {
+    pub(super) fn of(entries: &'j [Entry]) -> Self {
+        Self(entries)
+    }
+
+    /// One after the other.
+    pub fn iter(self) -> Iter<'j> {
+        #[cfg(test)]
+        super::work::looked(self.0.len());
+        Iter(self.0.iter())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing has begun yet.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A copy of each.
+    #[must_use]
+    pub fn to_vec(self) -> Vec<StepRecord> {
+        self.iter().cloned().collect()
+    }
+}
+
+impl<'j> Iterator for Iter<'j> {
+    type Item = &'j StepRecord;
+
+    fn next(&mut self) -> Option<&'j StepRecord> {
+        self.0.next().map(|entry| &*entry.record)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(|entry| &*entry.record)
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+impl<'j> IntoIterator for Records<'j> {
+    type Item = &'j StepRecord;
+    type IntoIter = Iter<'j>;
+
+    fn into_iter(self) -> Iter<'j> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Records<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(*self).finish()
+    }
+}
+
+impl PartialEq for Records<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(*other)
+    }
+}
+
+impl PartialEq<&[StepRecord]> for Records<'_> {
+    fn eq(&self, other: &&[StepRecord]) -> bool {
+        self.iter().eq(*other)
+    }
+}
+
+impl Serialize for Records<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(*self)
+    }
+}

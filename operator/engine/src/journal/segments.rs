@@ -1,0 +1,189 @@
+//! The part of a long journal that does not stand in the Workflow itself: finished records in segments, each named by
+//! its content.
+//!
+//! It may not store or fetch one, and moves nothing that may still change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::Arc,
+};
+
+use signoff_api::{
+    Digest, WorkflowStatus,
+    journal::{Segment, StepRecord, VERSION},
+};
+
+use super::{Entry, Journal};
+
+/// What the API server writes down beside a record of `status.steps`: which of its fields the operator owns.
+const OWNERSHIP: usize = 256;
+
+/// The records of a segment; a copy is the same ones.
+pub type SharedRecords = Arc<[Arc<StepRecord>]>;
+
+/// The records of segments that are at hand.
+pub type Segments = BTreeMap<Digest, SharedRecords>;
+
+/// How much of a journal may stand in the Workflow itself, and how much in a segment; in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Of `status.steps`, with what the API server keeps beside it.
+    pub steps: usize,
+    /// Of a segment. One record always fits.
+    pub segment: usize,
+}
+
+impl Default for Room {
+    /// A Workflow stays well under 1 MiB, and a segment is a ConfigMap of a usual size.
+    fn default() -> Self {
+        Self { steps: 512 * 1024, segment: 256 * 1024 }
+    }
+}
+
+/// A segment that is to be stored before the journal that names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folded {
+    /// Its name.
+    pub digest: Digest,
+    /// Its content.
+    pub text: String,
+    /// The records in it.
+    pub records: SharedRecords,
+}
+
+/// Why a journal cannot be read from a status.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Incomplete {
+    /// These segments have to be fetched first.
+    #[error("{} segments of the journal are not at hand", .0.len())]
+    Missing(BTreeSet<Digest>),
+    /// A part of the journal is somewhere, and nothing says where.
+    #[error(
+        "status.journalVersion is {VERSION}, so that a part of the journal is in segments, and status.segments names none: it was lost, perhaps by an older CRD that knows no segments"
+    )]
+    Torn,
+}
+
+/// The records of a segment.
+///
+/// # Errors
+/// Text that is no list of records. That it has the digest it was asked by is for whoever fetched it to check.
+pub fn read_segment(text: &str) -> Result<SharedRecords, serde_json::Error> {
+    let records: Vec<StepRecord> = serde_json::from_str(text)?;
+    Ok(records.into_iter().map(Arc::new).collect())
+}
+
+impl Journal {
+    /// The journal that a status holds: its segments in their order, and its steps.
+    ///
+    /// # Errors
+    /// Segments that are not at hand, and a status that has lost its list of them.
+    pub fn of(status: &WorkflowStatus, segments: &Segments) -> Result<Self, Incomplete> {
+        if status.segments.is_empty() {
+            return match status.journal_version {
+                Some(VERSION) => Err(Incomplete::Torn),
+                _ => Ok(Self::new(status.seq, status.steps.clone())),
+            };
+        }
+        let missing: BTreeSet<Digest> = status
+            .segments
+            .iter()
+            .map(|s| &s.digest)
+            .filter(|digest| !segments.contains_key(digest))
+            .cloned()
+            .collect();
+        if !missing.is_empty() {
+            return Err(Incomplete::Missing(missing));
+        }
+        let folded = status.segments.iter().filter_map(|segment| segments.get(&segment.digest));
+        let folded = folded.flat_map(|records| records.iter()).map(|r| Entry { record: Arc::clone(r), folded: true });
+        let open = status.steps.iter().map(|r| Entry { record: Arc::new(r.clone()), folded: false });
+        let mut entries: Vec<Entry> = folded.chain(open).collect();
+        // A record that was open when later ones moved out began before them.
+        entries.sort_by_key(|entry| entry.record.seq);
+        Ok(Self::made_of(status.seq, entries, status.segments.clone()))
+    }
+
+    /// The segments, oldest first.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// The records that are in no segment, in the order in which they began: those that stand in the Workflow.
+    #[must_use]
+    pub fn steps(&self) -> Vec<StepRecord> {
+        self.entries.iter().filter(|entry| !entry.folded).map(|entry| (*entry.record).clone()).collect()
+    }
+
+    /// Moves the oldest finished records into segments, where those that stand in the Workflow have outgrown their
+    /// room. What is not finished stays, however old: whoever patches it, or tests that nobody did, finds it in its
+    /// place. A journal to which nothing was added stays as it is, so that nothing is written for it.
+    ///
+    /// # Errors
+    /// A record that cannot be written as JSON.
+    pub fn settle(&mut self, room: &Room) -> Result<Vec<Folded>, serde_json::Error> {
+        let mut folded = Vec::new();
+        if !self.changed {
+            return Ok(folded);
+        }
+        let mut stands = 0;
+        for entry in self.entries.iter().filter(|entry| !entry.folded) {
+            stands += OWNERSHIP + length(&entry.record)?;
+        }
+        while stands > room.steps {
+            let Some(segment) = self.fold(room.segment)? else { break };
+            stands = stands.saturating_sub(segment.text.len() + OWNERSHIP * segment.records.len());
+            folded.push(segment);
+        }
+        Ok(folded)
+    }
+
+    /// Moves the oldest finished records into a segment of at most so many bytes; none where there are none.
+    fn fold(&mut self, most: usize) -> Result<Option<Folded>, serde_json::Error> {
+        let (mut text, mut records) = (String::from("["), Vec::new());
+        for entry in self.entries.iter_mut().filter(|entry| !entry.folded && entry.record.phase.is_end()) {
+            let record = serde_json::to_string(&*entry.record)?;
+            if !records.is_empty() {
+                if text.len() + record.len() + 2 > most {
+                    break;
+                }
+                text.push(',');
+            }
+            text.push_str(&record);
+            records.push(Arc::clone(&entry.record));
+            entry.folded = true;
+        }
+        if records.is_empty() {
+            return Ok(None);
+        }
+        text.push(']');
+        let digest = Digest::of_bytes(text.as_bytes());
+        self.segments.push(Segment {
+            digest: digest.clone(),
+            size: i64::try_from(text.len()).unwrap_or(i64::MAX),
+            records: i32::try_from(records.len()).unwrap_or(i32::MAX),
+            through: records.iter().map(|record| record.done.unwrap_or(record.seq)).max().unwrap_or_default(),
+        });
+        Ok(Some(Folded { digest, text, records: records.into() }))
+    }
+}
+
+/// The bytes of a record as JSON, without making them.
+fn length(record: &StepRecord) -> Result<usize, serde_json::Error> {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+            self.0 += piece.len();
+            Ok(piece.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, record)?;
+    Ok(count.0)
+}

@@ -1,0 +1,226 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! That a journal in segments is the same journal. What a record means is not tested here.
+
+use proptest::prelude::*;
+use serde_json::json;
+use signoff_api::{WorkflowStatus, journal};
+
+use super::*;
+
+/// So little that a few records outgrow it.
+const TINY: Room = Room { steps: 1200, segment: 700 };
+
+fn record(path: &str, attempt: i32, seq: i64, done: Option<i64>) -> StepRecord {
+    let mut record = json!({
+        "path": path, "attempt": attempt, "kind": "set", "phase": "Pending", "seq": seq, "at": "2026-01-01T00:00:00Z",
+    });
+    if let Some(done) = done {
+        record["phase"] = json!("Succeeded");
+        record["done"] = json!(done);
+        record["response"] = json!("what came of it");
+    }
+    serde_json::from_value(record).unwrap()
+}
+
+/// Puts a record that is finished at once.
+fn add(journal: &mut Journal, path: &str) {
+    let (seq, done) = (journal.draw(), journal.draw());
+    assert!(journal.put(record(path, 1, seq, Some(done))));
+}
+
+/// What a commit writes, through JSON as the API server gives it back.
+fn status(journal: &Journal) -> WorkflowStatus {
+    let status = WorkflowStatus {
+        seq: journal.seq(),
+        steps: journal.steps(),
+        segments: journal.segments().to_vec(),
+        journal_version: Some(journal::version(journal.segments())),
+        ..WorkflowStatus::default()
+    };
+    serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()
+}
+
+/// Settles and reads again what was written, as the next look does.
+fn reread(journal: &mut Journal, room: &Room, stored: &mut Segments) -> Journal {
+    for folded in journal.settle(room).unwrap() {
+        assert_eq!(folded.digest, signoff_api::Digest::of_bytes(folded.text.as_bytes()));
+        stored.insert(folded.digest, read_segment(&folded.text).unwrap());
+    }
+    Journal::of(&status(journal), stored).unwrap()
+}
+
+#[test]
+fn a_record_is_found_by_path_and_attempt() {
+    let mut journal = Journal::default();
+    for (at, (path, attempt)) in [("b", 1), ("a", 2), ("a", 1), ("b", 2)].into_iter().enumerate() {
+        assert!(journal.put(record(path, attempt, i64::try_from(at).unwrap(), None)));
+    }
+    assert_eq!(journal.get("a", 2).map(|r| r.seq), Some(1));
+    assert_eq!(journal.shared("b", 2).map(|r| r.seq), Some(3));
+    assert_eq!(journal.get("a", 3), None);
+    let order: Vec<_> = journal.records().iter().map(|r| (r.path.as_str(), r.attempt)).collect();
+    assert_eq!(order, [("b", 1), ("a", 2), ("a", 1), ("b", 2)], "in the order in which they began");
+    let read = Journal::new(9, journal.records().to_vec());
+    assert_eq!((read.seq(), read.records()), (9, journal.records()));
+}
+
+#[test]
+fn a_finished_record_never_changes() {
+    let mut journal = Journal::default();
+    assert!(journal.put(record("a", 1, 1, None)));
+    assert!(journal.put(record("a", 1, 1, Some(2))));
+    assert!(!journal.put(record("a", 1, 1, None)));
+    assert_eq!(journal.get("a", 1).and_then(|r| r.done), Some(2));
+}
+
+#[test]
+fn looking_up_one_of_a_thousand_looks_at_one() {
+    let mut journal = Journal::default();
+    (0..1000).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    let (found, looked) = work::of(|| journal.get("step-700", 1).is_some());
+    assert_eq!((found, looked), (true, 1));
+    let (copy, looked) = work::of(|| journal.clone());
+    assert_eq!((copy, looked), (journal, 0), "a copy shares its records");
+}
+
+#[test]
+fn a_journal_that_has_room_stays_whole() {
+    let mut journal = Journal::default();
+    (0..500).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    assert_eq!(journal.settle(&Room::default()).unwrap(), []);
+    assert_eq!((journal.steps().len(), status(&journal).journal_version), (500, Some(1)));
+}
+
+#[test]
+fn the_oldest_finished_records_move_out_and_the_newest_stay() {
+    let mut journal = Journal::default();
+    (0..7).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    let folded = journal.settle(&TINY).unwrap();
+    let names = |records: &[Arc<StepRecord>]| records.iter().map(|r| r.path.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        folded.iter().map(|f| names(&f.records)).collect::<Vec<_>>(),
+        [["step-0", "step-1", "step-2", "step-3", "step-4"]]
+    );
+    assert!(folded.iter().all(|f| f.text.len() <= TINY.segment), "{folded:?}");
+    let status = status(&journal);
+    assert_eq!(status.steps.iter().map(|r| &r.path).collect::<Vec<_>>(), ["step-5", "step-6"]);
+    assert_eq!(status.journal_version, Some(2));
+    let [segment] = &status.segments[..] else { panic!("{:?}", status.segments) };
+    assert_eq!((segment.records, segment.through), (5, 10));
+    assert_eq!((&segment.digest, segment.size), (&folded[0].digest, i64::try_from(folded[0].text.len()).unwrap()));
+}
+
+#[test]
+fn what_is_not_finished_stays_however_old_and_is_read_in_its_place() {
+    let mut journal = Journal::default();
+    let seq = journal.draw();
+    journal.put(record("gate", 1, seq, None));
+    (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    let mut stored = Segments::new();
+    let read = reread(&mut journal, &TINY, &mut stored);
+    assert_eq!(journal.steps()[0].path, "gate");
+    assert_eq!(read.records(), journal.records());
+    assert_eq!(read.records().iter().next().map(|r| r.path.as_str()), Some("gate"));
+}
+
+#[test]
+fn a_journal_of_open_records_only_moves_nothing() {
+    let mut journal = Journal::default();
+    for at in 0..20 {
+        let seq = journal.draw();
+        journal.put(record(&format!("gate-{at}"), 1, seq, None));
+    }
+    assert_eq!(journal.settle(&TINY).unwrap(), []);
+    assert_eq!(journal.steps().len(), 20);
+}
+
+#[test]
+fn nothing_moves_where_nothing_was_added() {
+    let mut journal = Journal::default();
+    (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    let mut read = Journal::new(journal.seq(), journal.steps());
+    assert_eq!(read.settle(&TINY).unwrap(), []);
+    assert!(!journal.settle(&TINY).unwrap().is_empty());
+}
+
+#[test]
+fn a_segment_that_is_not_at_hand_is_asked_for_by_name() {
+    let mut journal = Journal::default();
+    (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    let folded = journal.settle(&TINY).unwrap();
+    assert!(folded.len() > 2, "{}", folded.len());
+    let mut stored: Segments = folded.iter().map(|f| (f.digest.clone(), Arc::clone(&f.records))).collect();
+    stored.remove(&folded[1].digest);
+    let missing = Incomplete::Missing([folded[1].digest.clone()].into());
+    assert_eq!(Journal::of(&status(&journal), &stored), Err(missing));
+}
+
+#[test]
+fn a_status_that_has_lost_its_segments_is_no_shorter_journal() {
+    let mut journal = Journal::default();
+    (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
+    journal.settle(&TINY).unwrap();
+    let torn = WorkflowStatus { segments: Vec::new(), ..status(&journal) };
+    assert_eq!(Journal::of(&torn, &Segments::new()), Err(Incomplete::Torn));
+}
+
+#[test]
+fn a_thousand_records_stay_under_a_mebibyte_and_each_moves_once() {
+    let (mut journal, mut stored) = (Journal::default(), Segments::new());
+    let mut moved = 0;
+    for at in 0..1000 {
+        let (seq, done) = (journal.draw(), journal.draw());
+        let mut record = record(&format!("step-{at}"), 1, seq, Some(done));
+        record.input_digest = Some(signoff_api::Digest::of_bytes(b"input"));
+        record.response = Some(signoff_api::Json(json!("x".repeat(if at < 256 { 1024 } else { 0 }))));
+        journal.put(record);
+        if at % 50 == 49 {
+            let before: usize = stored.values().map(|records| records.len()).sum();
+            journal = reread(&mut journal, &Room::default(), &mut stored);
+            moved += stored.values().map(|records| records.len()).sum::<usize>() - before;
+            let object = serde_json::to_vec(&status(&journal)).unwrap().len();
+            assert!(object < 512 * 1024, "{object} bytes after {at} steps");
+        }
+    }
+    assert_eq!(journal.records().len(), 1000);
+    let held: i32 = journal.segments().iter().map(|segment| segment.records).sum();
+    assert_eq!((usize::try_from(held).unwrap(), moved > 0), (moved, true));
+}
+
+proptest! {
+    #[test]
+    fn a_journal_in_segments_is_the_same_journal(
+        // Which activity: begun where it is new, finished where it is not; and how often it is written in between.
+        events in prop::collection::vec((0_usize..24, 0_usize..4), 1..80),
+        steps in 500_usize..3000,
+        segment in 200_usize..1500,
+    ) {
+        let room = Room { steps, segment };
+        let (mut whole, mut parted) = (Journal::default(), Journal::default());
+        let mut stored = Segments::new();
+        for (activity, written) in events {
+            let path = format!("step-{activity}");
+            let (done, other) = (whole.draw(), parted.draw());
+            prop_assert_eq!(done, other);
+            let next = match whole.get(&path, 1) {
+                Some(begun) => record(&path, 1, begun.seq, Some(done)),
+                None => record(&path, 1, done, None),
+            };
+            prop_assert_eq!(whole.put(next.clone()), parted.put(next));
+            if written == 0 {
+                parted = reread(&mut parted, &room, &mut stored);
+            }
+            prop_assert_eq!(whole.records(), parted.records());
+        }
+        let parted = reread(&mut parted, &room, &mut stored);
+        prop_assert_eq!(whole.seq(), parted.seq());
+        prop_assert_eq!(whole.records(), parted.records());
+        for record in whole.records() {
+            prop_assert_eq!(parted.get(&record.path, record.attempt), Some(record));
+            let stands = parted.steps().iter().any(|r| r.path == record.path);
+            prop_assert!(stands || record.phase.is_end(), "{} is open and moved out", record.path);
+        }
+        let held: i32 = parted.segments().iter().map(|s| s.records).sum();
+        prop_assert_eq!(usize::try_from(held).unwrap() + parted.steps().len(), whole.records().len(), "none is in two places");
+    }
+}
