@@ -30,7 +30,8 @@ pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
 }
 
 /// The first characters of a name, such that the result still starts and ends with a letter or digit.
-fn cut(name: &str, most: usize) -> &str {
+#[must_use]
+pub fn cut(name: &str, most: usize) -> &str {
     name.get(..most).unwrap_or(name).trim_end_matches(['-', '.'])
 }
 

@@ -5,13 +5,14 @@
 //! twice is harmless.
 
 use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use signoff_api::Digest;
+
+use crate::durable;
 
 /// The run a blob belongs to; blobs go when it goes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +117,7 @@ impl BlobStore for FolderBlobs {
     async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError> {
         verify(owner, digest, &bytes)?;
         let file = self.file(owner, digest)?;
-        aside(digest, move || write_whole(&file, &bytes)).await
+        aside(digest, move || durable::write(&file, &bytes)).await
     }
 
     async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError> {
@@ -148,31 +149,6 @@ fn segment(name: &str) -> Result<&str, BlobError> {
     let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     let fits = !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && name.bytes().all(plain);
     if fits { Ok(name) } else { Err(BlobError::NotAnOwner(name.chars().take(80).collect())) }
-}
-
-/// Writes a file so that it is whole or absent, also after a crash: beside it, to disk, then
-/// renamed.
-fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let folder = file.parent().ok_or_else(|| io::Error::other("a blob has no folder"))?;
-    fs::create_dir_all(folder)?;
-    // Two writers of one blob each have a file of their own; the renames agree because the bytes
-    // do.
-    let unique = format!(".{}-{}.part", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
-    let part = folder.join(unique);
-    let written = (|| {
-        let mut open = fs::OpenOptions::new().write(true).create_new(true).open(&part)?;
-        open.write_all(bytes)?;
-        open.sync_all()?;
-        fs::rename(&part, file)?;
-        // The rename itself is durable only once the folder is.
-        fs::File::open(folder)?.sync_all()
-    })();
-    if written.is_err() {
-        // Best effort: the first error is the one to tell.
-        let _ = fs::remove_file(&part);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
 //! The outside world of a run: HTTP calls, model providers, blobs, Secrets, and the permits that
-//! bound them.
+//! bound them; and [`local`], which puts them together to runs without a cluster.
 //!
-//! It may not decide what a run does next, know a Workflow's fields, or hold a Kubernetes client:
-//! the engine decides, the controller translates and stores, and this crate only does what it is
-//! told and says how it went.
+//! It may not decide what a run does next or hold a Kubernetes client: the engine decides, and this
+//! crate only does what it is told and says how it went.
 
 pub mod address;
 pub mod agent;
 pub mod blobs;
 pub mod calls;
 pub mod clock;
+mod durable;
 pub mod error;
 mod excerpt;
 pub mod http;
+pub mod local;
 pub mod pool;
 mod resolve;
 pub mod secrets;

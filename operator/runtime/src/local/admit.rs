@@ -1,0 +1,215 @@
+//! What a cluster's API server refuses of a decision before anybody counts it, for runs that have none.
+//!
+//! It may not count votes. Nobody vouches for names here: a local run takes people at their word.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use signoff_api::{
+    Approval, ApprovalRequest, Decision, Moment, Verdict,
+    approval::ApprovalPhase,
+    gate::{Subject, SubjectKind},
+};
+
+/// How deep what people give may be nested, as on a cluster.
+const DEPTH: usize = 5;
+
+/// What may still be decided once a gate that waits for ever is overdue.
+const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
+
+/// Checks a decision of a user.
+///
+/// # Errors
+/// One sentence for that user: what is wrong, and the remedy.
+pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) -> Result<(), String> {
+    let request = &approval.spec.request;
+    let status = approval.status.clone().unwrap_or_default();
+    if status.phase.is_end() {
+        return Err(format!("it was decided already ({})", status.phase.name()));
+    }
+    let closes = if status.level.unwrap_or(0) > 0 { status.closes_at } else { request.closes_at };
+    if let Some(closes) = closes.filter(|closes| now > *closes) {
+        return Err(format!("it closed at {closes}"));
+    }
+    if let Some(own) = approval.spec.decisions.get(user) {
+        return Err(format!("{user} decided {} already: somebody else has to decide too", own.verdict));
+    }
+    let is_requester = request.requested_by == user || request.requested_for.as_deref() == Some(user);
+    if is_requester && request.exclude_requester == Some(true) {
+        return Err(format!("{user} asked for this run, and the gate lets nobody decide who did"));
+    }
+    if request.excluded.iter().any(|name| name == user) {
+        return Err(format!("{user} is excluded from deciding this gate"));
+    }
+    if user.is_empty() || user.len() > 253 || user.contains(" via ") {
+        return Err("the name of whoever decides has 1 to 253 characters, and no ` via `".to_owned());
+    }
+    let allowed = if status.phase == ApprovalPhase::Overdue { &WHEN_OVERDUE[..] } else { &request.allowed_verdicts };
+    if !allowed.contains(&decision.verdict) {
+        let names: Vec<_> = allowed.iter().map(|verdict| verdict.name()).collect();
+        return Err(format!("{} is not allowed here: use one of {}", decision.verdict, names.join(", ")));
+    }
+    shape(request, decision)
+}
+
+/// What belongs to which verdict, and how long it may be.
+fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
+    let verdict = decision.verdict;
+    let only = |given: bool, what: &str, of: &[Verdict]| {
+        let names: Vec<_> = of.iter().map(|verdict| verdict.name()).collect();
+        if given && !of.contains(&verdict) {
+            Err(format!("{what} belongs to {} and not to {verdict}", names.join(" or ")))
+        } else {
+            Ok(())
+        }
+    };
+    let short = |text: &Option<String>, what: &str, most: usize| match text.as_ref().map(|text| text.chars().count()) {
+        Some(length) if length > most => Err(format!("{what} has {length} characters and may have {most}")),
+        _ => Ok(()),
+    };
+    only(decision.parameters.is_some(), "parameters", &[Verdict::Modify, Verdict::Retry])?;
+    only(decision.response.is_some(), "response", &[Verdict::Respond])?;
+    only(decision.answers.is_some(), "answers", &[Verdict::Respond])?;
+    only(decision.guidance.is_some(), "guidance", &[Verdict::Defer])?;
+    only(!decision.escalate_to.is_empty(), "escalateTo", &[Verdict::Escalate])?;
+    if decision.grant.is_some() {
+        return Err("a grant needs somebody who vouches for people: a local run has nobody".to_owned());
+    }
+    if verdict == Verdict::Defer && decision.guidance.as_ref().is_none_or(|text| text.trim().is_empty()) {
+        return Err("Defer needs guidance: say what to do differently".to_owned());
+    }
+    if request.require_reason == Some(true) && decision.reason.as_ref().is_none_or(|text| text.trim().is_empty()) {
+        return Err("this gate wants a reason with every decision".to_owned());
+    }
+    short(&decision.reason, "reason", 2048)?;
+    short(&decision.response, "response", 8192)?;
+    short(&decision.guidance, "guidance", 4096)?;
+    for (id, answer) in decision.answers.iter().flatten() {
+        short(&answer.text, &format!("answers.{id}.text"), 8192)?;
+    }
+    if verdict == Verdict::Respond
+        && let Some(id) = unanswered(request, decision)
+    {
+        return Err(format!("answers.{id} is empty, and it is required"));
+    }
+    if decision.parameters.as_ref().is_some_and(|given| given.0.values().any(|value| depth(value, 1) > DEPTH)) {
+        return Err(format!("parameters are nested deeper than {DEPTH} levels"));
+    }
+    Ok(())
+}
+
+/// A question that must be answered and is answered with nothing.
+fn unanswered<'r>(request: &'r ApprovalRequest, decision: &Decision) -> Option<&'r str> {
+    let blank = |text: Option<&String>| text.is_some_and(|text| text.trim().is_empty());
+    let questions = request.form.iter().flat_map(|form| &form.questions).filter(|q| !q.may_be_left_out());
+    let empty = |id: &String| match decision.answers.as_ref().and_then(|answers| answers.get(id)) {
+        Some(answer) => answer.options.is_empty() && blank(answer.text.as_ref()),
+        None => blank(decision.response.as_ref()),
+    };
+    questions.map(|question| &question.id).find(|id| empty(id)).map(String::as_str)
+}
+
+fn depth(value: &Value, level: usize) -> usize {
+    // No deeper than what decides: a value is never walked to an end that might not come.
+    if level > DEPTH {
+        return level;
+    }
+    match value {
+        Value::Array(items) => items.iter().map(|item| depth(item, level + 1)).max().unwrap_or(level),
+        Value::Object(fields) => fields.values().map(|item| depth(item, level + 1)).max().unwrap_or(level),
+        _ => level,
+    }
+}
+
+/// Every group that some quorum of a gate counts: whoever decides locally is taken to be in all of them.
+pub(super) fn groups(request: &ApprovalRequest) -> Vec<String> {
+    let of = |subjects: &[Subject]| -> Vec<String> {
+        subjects.iter().filter(|s| s.kind == SubjectKind::Group).map(|s| s.name.clone()).collect()
+    };
+    let mut groups: BTreeSet<String> = of(&request.approvers).into_iter().collect();
+    groups.extend(request.required_from.iter().map(|from| from.group.clone()));
+    for also in &request.also {
+        groups.extend(of(&also.approvers));
+        groups.extend(also.required_from.iter().map(|from| from.group.clone()));
+    }
+    groups.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::{JsonObject, approval::ApprovalSpec};
+
+    use super::*;
+    use crate::local::sample::request as sample_request;
+
+    fn now() -> Moment {
+        Moment::from(jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    fn gate(allowed: &[Verdict]) -> Approval {
+        let spec = ApprovalSpec { request: sample_request(allowed), decisions: std::collections::BTreeMap::new() };
+        Approval::new("gate", spec)
+    }
+
+    fn why(approval: &Approval, decision: &Decision) -> String {
+        admit(approval, "dana", decision, now()).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_refused_with_what_is() {
+        let approval = gate(&[Verdict::Approve, Verdict::Reject]);
+        assert_eq!(why(&approval, &Decision::new(Verdict::Approve)), "");
+        assert_eq!(
+            why(&approval, &Decision::new(Verdict::Abort)),
+            "Abort is not allowed here: use one of Approve, Reject"
+        );
+    }
+
+    #[test]
+    fn whoever_asked_may_not_decide_where_the_gate_says_so() {
+        let mut approval = gate(&[Verdict::Approve]);
+        approval.spec.request.exclude_requester = Some(true);
+        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("dana asked for this run"));
+        assert_eq!(admit(&approval, "erin", &Decision::new(Verdict::Approve), now()), Ok(()));
+    }
+
+    #[test]
+    fn nobody_decides_twice_or_after_the_end() {
+        let mut approval = gate(&[Verdict::Approve]);
+        approval.spec.decisions.insert("dana".into(), Decision::new(Verdict::Approve));
+        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("already"));
+        approval.spec.decisions.clear();
+        approval.spec.request.closes_at = Some(now());
+        assert_eq!(why(&approval, &Decision::new(Verdict::Approve)), "");
+        let late = now().after(std::time::Duration::from_secs(1));
+        assert!(admit(&approval, "dana", &Decision::new(Verdict::Approve), late).unwrap_err().contains("closed"));
+        approval.status.get_or_insert_default().phase = ApprovalPhase::Rejected;
+        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("decided already"));
+    }
+
+    #[test]
+    fn what_belongs_to_another_verdict_is_refused_and_not_dropped() {
+        let approval = gate(&Verdict::ALL);
+        let reason = |text: &str| Decision { reason: Some(text.into()), ..Decision::new(Verdict::Reject) };
+        assert_eq!(why(&approval, &reason("because")), "");
+        assert!(why(&approval, &reason(&"x".repeat(2049))).contains("2048"));
+        let guided = Decision { guidance: Some("shorter".into()), ..Decision::new(Verdict::Approve) };
+        assert_eq!(why(&approval, &guided), "guidance belongs to Defer and not to Approve");
+        assert!(why(&approval, &Decision::new(Verdict::Defer)).contains("needs guidance"));
+        let mut deep = serde_json::json!(1);
+        for _ in 0..DEPTH {
+            deep = serde_json::json!([deep]);
+        }
+        let fields = serde_json::Map::from_iter([("response".to_owned(), deep)]);
+        let modify = Decision { parameters: Some(JsonObject(fields)), ..Decision::new(Verdict::Modify) };
+        assert!(why(&approval, &modify).contains("deeper"));
+    }
+
+    #[test]
+    fn a_gate_that_wants_reasons_gets_one() {
+        let mut approval = gate(&[Verdict::Approve]);
+        approval.spec.request.require_reason = Some(true);
+        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("wants a reason"));
+    }
+}

@@ -1,0 +1,123 @@
+//! Why a local run does not begin or does not go on.
+//!
+//! It may not hold a secret, a prompt or an answer: messages end on terminals and in logs.
+
+use std::{io, path::PathBuf};
+
+use signoff_api::{Digest, workflow::WorkflowPhase};
+use signoff_engine::Complaint;
+
+use crate::blobs::BlobError;
+
+/// Why a local run does not begin or does not go on. After any of them the session is what it was.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The Workflow cannot be run: everything that is wrong with it.
+    #[error("{}", list(.0))]
+    Invalid(Vec<Complaint>),
+    /// No session has that id.
+    #[error("there is no session {id} in {root}: `signoff sessions list` names those that there are")]
+    Missing {
+        /// What was asked for.
+        id: String,
+        /// Where sessions are.
+        root: PathBuf,
+    },
+    /// Another process has the session.
+    #[error("session {id} is in use by {by}: wait until it has ended, or stop it")]
+    Busy {
+        /// The session.
+        id: String,
+        /// Who has it.
+        by: String,
+    },
+    /// The run is over.
+    #[error("session {id} has ended ({}): `signoff sessions show {id}` shows what came of it", .phase.name())]
+    Over {
+        /// The session.
+        id: String,
+        /// How.
+        phase: WorkflowPhase,
+    },
+    /// A file is not as it was written.
+    #[error(
+        "{file} is not as this program wrote it ({why}): it was torn or edited, and nothing of it is used. Restore it, or run the Workflow anew"
+    )]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// The spec in the session is not the one that was accepted.
+    #[error(
+        "the spec of session {id} was changed while it was paused (its digest was {was} and is {is}): a run keeps the spec it began with; run the changed Workflow anew"
+    )]
+    SpecChanged {
+        /// The session.
+        id: String,
+        /// The digest that was pinned.
+        was: Digest,
+        /// The digest of what is there.
+        is: Digest,
+    },
+    /// A later version wrote the session.
+    #[error(
+        "session {id} was written by a later version of this program (its journal has version {version}, and this program reads up to {most}): use that one"
+    )]
+    TooNew {
+        /// The session.
+        id: String,
+        /// The journal's version.
+        version: i32,
+        /// What is understood here.
+        most: i32,
+    },
+    /// A large value of the run is not there.
+    #[error("session {id}: the value {digest} is not in its blobs any more: restore it, or run the Workflow anew")]
+    ValueGone {
+        /// The session.
+        id: String,
+        /// The value.
+        digest: Digest,
+    },
+    /// A large value could not be stored or is damaged.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// The file system said no.
+    #[error("{what} {}: {cause}", file.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// Where.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        cause: io::Error,
+    },
+    /// A mistake of this program.
+    #[error("session {id}: {what}")]
+    Bug {
+        /// The session.
+        id: String,
+        /// What is impossible.
+        what: String,
+    },
+}
+
+impl Error {
+    /// An error of the file system about a file.
+    pub(super) fn file(what: &'static str, file: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let file = file.into();
+        move |cause| Self::File { what, file, cause }
+    }
+
+    /// One thing that is wrong with a Workflow.
+    pub(super) fn invalid(field: &str, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![Complaint { field: field.to_owned(), message: message.into(), reason: "Invalid" }])
+    }
+}
+
+fn list(complaints: &[Complaint]) -> String {
+    complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,86 @@
+//! Whoever answers gates and is told what happens: a terminal, a test, a program.
+//!
+//! It may not change a run but by the decisions it returns.
+
+use async_trait::async_trait;
+use signoff_api::{Approval, ApprovalRequest, Decision, journal::StepRecord};
+use signoff_engine::tally::Note;
+
+/// A question to a handler.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The open Approval, with the votes it has.
+    pub approval: Approval,
+    /// The whole context where the request shows only its beginning.
+    pub context: Option<String>,
+    /// Why the handler's last decision about this very Approval was refused; the gate is as it was.
+    pub refused: Option<String>,
+}
+
+impl Asked {
+    /// What is asked.
+    #[must_use]
+    pub fn request(&self) -> &ApprovalRequest {
+        &self.approval.spec.request
+    }
+}
+
+/// Answers gates. A closure from a request to a decision is a handler too.
+#[async_trait]
+pub trait Handler: Send + Sync {
+    /// Decides about a gate at once, or returns none: then the run pauses as soon as nothing else is left to do.
+    ///
+    /// Dropped without an answer where the gate's time is up meanwhile.
+    async fn answer(&self, asked: Asked) -> Option<Decision>;
+
+    /// A gate was decided, by whomever, and the run goes on from it. `approval.status.outcome` says what came of it.
+    fn resumed(&self, approval: &Approval) {
+        let _ = approval;
+    }
+
+    /// Something happened.
+    fn happened(&self, event: &Event<'_>) {
+        let _ = event;
+    }
+}
+
+#[async_trait]
+impl<F> Handler for F
+where
+    F: Fn(&ApprovalRequest) -> Option<Decision> + Send + Sync,
+{
+    async fn answer(&self, asked: Asked) -> Option<Decision> {
+        // A closure would say the same again.
+        if asked.refused.is_some() { None } else { self(asked.request()) }
+    }
+}
+
+/// What a handler is told.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// An activity began.
+    Began(&'a StepRecord),
+    /// An activity ended.
+    Ended(&'a StepRecord),
+    /// A gate asks people.
+    Asks(&'a Approval),
+    /// Something about an open Approval, such as an escalation.
+    Said(&'a Approval, &'a Note),
+    /// The run was asked to pause and waits for the end of calls that must not be repeated.
+    Finishing {
+        /// How many there are.
+        calls: usize,
+    },
+}
+
+/// Answers nothing: every gate pauses the run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pause;
+
+#[async_trait]
+impl Handler for Pause {
+    async fn answer(&self, _: Asked) -> Option<Decision> {
+        None
+    }
+}

@@ -1,0 +1,79 @@
+//! Who decided what, when and how long it took, as a list for auditors.
+//!
+//! It may not leave anything out that was decided, and shows no decision that was not.
+
+use serde::Serialize;
+use serde_json::Value;
+use signoff_api::{
+    Approval, Moment, Verdict,
+    approval::Source,
+    journal::{StepKind, StepRecord},
+};
+
+use super::session::Snapshot;
+
+/// One gate that was decided.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decided {
+    /// The place of the gate among the activities of the run, from 0.
+    pub step_index: usize,
+    /// What was asked.
+    pub prompt: String,
+    /// What was shown with it, at most the first 4 KiB.
+    pub context_snapshot: Option<String>,
+    /// Who decided, joined by `, `; none where nobody did in time.
+    pub user: Option<String>,
+    /// What the run went on with: `approved`, the answer, …
+    pub response: Option<String>,
+    /// When it was decided.
+    pub timestamp: Option<Moment>,
+    /// How long it was open.
+    pub duration_seconds: u64,
+    /// The gate's name.
+    pub gate: String,
+    /// The path of its record, which tells visits apart.
+    pub path: String,
+    /// What was decided.
+    pub verdict: Option<Verdict>,
+    /// Why, in the decider's words.
+    pub reason: Option<String>,
+    /// Whether people decided, or a timeout, or the run itself.
+    pub source: Source,
+}
+
+/// Every gate of a session that was decided, in the order in which they were asked.
+#[must_use]
+pub fn history(session: &Snapshot) -> Vec<Decided> {
+    let records = session.workflow.status.iter().flat_map(|status| &status.steps);
+    let first_attempts = records.filter(|record| record.attempt == 1).enumerate();
+    let gates = first_attempts.filter(|(_, record)| record.kind == StepKind::Hitl);
+    gates.filter_map(|(index, record)| decided(index, record, approval_of(session, record)?)).collect()
+}
+
+fn approval_of<'s>(session: &'s Snapshot, record: &StepRecord) -> Option<&'s Approval> {
+    session.approvals.iter().find(|approval| approval.metadata.name == record.object)
+}
+
+fn decided(index: usize, record: &StepRecord, approval: &Approval) -> Option<Decided> {
+    let request = &approval.spec.request;
+    let outcome = approval.status.as_ref()?.outcome.as_ref()?;
+    let twin = record.response.as_ref().map(|value| match &value.0 {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    let until = outcome.decided_at.or(record.finished_at).unwrap_or(record.at);
+    Some(Decided {
+        step_index: index,
+        prompt: request.prompt.clone(),
+        context_snapshot: request.context.clone().or_else(|| request.reviews.as_ref().map(|r| r.response.clone())),
+        user: (!outcome.decided_by.is_empty()).then(|| outcome.decided_by.join(", ")),
+        response: outcome.response.clone().or(twin),
+        timestamp: outcome.decided_at,
+        duration_seconds: until.since(record.at).as_secs(),
+        gate: request.gate.name.clone(),
+        path: record.path.clone(),
+        verdict: outcome.verdict,
+        reason: outcome.reason.clone(),
+        source: outcome.source,
+    })
+}

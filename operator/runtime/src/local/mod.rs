@@ -1,0 +1,246 @@
+//! Runs without a cluster: the engine and the calls of an operator over a folder of files.
+//!
+//! A session is a folder with a Workflow, its Approvals and its large values as files. A turn is written before
+//! anything of it is done; what happens outside comes back as the next turn; nothing is polled. It may not decide what
+//! a Workflow means (that is the engine's), and vouches for nobody: whoever has the folder can decide.
+//!
+//! Gates are answered by a [`Handler`], which may be a closure:
+//!
+//! ```
+//! use signoff_api::{Decision, Verdict};
+//! use signoff_engine::End;
+//! use signoff_runtime::local::{Ended, Local, Sessions, from_yaml};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # let folder = tempfile::tempdir()?;
+//! let workflow = from_yaml(
+//!     "{apiVersion: signoff.dev/v1alpha1, kind: Workflow, metadata: {name: greeting}, spec: {pattern: {chain: {steps: [
+//!         {name: draft, set: {value: Dear all}},
+//!         {name: review, hitl: {prompt: Send it?, approvers: [{kind: User, name: dana}]}},
+//!     ]}}}}",
+//!     "dana",
+//! )?;
+//! let local = Local::new(Sessions::new(folder.path()), "dana")?
+//!     .handler(|request: &signoff_api::ApprovalRequest| {
+//!         (request.prompt == "Send it?").then(|| Decision::new(Verdict::Approve))
+//!     });
+//! let ended = runtime.block_on(async { local.begin(workflow)?.go().await })?;
+//! assert_eq!(ended, Ended::Over(End::Succeeded("approved".into())));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Without an answer the run pauses, and any process can go on, on any day:
+//!
+//! ```
+//! # use signoff_api::{Decision, Verdict};
+//! # use signoff_runtime::local::{Ended, Local, Sessions, from_yaml};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//! # let folder = tempfile::tempdir()?;
+//! # let workflow = from_yaml("{kind: Workflow, metadata: {name: ask}, spec: {pattern: {chain: {steps: [
+//! #     {name: ask, hitl: {prompt: Which city?, approvers: [{kind: User, name: dana}]}}]}}}}", "dana")?;
+//! # runtime.block_on(async {
+//! let local = Local::new(Sessions::new(folder.path()), "dana")?;
+//! let mut run = local.begin(workflow)?;
+//! assert_eq!(run.go().await?, Ended::Paused);
+//! let id = run.id().to_owned();
+//! drop(run); // lets the session go
+//!
+//! let mut run = local.resume(&id).await?;
+//! let gate = run.pending()[0].metadata.name.clone().unwrap_or_default();
+//! let lisbon = Decision { response: Some("Lisbon".into()), ..Decision::new(Verdict::Respond) };
+//! run.decide(&gate, "dana", lisbon)?;
+//! assert!(matches!(run.go().await?, Ended::Over(_)));
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! # })
+//! # }
+//! ```
+
+mod admit;
+mod error;
+#[doc(hidden)]
+pub mod fuzz;
+mod handler;
+mod history;
+mod object;
+mod outputs;
+mod run;
+#[cfg(test)]
+mod sample;
+mod secrets;
+mod session;
+mod source;
+mod status;
+mod stop;
+mod wait;
+mod word;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use signoff_api::{Workflow, journal};
+use signoff_engine::{Floors, Journal, Plan, Settings, journal::Segments, plan::spec_digest};
+
+pub use error::Error;
+pub use handler::{Asked, Event, Handler, Pause};
+pub use history::{Decided, history};
+pub use outputs::{OutputError, write_outputs};
+pub use run::{Counted, Ended, Refused, Run};
+pub use secrets::LocalSecrets;
+pub use session::{Sessions, Snapshot, owner};
+pub use source::{SourceError, from_yaml};
+pub use stop::Stop;
+pub use word::decision_of;
+
+use crate::{AddressSettings, CallError, Caller, Clock, HttpClient, Outside, Providers, http::HttpSettings};
+
+/// The namespace of runs whose Workflow names none.
+const NAMESPACE: &str = "local";
+
+/// How many calls of a run are under way at once, unless it is said.
+const MAX_CALLS: usize = 8;
+
+/// What local runs are made with. Clones share it.
+#[derive(Clone)]
+pub struct Local {
+    sessions: Sessions,
+    user: String,
+    handler: Arc<dyn Handler>,
+    caller: Arc<dyn Caller>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    max_calls: usize,
+    stop: Stop,
+}
+
+impl Local {
+    /// Local runs of a user, with sessions in a folder. Calls reach this machine and its network, as its user does;
+    /// secrets come from the environment; every gate pauses.
+    ///
+    /// # Errors
+    /// Calls cannot be made at all: this machine has no certificates to check servers by.
+    pub fn new(sessions: Sessions, user: &str) -> Result<Self, CallError> {
+        Self::with_secrets(sessions, user, LocalSecrets::default())
+    }
+
+    /// The same with secrets from elsewhere.
+    ///
+    /// # Errors
+    /// As [`Local::new`].
+    pub fn with_secrets(sessions: Sessions, user: &str, secrets: LocalSecrets) -> Result<Self, CallError> {
+        let addresses = AddressSettings::default().with_loopback();
+        let http = HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() })?;
+        let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
+        let models = Arc::new(Providers::new(http.clone()));
+        let caller = Outside::new(Arc::new(http), models, Arc::new(secrets), Arc::clone(&clock));
+        Ok(Self {
+            sessions,
+            user: user.to_owned(),
+            handler: Arc::new(Pause),
+            caller: Arc::new(caller),
+            clock,
+            settings: Settings::default(),
+            max_calls: MAX_CALLS,
+            stop: Stop::default(),
+        })
+    }
+
+    /// Who answers gates and is told what happens.
+    #[must_use]
+    pub fn handler(mut self, handler: impl Handler + 'static) -> Self {
+        self.handler = Arc::new(handler);
+        self
+    }
+
+    /// Who makes calls instead of the real world.
+    #[must_use]
+    pub fn caller(mut self, caller: impl Caller + 'static) -> Self {
+        self.caller = Arc::new(caller);
+        self
+    }
+
+    /// Another clock than this machine's, for what is written down and for deadlines.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// How long gates are open that do not say, and how many calls may be under way at once.
+    #[must_use]
+    pub fn limits(mut self, settings: Settings, max_calls: usize) -> Self {
+        (self.settings, self.max_calls) = (settings, max_calls.max(1));
+        self
+    }
+
+    /// What asks these runs to pause.
+    #[must_use]
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Makes a session of a Workflow. Its status, uid and times are the session's own, whatever the Workflow says.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with everything that is wrong with it, and then there is no session; failures of the file
+    /// system.
+    pub fn begin(&self, mut workflow: Workflow) -> Result<Run, Error> {
+        workflow.status = None;
+        let metadata = &mut workflow.metadata;
+        metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
+        metadata.uid = Some(uid());
+        metadata.generation = Some(1);
+        metadata.creation_timestamp = Some(Time(self.clock.now()));
+        workflow.spec.requested_by.clone_from(&self.user);
+        let plan = self.plan(&workflow)?;
+        Ok(Run::new(self.clone(), self.sessions.create(workflow)?, plan, Journal::default()))
+    }
+
+    /// Takes a session over. What time has decided meanwhile is decided now; nothing else begins before [`Run::go`].
+    ///
+    /// # Errors
+    /// There is no such session, it has ended, another process has it, or it is damaged or changed.
+    pub async fn resume(&self, id: &str) -> Result<Run, Error> {
+        let session = self.sessions.open(id)?;
+        let status = session.workflow.status.clone().unwrap_or_default();
+        let id = || session.id.clone();
+        if status.phase.is_end() {
+            return Err(Error::Over { id: id(), phase: status.phase });
+        }
+        let version = status.journal_version.unwrap_or(journal::VERSION);
+        if version > journal::VERSION {
+            return Err(Error::TooNew { id: id(), version, most: journal::VERSION });
+        }
+        // A file has room for every record: a local run moves none out.
+        let journal = Journal::of(&status, &Segments::new())
+            .map_err(|why| Error::Damaged { file: session.file(), why: why.to_string() })?;
+        if let Some(was) = status.spec_digest {
+            let is = spec_digest(&session.workflow.spec).map_err(|why| Error::invalid("spec", why.to_string()))?;
+            if is != was {
+                return Err(Error::SpecChanged { id: id(), was, is });
+            }
+        }
+        let plan = self.plan(&session.workflow)?;
+        let mut run = Run::new(self.clone(), session, plan, journal);
+        run.turn(true).await?;
+        Ok(run)
+    }
+
+    fn plan(&self, workflow: &Workflow) -> Result<Plan, Error> {
+        Plan::of(workflow, &self.settings, &Arc::new(Floors::default())).map_err(Error::Invalid)
+    }
+}
+
+/// A uid as the API server makes them: random, and told apart from all others.
+fn uid() -> String {
+    let bits = fastrand::u128(..);
+    let part = |from: u32, digits: u32| (bits >> from) & ((1 << (4 * digits)) - 1);
+    format!("{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}", part(0, 8), part(32, 4), part(48, 3), part(60, 3), part(72, 12))
+}

@@ -1,0 +1,179 @@
+//! Writes what a run leaves behind into a folder: the files it names, below that folder and nowhere else.
+//!
+//! It may not follow a path out of the folder, whatever its parts are, and replaces nothing unless it is told to.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+use cap_std::{ambient_authority, fs::Dir, fs::OpenOptions};
+
+use super::session::random;
+
+/// Why a file was not written. Files before it may have been.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The path is none that stays below the folder.
+    #[error(
+        "artifact {0:?}: its path must be relative, in plain names joined by `/`, without `..`; give it another path"
+    )]
+    Path(String),
+    /// Two files would be one.
+    #[error("artifact {0:?} stands twice: give each a path of its own")]
+    Twice(String),
+    /// There is such a file.
+    #[error("{} exists: choose another folder with --out, or replace it with --force", .0.display())]
+    Exists(PathBuf),
+    /// The file system said no; also where a link leads out of the folder.
+    #[error("cannot write {}: {cause}", .file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// Writes files, each a relative path and its text, below a folder, which is made where it is missing. Returns where
+/// they are.
+///
+/// # Errors
+/// The first file that cannot be written. Paths, and where nothing may be replaced also existing files, are looked at
+/// before anything is written.
+pub fn write_outputs(out: &Path, files: &[(String, String)], replace: bool) -> Result<Vec<PathBuf>, OutputError> {
+    let mut paths = BTreeSet::new();
+    for (path, _) in files {
+        if !paths.insert(relative(path)?) {
+            return Err(OutputError::Twice(path.clone()));
+        }
+    }
+    let failed = |file: &Path| {
+        let file = file.to_owned();
+        move |cause| OutputError::File { file, cause }
+    };
+    fs::create_dir_all(out).map_err(failed(out))?;
+    let folder = Dir::open_ambient_dir(out, ambient_authority()).map_err(failed(out))?;
+    if !replace && let Some(path) = paths.iter().find(|path| folder.symlink_metadata(path).is_ok()) {
+        return Err(OutputError::Exists(out.join(path)));
+    }
+    let mut written = Vec::new();
+    for (path, text) in files {
+        let path = relative(path)?;
+        let file = out.join(&path);
+        match write(&folder, &path, text, replace) {
+            Ok(()) => written.push(file),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !replace => {
+                return Err(OutputError::Exists(file));
+            }
+            Err(cause) => return Err(OutputError::File { file, cause }),
+        }
+    }
+    Ok(written)
+}
+
+/// A path of plain names only.
+fn relative(path: &str) -> Result<PathBuf, OutputError> {
+    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    let fits = !path.is_empty()
+        && path.split('/').all(|part| !part.is_empty() && part != "." && part.len() <= 255)
+        && !path.chars().any(|c| c.is_control() || c == '\\')
+        && Path::new(path).components().all(plain);
+    if fits { Ok(PathBuf::from(path)) } else { Err(OutputError::Path(path.to_owned())) }
+}
+
+/// Writes one file as a whole. The folder resolves every part of the path below itself.
+fn write(folder: &Dir, path: &Path, text: &str, replace: bool) -> io::Result<()> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        folder.create_dir_all(parent)?;
+    }
+    // What is replaced stays until the new file is whole; what is new appears at its place at once, so that two
+    // programs cannot both make it.
+    let place = if replace { path.with_file_name(format!(".{}.part", random(12))) } else { path.to_owned() };
+    let written = (|| {
+        let mut file = folder.open_with(&place, OpenOptions::new().write(true).create_new(true))?;
+        io::Write::write_all(&mut file, text.as_bytes())?;
+        file.sync_all()?;
+        if replace { folder.rename(&place, folder, path) } else { Ok(()) }
+    })();
+    if let Err(error) = &written
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        // Best effort: the first error is the one to tell.
+        let _ = folder.remove_file(&place);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn one(out: &Path, path: &str, replace: bool) -> Result<Vec<PathBuf>, OutputError> {
+        write_outputs(out, &[(path.to_owned(), "text".to_owned())], replace)
+    }
+
+    #[test]
+    fn files_are_written_below_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("made/for/it");
+        let files = [("letter.md".to_owned(), "Dear all".to_owned()), ("a/b/c.txt".to_owned(), String::new())];
+        let written = write_outputs(&out, &files, false).unwrap();
+        assert_eq!(written, [out.join("letter.md"), out.join("a/b/c.txt")]);
+        assert_eq!(fs::read_to_string(out.join("letter.md")).unwrap(), "Dear all");
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["", "/etc/x", "..", "../x", "a/../../x", "a/./b", "a//b", "a/", "a\\b", "a\0b", "a\nb", "."] {
+            let refused = one(folder.path(), path, true).unwrap_err();
+            assert!(matches!(refused, OutputError::Path(_)), "{path:?}: {refused}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn no_link_leads_out_of_the_folder() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(elsewhere.path().join("x"), "mine").unwrap();
+        symlink(elsewhere.path(), folder.path().join("link")).unwrap();
+        symlink(elsewhere.path().join("x"), folder.path().join("file")).unwrap();
+        symlink(elsewhere.path().join("new"), folder.path().join("dangling")).unwrap();
+        for replace in [false, true] {
+            assert!(one(folder.path(), "link/x", replace).is_err());
+            assert!(one(folder.path(), "link/new/y", replace).is_err());
+        }
+        assert!(one(folder.path(), "file", false).is_err());
+        assert!(one(folder.path(), "dangling", false).is_err());
+        // Replacing a link replaces the link.
+        one(folder.path(), "file", true).unwrap();
+        assert_eq!(fs::read_to_string(elsewhere.path().join("x")).unwrap(), "mine");
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_there_is_replaced_only_on_demand_and_nothing_is_left_half() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b"), "old").unwrap();
+        let files = [("a".to_owned(), "new".to_owned()), ("b".to_owned(), "new".to_owned())];
+        let refused = write_outputs(folder.path(), &files, false).unwrap_err();
+        assert!(refused.to_string().contains("--force"), "{refused}");
+        assert!(!folder.path().join("a").exists(), "nothing is written where something cannot be");
+        write_outputs(folder.path(), &files, true).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("b")).unwrap(), "new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn two_files_never_have_one_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("a".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())];
+        assert!(matches!(write_outputs(folder.path(), &files, true), Err(OutputError::Twice(_))));
+    }
+}

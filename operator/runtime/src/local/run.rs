@@ -1,0 +1,428 @@
+//! One run in this process: observe, advance, claim, commit, dispatch; then wait for whatever happens first.
+//!
+//! It may not do anything that is not written down, and polls nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use signoff_api::{
+    Approval, Decision, Digest, Moment,
+    journal::{StepKind, StepPhase, StepRecord},
+    workflow::WorkflowPhase,
+};
+use signoff_engine::{
+    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Turn,
+    tally::{Owner, tally},
+    turn::Call,
+};
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::{
+    Local, admit,
+    error::Error,
+    handler::{Asked, Event},
+    session::{Session, Snapshot},
+    status, wait,
+};
+use crate::{BlobStore as _, RunRef, calls};
+
+/// More rounds than this mean that the engine asks for the same value again and again.
+const ROUNDS: usize = 64;
+
+/// The guard's epoch of runs that no guard watches.
+pub(super) const EPOCH: &str = "local";
+
+type CallKey = (String, i32);
+
+/// How far a run has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is over.
+    Over(End),
+    /// It waits for people, or was asked to pause: it can be resumed, by any process.
+    Paused,
+}
+
+/// What a decision has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// The gate is decided.
+    Decided,
+    /// It takes more.
+    Needs {
+        /// So many people agree.
+        have: i32,
+        /// So many must.
+        needed: i32,
+    },
+}
+
+/// Why a decision does not count. The gate is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// What is wrong with it, and the remedy.
+    #[error("{0}")]
+    Because(String),
+    /// The session cannot be used.
+    #[error(transparent)]
+    Session(#[from] Error),
+}
+
+/// A run that this process has for itself.
+pub struct Run {
+    pub(super) local: Local,
+    pub(super) session: Session,
+    plan: Plan,
+    /// What the session's status holds, as the engine has it.
+    journal: Journal,
+    /// Large values at hand.
+    values: Blobs,
+    pub(super) calls: JoinSet<(CallKey, Fact)>,
+    /// Calls under way, and whether each may be repeated.
+    pub(super) under_way: BTreeMap<CallKey, (AbortHandle, bool)>,
+    /// Results that no commit holds yet: a turn may be lost, a result never.
+    pub(super) results: BTreeMap<CallKey, Fact>,
+    /// When a gate acts by itself.
+    pub(super) gates_wake_at: Option<Moment>,
+    incarnation: String,
+}
+
+impl Run {
+    pub(super) fn new(local: Local, session: Session, plan: Plan, journal: Journal) -> Self {
+        let incarnation = format!("local-{}-{}", std::process::id(), super::session::random(8));
+        Self {
+            local,
+            session,
+            plan,
+            journal,
+            values: Blobs::new(),
+            calls: JoinSet::new(),
+            under_way: BTreeMap::new(),
+            results: BTreeMap::new(),
+            gates_wake_at: None,
+            incarnation,
+        }
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.session.id
+    }
+
+    /// What is allowed in the Workflow but was perhaps not meant.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        self.plan.warnings()
+    }
+
+    /// What the session holds.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let status = self.session.workflow.status.iter();
+        let names = status.flat_map(|status| &status.steps).filter_map(|record| record.object.as_ref());
+        Snapshot {
+            id: self.session.id.clone(),
+            workflow: self.session.workflow.clone(),
+            approvals: names.filter_map(|name| self.session.approvals.get(name).cloned()).collect(),
+        }
+    }
+
+    /// The Approvals that wait for people, in the order in which they were asked.
+    #[must_use]
+    pub fn pending(&self) -> Vec<&Approval> {
+        let names = self.session.workflow.status.iter().flat_map(|status| &status.pending);
+        names.filter_map(|name| self.session.approvals.get(name)).collect()
+    }
+
+    /// Takes a user's decision about a pending Approval: it is checked and counted as on a cluster, and written down.
+    /// The run goes on with [`Run::go`].
+    ///
+    /// # Errors
+    /// [`Refused::Because`] where it does not count: the gate is then as it was, and may be answered again.
+    pub fn decide(&mut self, name: &str, user: &str, decision: Decision) -> Result<Counted, Refused> {
+        let now = self.now();
+        let Some(before) = self.session.approvals.get(name).cloned() else {
+            return Err(Refused::Because(format!("no gate of this run has the name {name}")));
+        };
+        let ruling = tally(&before, Owner::Live, &now);
+        if ruling.changed {
+            self.session.put(Approval { status: Some(ruling.status), ..before.clone() })?;
+        }
+        let mut next = self.session.approvals.get(name).cloned().unwrap_or(before);
+        let mut decision = decision;
+        decision.groups = admit::groups(&next.spec.request);
+        decision.request_digest = Some(next.spec.request.digest.to_string());
+        admit::admit(&next, user, &decision, now.at).map_err(Refused::Because)?;
+        next.spec.decisions.insert(user.to_owned(), decision);
+        next.metadata.generation = next.metadata.generation.map(|generation| generation + 1);
+        let ruling = tally(&next, Owner::Live, &now);
+        if let Some(invalid) = ruling.status.invalid.get(user) {
+            return Err(Refused::Because(invalid.why.clone()));
+        }
+        let have = ruling.status.tally.unwrap_or_default();
+        let counted = match &ruling.status.outcome {
+            Some(_) => Counted::Decided,
+            None => Counted::Needs { have: have.have, needed: next.spec.request.threshold },
+        };
+        next.status = Some(ruling.status);
+        self.tell(&next, &ruling.notes);
+        self.session.put(next)?;
+        Ok(counted)
+    }
+
+    /// Goes on until the run is over, or nothing is left but people's decisions that the handler does not give.
+    ///
+    /// # Errors
+    /// The session cannot be written or is damaged: what was done is in it, as far as it was written.
+    pub async fn go(&mut self) -> Result<Ended, Error> {
+        wait::go(self).await
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { at: self.local.clock.now().into(), guard_epoch: EPOCH.to_owned() }
+    }
+
+    /// One turn. Where it is `held`, nothing new begins.
+    pub(super) async fn turn(&mut self, held: bool) -> Result<Turn, Error> {
+        let now = self.now();
+        let facts = self.observe(&now)?;
+        let spec = &self.session.workflow.spec;
+        let control = Control { suspend: held || spec.suspend.unwrap_or(false), cancel: spec.cancel.unwrap_or(false) };
+        let before = self.journal.clone();
+        let mut turn = self.advance(control, &before, facts, &now).await?;
+        let claims = if held { Vec::new() } else { self.claim(&mut turn) };
+        self.commit(&turn, held, now.at).await?;
+        self.dispatch(&turn, claims, now.at)?;
+        self.report(&before, &turn);
+        if turn.end.is_some() {
+            self.call_off(&now)?;
+        }
+        Ok(turn)
+    }
+
+    /// What became of open gates and of calls. What time has decided about a gate is written down here.
+    fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
+        let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();
+        let mut facts: Vec<Fact> = self.results.values().cloned().collect();
+        self.gates_wake_at = None;
+        let journal = self.journal.clone();
+        let open = |record: &&StepRecord| record.kind == StepKind::Hitl && record.phase == StepPhase::Waiting;
+        for record in journal.records().iter().filter(open) {
+            let Some(name) = &record.object else { continue };
+            let Some(mut approval) = self.session.approvals.get(name).cloned() else {
+                facts.push(Fact::Gone { path: record.path.clone() });
+                continue;
+            };
+            if let Some(why) = status::stranger(&approval, record, &uid) {
+                let file = self.session.approval_file(name);
+                return Err(Error::Damaged { file, why: why.to_owned() });
+            }
+            let ruling = tally(&approval, Owner::Live, now);
+            if ruling.changed {
+                approval.status = Some(ruling.status);
+                self.tell(&approval, &ruling.notes);
+                self.session.put(approval.clone())?;
+            }
+            self.gates_wake_at = earlier(self.gates_wake_at, ruling.wake_at);
+            if let Some(outcome) = approval.status.and_then(|status| status.outcome) {
+                facts.push(Fact::Decided { path: record.path.clone(), outcome: Box::new(outcome) });
+            }
+        }
+        Ok(facts)
+    }
+
+    async fn advance(
+        &mut self,
+        control: Control,
+        before: &Journal,
+        mut facts: Vec<Fact>,
+        now: &Now,
+    ) -> Result<Turn, Error> {
+        for _ in 0..ROUNDS {
+            let turn = signoff_engine::advance(&self.plan, control, before.clone(), facts.clone(), &self.values, now);
+            if !turn.missing.is_empty() {
+                for digest in &turn.missing {
+                    let value = self.fetch(digest).await?;
+                    self.values.insert(digest.clone(), value);
+                }
+                continue;
+            }
+            let lost = self.lost(before, &turn);
+            if lost.is_empty() {
+                self.values.extend(turn.blobs.iter().cloned());
+                return Ok(turn);
+            }
+            // A result never comes for these: the turn is taken again with that known.
+            facts.extend(lost);
+        }
+        Err(Error::Bug { id: self.session.id.clone(), what: format!("a turn took more than {ROUNDS} rounds") })
+    }
+
+    /// Calls that must not be repeated, and that another process began. Only the holder of the session's lock gets
+    /// here, so that one is no more.
+    fn lost(&self, before: &Journal, turn: &Turn) -> Vec<Fact> {
+        let is_lost = |call: &&Call| {
+            let record = before.get(&call.path, call.attempt);
+            !call.idempotent
+                && record.is_some_and(|record| {
+                    record.phase == StepPhase::Started && record.by.as_ref() != Some(&self.incarnation)
+                })
+        };
+        let lost = calls_of(turn).filter(is_lost);
+        lost.map(|call| Fact::Lost { path: call.path.clone(), attempt: call.attempt }).collect()
+    }
+
+    async fn fetch(&self, digest: &Digest) -> Result<String, Error> {
+        let bytes = self.session.blobs().get(&self.session.owner(), digest.as_str()).await?;
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok());
+        text.ok_or_else(|| Error::ValueGone { id: self.session.id.clone(), digest: digest.clone() })
+    }
+
+    /// Marks the calls that begin with this turn as begun by this process, so that the commit says so before they do.
+    fn claim(&self, turn: &mut Turn) -> Vec<Call> {
+        let mut free = self.local.max_calls.saturating_sub(self.calls.len());
+        let wanted: Vec<Call> = calls_of(turn).cloned().collect();
+        let mut claims = Vec::new();
+        for call in wanted {
+            let key = (call.path.clone(), call.attempt);
+            if free == 0 || self.under_way.contains_key(&key) || self.results.contains_key(&key) {
+                continue;
+            }
+            let Some(record) = turn.journal.get(&call.path, call.attempt).cloned() else { continue };
+            let mut begun = record;
+            begun.phase = StepPhase::Started;
+            begun.by = Some(self.incarnation.clone());
+            turn.journal.put(begun);
+            claims.push(call);
+            free -= 1;
+        }
+        claims
+    }
+
+    /// Large values go first: they are named by their content, so that one that is never referred to harms nobody.
+    async fn commit(&mut self, turn: &Turn, held: bool, now: Moment) -> Result<(), Error> {
+        let next = status::after(&self.session.workflow, &self.plan, turn, held, now);
+        if self.session.workflow.status.as_ref() != Some(&next) {
+            let (blobs, owner) = (self.session.blobs(), self.session.owner());
+            let output = status::long_output(turn).map(|(digest, text)| (digest, text.to_owned()));
+            for (digest, text) in turn.blobs.iter().cloned().chain(output) {
+                blobs.put(&owner, digest.as_str(), text.into()).await?;
+            }
+            self.session.commit(next)?;
+        }
+        self.journal = turn.journal.clone();
+        let ended = |(path, attempt): &CallKey| turn.journal.get(path, *attempt).is_some_and(|r| r.phase.is_end());
+        self.results.retain(|key, _| !ended(key));
+        Ok(())
+    }
+
+    fn dispatch(&mut self, turn: &Turn, claims: Vec<Call>, now: Moment) -> Result<(), Error> {
+        for call in claims {
+            self.begin(call);
+        }
+        for command in &turn.commands {
+            if let Command::Ask(ask) = command {
+                let approval = status::approval(&self.session.workflow, ask, now);
+                self.session.put(approval.clone())?;
+                self.local.handler.happened(&Event::Asks(&approval));
+                self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, call: Call) {
+        let owner = self.session.owner();
+        let run = RunRef { namespace: owner.namespace, workflow: owner.workflow, uid: owner.uid };
+        let (caller, clock) = (Arc::clone(&self.local.caller), Arc::clone(&self.local.clock));
+        let (key, idempotent) = ((call.path.clone(), call.attempt), call.idempotent);
+        let (path, attempt) = key.clone();
+        let task = self.calls.spawn(async move {
+            let result = calls::make(&*caller, &run, call).await;
+            let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
+            ((path, attempt), fact)
+        });
+        self.under_way.insert(key, (task, idempotent));
+    }
+
+    fn report(&self, before: &Journal, turn: &Turn) {
+        for record in turn.journal.records() {
+            let was = before.get(&record.path, record.attempt).map(|old| old.phase);
+            if was == Some(record.phase) {
+                continue;
+            }
+            if record.phase == StepPhase::Started {
+                self.local.handler.happened(&Event::Began(record));
+            } else if record.phase.is_end() {
+                self.local.handler.happened(&Event::Ended(record));
+            }
+            let decided = record.object.as_ref().filter(|_| record.phase.is_end() && was == Some(StepPhase::Waiting));
+            if let Some(approval) = decided.and_then(|name| self.session.approvals.get(name)) {
+                self.local.handler.resumed(approval);
+            }
+        }
+    }
+
+    fn tell(&self, approval: &Approval, notes: &[signoff_engine::tally::Note]) {
+        for note in notes {
+            self.local.handler.happened(&Event::Said(approval, note));
+        }
+    }
+
+    /// The run is over: nobody needs to decide anything any more.
+    fn call_off(&mut self, now: &Now) -> Result<(), Error> {
+        self.calls.abort_all();
+        self.under_way.clear();
+        let open: Vec<Approval> = self.session.approvals.values().cloned().collect();
+        for mut approval in open {
+            let ruling = tally(&approval, Owner::Over, now);
+            if ruling.changed {
+                approval.status = Some(ruling.status);
+                self.session.put(approval)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is shown to a handler about a pending Approval.
+    pub(super) async fn question(&self, name: &str, refused: Option<String>) -> Result<Option<Asked>, Error> {
+        let Some(approval) = self.session.approvals.get(name).cloned() else { return Ok(None) };
+        let context = match &approval.spec.request.context_ref {
+            Some(reference) => Some(self.fetch(&reference.digest).await?),
+            None => None,
+        };
+        Ok(Some(Asked { approval, context, refused }))
+    }
+
+    /// Whether anything is under way whose outcome would be unknown if it were given up.
+    pub(super) fn unrepeatable(&self) -> usize {
+        self.under_way.values().filter(|(_, idempotent)| !idempotent).count()
+    }
+
+    /// Whether the run is suspended by its author.
+    pub(super) fn is_suspended(turn: &Turn, held: bool) -> bool {
+        turn.phase == WorkflowPhase::Suspended && !held
+    }
+
+    /// The pending Approvals that the handler did not decline.
+    pub(super) fn undeclined(turn: &Turn, declined: &BTreeSet<String>) -> Option<String> {
+        turn.pending.iter().find(|name| !declined.contains(*name)).cloned()
+    }
+}
+
+fn calls_of(turn: &Turn) -> impl Iterator<Item = &Call> {
+    turn.commands.iter().filter_map(|command| match command {
+        Command::Call(call) => Some(&**call),
+        Command::Ask(_) => None,
+    })
+}
+
+pub(super) fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

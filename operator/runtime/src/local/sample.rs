@@ -1,0 +1,17 @@
+//! A request for tests: everything that must be there, and nothing else.
+//! It may not be used by anything but tests.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+use signoff_api::{ApprovalRequest, Digest, Verdict};
+
+pub(crate) fn request(allowed: &[Verdict]) -> ApprovalRequest {
+    serde_json::from_value(json!({
+        "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
+        "gate": {"name": "review", "type": "step", "path": "review", "visit": 1},
+        "specDigest": Digest::of_bytes(b""), "guardEpoch": "local", "deadline": "2030-01-01T00:00:00Z",
+        "prompt": "Go on?", "allowedVerdicts": allowed, "approvers": [{"kind": "Group", "name": "finance"}],
+        "threshold": 1, "requestedBy": "dana", "timeout": {"after": "1h"}, "digest": Digest::of_bytes(b""),
+    }))
+    .unwrap()
+}

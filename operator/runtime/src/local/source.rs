@@ -1,0 +1,79 @@
+//! A Workflow from a file's text.
+//!
+//! It may not check what the Workflow says: that is the plan's business.
+
+use serde_json::{Map, Value};
+use signoff_api::{GROUP, VERSION, Workflow};
+
+/// The longest text that is read, in bytes: what the API server takes of one object.
+const LONGEST: usize = 3 * 1024 * 1024;
+
+/// Why a text is no Workflow.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// It is too long.
+    #[error("it has {0} bytes, and a Workflow has at most {LONGEST}")]
+    TooLong(usize),
+    /// It cannot be read at all.
+    #[error("it is neither YAML nor JSON: {0}")]
+    NotYaml(String),
+    /// It is something else.
+    #[error("it is {found}, not a Workflow of {GROUP}/{VERSION}")]
+    NotAWorkflow {
+        /// What it is.
+        found: String,
+    },
+    /// A field has another shape.
+    #[error("{0}")]
+    Shape(String),
+}
+
+/// Reads a Workflow, YAML or JSON, on behalf of a user, who takes the place of whoever it says asked for it.
+///
+/// # Errors
+/// What the text is instead, or which field has another shape.
+pub fn from_yaml(text: &str, user: &str) -> Result<Workflow, SourceError> {
+    if text.len() > LONGEST {
+        return Err(SourceError::TooLong(text.len()));
+    }
+    let value: Value = serde_saphyr::from_str(text).map_err(|why| SourceError::NotYaml(why.to_string()))?;
+    let Value::Object(mut object) = value else {
+        return Err(SourceError::NotAWorkflow { found: "no object".to_owned() });
+    };
+    let version = format!("{GROUP}/{VERSION}");
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or("an object without a kind");
+    let said = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&version);
+    if kind != "Workflow" || said != version {
+        return Err(SourceError::NotAWorkflow { found: format!("{kind} ({said})") });
+    }
+    object.insert("apiVersion".to_owned(), version.into());
+    if let Some(spec) = object.entry("spec").or_insert_with(|| Value::Object(Map::new())).as_object_mut() {
+        spec.insert("requestedBy".to_owned(), user.into());
+    }
+    serde_json::from_value(Value::Object(object)).map_err(|why| SourceError::Shape(why.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn whoever_reads_it_asks_for_it() {
+        let text = "{kind: Workflow, metadata: {name: w}, spec: {requestedBy: mallory, pattern: {chain: {steps: []}}}}";
+        assert_eq!(from_yaml(text, "dana").unwrap().spec.requested_by, "dana");
+    }
+
+    #[test]
+    fn something_else_is_refused_by_name() {
+        let why = |text: &str| from_yaml(text, "dana").unwrap_err().to_string();
+        assert_eq!(why("kind: Pod"), "it is Pod (signoff.dev/v1alpha1), not a Workflow of signoff.dev/v1alpha1");
+        assert_eq!(why("[]"), "it is no object, not a Workflow of signoff.dev/v1alpha1");
+        assert!(why("kind: Workflow\napiVersion: argoproj.io/v1").contains("argoproj.io/v1"));
+        assert!(why("{").contains("neither YAML nor JSON"));
+        assert!(
+            why("{kind: Workflow, spec: {pattern: 1}}").contains("pattern")
+                || !why("{kind: Workflow, spec: {pattern: 1}}").is_empty()
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! Gates of local runs: who answers them, what counts, and what time does.
+//! They may not wait for real time.
+
+use std::{sync::Mutex, time::Duration};
+
+use signoff_api::approval::ApprovalPhase;
+
+use super::*;
+
+/// A clock that goes with tokio's, which a test pauses.
+fn paused_clock() -> impl Clock {
+    let began = tokio::time::Instant::now();
+    move || jiff::Timestamp::UNIX_EPOCH + began.elapsed()
+}
+
+#[tokio::test]
+async fn a_run_pauses_at_a_gate_and_goes_on_in_another_process_from_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let echo = Echo::default();
+    let steps = format!(
+        "{{name: draft, http: {{method: POST, url: 'http://x.example', body: Hello}}}}, {GATE}, \
+         {{name: done, set: {{value: '{{{{ steps.draft.response }}}} was {{{{ hitl_response }}}} by {{{{ hitl.decidedBy[0] }}}}'}}}}"
+    );
+    let (id, gate) = paused(&local(&folder).caller(echo.clone()), chain(&steps)).await;
+    // Nothing of the first process is left but the folder.
+    let mut run = local(&folder).caller(echo.clone()).resume(&id).await.unwrap();
+    assert_eq!(run.decide(&gate, "erin", approve()).unwrap(), Counted::Decided);
+    assert_eq!(run.go().await.unwrap(), succeeded("POST Hello was approved by erin"));
+    assert_eq!(echo.count(), 1, "what was done is not done again");
+    drop(run);
+    assert!(matches!(local(&folder).resume(&id).await, Err(Error::Over { .. })));
+}
+
+#[tokio::test]
+async fn a_handler_answers_at_once_and_is_told_that_the_run_goes_on() {
+    #[derive(Default)]
+    struct Witness(Arc<Mutex<Vec<String>>>);
+    #[async_trait]
+    impl Handler for Witness {
+        async fn answer(&self, asked: Asked) -> Option<Decision> {
+            self.0.lock().unwrap().push(format!("asked {}", asked.request().prompt));
+            Some(approve())
+        }
+        fn resumed(&self, approval: &signoff_api::Approval) {
+            let phase = approval.status.as_ref().unwrap().phase;
+            self.0.lock().unwrap().push(format!("resumed {}", phase.name()));
+        }
+    }
+    let (folder, said) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let local = local(&folder).handler(Witness(Arc::clone(&said)));
+    assert_eq!(local.begin(chain(GATE)).unwrap().go().await.unwrap(), succeeded("approved"));
+    assert_eq!(*said.lock().unwrap(), ["asked Go on?", "resumed Approved"]);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_leaves_the_gate_open_and_says_why() {
+    let gate = "{name: ask, hitl: {prompt: Which city?, approvers: [{kind: User, name: dana}], \
+                form: {questions: [{id: answer, pattern: '[A-Z][a-z]+', errorMessage: 'one word, with a capital'}]}}}";
+    let respond = |text: &str| Decision { response: Some(text.into()), ..Decision::new(Verdict::Respond) };
+    struct Stubborn(Arc<Mutex<Vec<String>>>);
+    #[async_trait]
+    impl Handler for Stubborn {
+        async fn answer(&self, asked: Asked) -> Option<Decision> {
+            let text = if asked.refused.is_some() { "Lisbon" } else { "lisbon" };
+            self.0.lock().unwrap().extend(asked.refused);
+            Some(Decision { response: Some(text.into()), ..Decision::new(Verdict::Respond) })
+        }
+    }
+    let (folder, said) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let local_run = local(&folder).handler(Stubborn(Arc::clone(&said)));
+    assert_eq!(local_run.begin(chain(gate)).unwrap().go().await.unwrap(), succeeded("Lisbon"));
+    assert_eq!(*said.lock().unwrap(), ["answers.answer: one word, with a capital"]);
+
+    let (id, name) = paused(&local(&folder), chain(gate)).await;
+    let mut run = local(&folder).resume(&id).await.unwrap();
+    let why = run.decide(&name, "dana", respond("lisbon")).unwrap_err().to_string();
+    assert_eq!(why, "answers.answer: one word, with a capital");
+    assert!(run.decide(&name, "dana", respond(" ")).unwrap_err().to_string().contains("empty"));
+    assert!(run.pending()[0].spec.decisions.is_empty(), "nothing was written of it");
+    assert_eq!(run.decide(&name, "dana", respond("Lisbon")).unwrap(), Counted::Decided);
+}
+
+#[tokio::test]
+async fn a_handler_that_is_always_wrong_is_asked_a_few_times_and_no_more() {
+    struct Wrong(Arc<AtomicUsize>);
+    #[async_trait]
+    impl Handler for Wrong {
+        async fn answer(&self, _: Asked) -> Option<Decision> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Some(Decision::new(Verdict::Skip))
+        }
+    }
+    let (folder, asked) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let local = local(&folder).handler(Wrong(Arc::clone(&asked)));
+    assert_eq!(local.begin(chain(GATE)).unwrap().go().await.unwrap(), Ended::Paused);
+    assert_eq!(asked.load(Ordering::SeqCst), 8);
+}
+
+#[tokio::test]
+async fn two_people_are_two_people_also_without_a_cluster() {
+    let gate = "{name: review, hitl: {prompt: Go on?, approvers: [{kind: Group, name: finance}], threshold: 2, \
+                requiredFrom: [{group: finance, min: 1}], excludeRequester: true}}";
+    let folder = tempfile::tempdir().unwrap();
+    let (id, name) = paused(&local(&folder), chain(gate)).await;
+    let mut run = local(&folder).resume(&id).await.unwrap();
+    assert!(run.decide(&name, "dana", approve()).unwrap_err().to_string().contains("asked for this run"));
+    assert_eq!(run.decide(&name, "erin", approve()).unwrap(), Counted::Needs { have: 1, needed: 2 });
+    assert!(run.decide(&name, "erin", approve()).unwrap_err().to_string().contains("already"));
+    drop(run);
+    let mut run = local(&folder).resume(&id).await.unwrap();
+    assert_eq!(run.decide(&name, "bob", approve()).unwrap(), Counted::Decided);
+    assert_eq!(run.go().await.unwrap(), succeeded("approved"));
+    let decided = history(&run.snapshot());
+    assert_eq!(decided[0].user.as_deref(), Some("erin, bob"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed() {
+    let gate = |action: &str| {
+        format!(
+            "{{name: ask, hitl: {{prompt: Which?, approvers: [{{kind: User, name: dana}}], timeout: {{after: 1h, {action}}}}}}}"
+        )
+    };
+    let folder = tempfile::tempdir().unwrap();
+    for (action, end) in [
+        ("action: Reject", Ended::Over(End::Rejected("ask: rejected: its time is up".into()))),
+        ("action: Default, default: Lisbon", succeeded("Lisbon")),
+    ] {
+        let clock = Arc::new(paused_clock());
+        let at = |clock: &Arc<_>| {
+            let clock = Arc::clone(clock);
+            local(&folder).clock(move || Clock::now(&*clock))
+        };
+        let (id, name) = paused(&at(&clock), chain(&gate(action))).await;
+        tokio::time::advance(Duration::from_secs(3601)).await;
+        let mut run = at(&clock).resume(&id).await.unwrap();
+        let late = run.decide(&name, "dana", approve()).unwrap_err().to_string();
+        assert!(late.contains("decided already (Expired)"), "{late}");
+        let ended = run.go().await.unwrap();
+        assert_eq!(std::mem::discriminant(&ended), std::mem::discriminant(&end), "{ended:?}");
+        if let Ended::Over(End::Succeeded(_)) = end {
+            assert_eq!(ended, end);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_passes_also_while_somebody_ponders() {
+    struct Ponders;
+    #[async_trait]
+    impl Handler for Ponders {
+        async fn answer(&self, _: Asked) -> Option<Decision> {
+            std::future::pending().await
+        }
+    }
+    let gate = "{name: ask, hitl: {prompt: Which?, approvers: [{kind: User, name: dana}], timeout: {after: 1h, action: Skip}}}, \
+                {name: done, set: {value: went on}}";
+    let folder = tempfile::tempdir().unwrap();
+    let local = local(&folder).clock(paused_clock()).handler(Ponders);
+    let mut run = local.begin(chain(gate)).unwrap();
+    assert_eq!(run.go().await.unwrap(), succeeded("went on"));
+    assert_eq!(run.snapshot().approvals[0].status.as_ref().unwrap().phase, ApprovalPhase::Expired);
+    assert!(history(&run.snapshot())[0].user.is_none());
+}
+
+#[tokio::test]
+async fn when_a_run_ends_nobody_is_asked_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, name) = paused(&local(&folder), chain(GATE)).await;
+    let mut run = local(&folder).resume(&id).await.unwrap();
+    run.decide(&name, "dana", Decision { reason: Some("enough".into()), ..Decision::new(Verdict::Abort) }).unwrap();
+    assert!(matches!(run.go().await.unwrap(), Ended::Over(End::Aborted(why)) if why.contains("enough")));
+    let snapshot = run.snapshot();
+    assert!(snapshot.workflow.status.unwrap().pending.is_empty());
+    assert!(snapshot.approvals.iter().all(|a| a.status.as_ref().unwrap().phase.is_end()));
+}

@@ -1,0 +1,97 @@
+//! Local runs from their beginning to their end, in one process or in several.
+//! They may not reach the network: calls are made by a caller of their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod gates;
+mod sessions;
+mod stops;
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use signoff_api::{Decision, Verdict, Workflow};
+use signoff_engine::{
+    End,
+    turn::{Call, Failure, Reply, What},
+};
+use tempfile::TempDir;
+
+use super::*;
+use crate::RunRef;
+
+/// Counts calls, answers with what it was asked, and hangs on demand.
+#[derive(Clone, Default)]
+pub(super) struct Echo {
+    made: Arc<AtomicUsize>,
+    inputs: Arc<Mutex<Vec<String>>>,
+    began: Arc<tokio::sync::Notify>,
+    hangs: bool,
+}
+
+impl Echo {
+    fn hanging() -> Self {
+        Self { hangs: true, ..Self::default() }
+    }
+
+    fn count(&self) -> usize {
+        self.made.load(Ordering::SeqCst)
+    }
+
+    /// Once a call was begun.
+    async fn began(&self) {
+        self.began.notified().await;
+    }
+
+    fn inputs(&self) -> Vec<String> {
+        self.inputs.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Caller for Echo {
+    async fn call(&self, _: &RunRef, call: Call) -> Result<Reply, Failure> {
+        self.made.fetch_add(1, Ordering::SeqCst);
+        let said = match call.what {
+            What::Http(http) => format!("{} {}", http.method, http.body.unwrap_or_default()),
+            What::Agent(agent) => agent.messages.last().map(|m| m.text.clone()).unwrap_or_default(),
+        };
+        self.inputs.lock().unwrap().push(said.clone());
+        self.began.notify_one();
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        Ok(Reply { response: said.into(), ..Reply::default() })
+    }
+}
+
+/// A chain of these steps, in YAML's flow style.
+pub(super) fn chain(steps: &str) -> Workflow {
+    let text = format!("{{kind: Workflow, metadata: {{name: w}}, spec: {{pattern: {{chain: {{steps: [{steps}]}}}}}}}}");
+    from_yaml(&text, "dana").unwrap()
+}
+
+pub(super) const GATE: &str = "{name: review, hitl: {prompt: Go on?, approvers: [{kind: Group, name: finance}]}}";
+
+pub(super) fn local(folder: &TempDir) -> Local {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Local::new(Sessions::new(folder.path()), "dana").unwrap().caller(Echo::default())
+}
+
+pub(super) fn approve() -> Decision {
+    Decision::new(Verdict::Approve)
+}
+
+/// Begins a run and lets it pause; returns its id and the name of its first gate.
+pub(super) async fn paused(local: &Local, workflow: Workflow) -> (String, String) {
+    let mut run = local.begin(workflow).unwrap();
+    assert_eq!(run.go().await.unwrap(), Ended::Paused);
+    let gate = run.pending()[0].metadata.name.clone().unwrap();
+    (run.id().to_owned(), gate)
+}
+
+pub(super) fn succeeded(text: &str) -> Ended {
+    Ended::Over(End::Succeeded(text.to_owned()))
+}

@@ -1,0 +1,189 @@
+//! The files of sessions: who may have one, and what is done about what is torn, edited, lost or not written.
+//! They may not tell a crash from a full disk: both leave what was written before.
+
+use std::{fs, path::PathBuf};
+
+use super::*;
+use crate::{durable::full_disk, local::object};
+
+#[tokio::test]
+async fn of_two_processes_one_has_the_session_and_the_other_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = local(&folder).begin(chain(GATE)).unwrap();
+    assert_eq!(run.go().await.unwrap(), Ended::Paused);
+    let id = run.id().to_owned();
+    let why = local(&folder).resume(&id).await.err().unwrap();
+    assert!(why.to_string().contains(&format!("in use by process {}", std::process::id())), "{why}");
+    assert!(matches!(Sessions::new(folder.path()).delete(&id), Err(Error::Busy { .. })));
+    assert!(Sessions::new(folder.path()).read(&id).is_ok(), "anybody may look");
+    drop(run);
+    assert!(local(&folder).resume(&id).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_file_that_was_torn_or_edited_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+    for file in ["workflow.yaml".to_owned(), format!("approvals/{gate}.yaml")] {
+        let file = folder.path().join(&id).join(file);
+        let whole = fs::read_to_string(&file).unwrap();
+        let half = whole[..whole.len() / 2].to_owned();
+        for damaged in [half, String::new(), whole.replace("finance", "hackers"), format!("{whole}\n")] {
+            fs::write(&file, &damaged).unwrap();
+            let refused = local(&folder).resume(&id).await.err().unwrap();
+            assert!(matches!(refused, Error::Damaged { .. }), "{refused}");
+            assert!(Sessions::new(folder.path()).read(&id).is_err());
+            assert_eq!(fs::read_to_string(&file).unwrap(), damaged);
+        }
+        fs::write(&file, whole).unwrap();
+        assert!(local(&folder).resume(&id).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_spec_that_was_changed_while_paused_is_refused_however_well_it_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, _) = paused(&local(&folder), chain(GATE)).await;
+    let file = folder.path().join(&id).join("workflow.yaml");
+    let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
+    workflow.spec.requested_by = "mallory".into();
+    object::write(&file, &workflow).unwrap();
+    let refused = local(&folder).resume(&id).await.err().unwrap();
+    assert!(matches!(refused, Error::SpecChanged { .. }), "{refused}");
+    assert!(refused.to_string().contains("run the changed Workflow anew"));
+}
+
+#[tokio::test]
+async fn an_approval_that_was_changed_however_well_is_not_the_one_that_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+    let file = folder.path().join(&id).join(format!("approvals/{gate}.yaml"));
+    let mut approval: signoff_api::Approval = object::read(&file).unwrap().unwrap();
+    approval.spec.request.threshold = 0;
+    object::write(&file, &approval).unwrap();
+    let refused = local(&folder).resume(&id).await.err().unwrap();
+    assert!(refused.to_string().contains("than its digest says"), "{refused}");
+}
+
+#[tokio::test]
+async fn an_approval_that_is_gone_is_asked_again_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+    let file = folder.path().join(&id).join(format!("approvals/{gate}.yaml"));
+    let was: signoff_api::Approval = object::read(&file).unwrap().unwrap();
+    fs::remove_file(&file).unwrap();
+    let run = local(&folder).resume(&id).await.unwrap();
+    assert_eq!(run.pending()[0].spec.request, was.spec.request);
+}
+
+#[tokio::test]
+async fn a_session_of_a_later_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, _) = paused(&local(&folder), chain(GATE)).await;
+    let file = folder.path().join(&id).join("workflow.yaml");
+    let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
+    workflow.status.as_mut().unwrap().journal_version = Some(99);
+    object::write(&file, &workflow).unwrap();
+    assert!(matches!(local(&folder).resume(&id).await, Err(Error::TooNew { version: 99, .. })));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_workflow_leaves_no_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = chain("{name: a, set: {value: '{{ steps.b.response }}'}}, {name: c, set: {value: '{{ nope }}'}}");
+    let Err(Error::Invalid(complaints)) = local(&folder).begin(wrong) else { panic!("it was accepted") };
+    assert!(complaints.len() >= 2, "{complaints:?}");
+    let mut unnamed = chain(GATE);
+    for name in ["", "../x", "A", ".x", "x/y", "-"] {
+        unnamed.metadata.name = Some(name.into());
+        assert!(matches!(local(&folder).begin(unnamed.clone()), Err(Error::Invalid(_))), "{name:?}");
+    }
+    assert_eq!(Sessions::new(folder.path()).ids().unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn no_id_leads_out_of_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    for id in ["", ".", "..", "../x", "/etc", "a/b", "w-\u{1b}[2J"] {
+        let refused = local(&folder).resume(id).await.err().unwrap();
+        assert!(matches!(refused, Error::Missing { .. }), "{id:?}: {refused}");
+        assert!(!refused.to_string().contains('\u{1b}'));
+    }
+}
+
+#[tokio::test]
+async fn long_values_are_kept_beside_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps = format!(
+        "{{name: long, set: {{value: '{}'}}}}, {GATE}, {{name: done, set: {{value: '{{{{ steps.long.response }}}}'}}}}",
+        "x".repeat(6000)
+    );
+    let (id, gate) = paused(&local(&folder), chain(&steps)).await;
+    let mut run = local(&folder).resume(&id).await.unwrap();
+    run.decide(&gate, "dana", approve()).unwrap();
+    assert_eq!(run.go().await.unwrap(), succeeded(&"x".repeat(6000)));
+    assert!(run.snapshot().workflow.status.unwrap().outputs_ref.is_some());
+
+    let (id, _) = paused(&local(&folder), chain(&steps)).await;
+    let blobs: Vec<PathBuf> = walk(&folder.path().join(&id).join("blobs"));
+    fs::write(&blobs[0], "y".repeat(6000)).unwrap();
+    let mut run = local(&folder).resume(&id).await.unwrap();
+    let gate = run.pending()[0].metadata.name.clone().unwrap();
+    run.decide(&gate, "dana", approve()).unwrap();
+    assert!(matches!(run.go().await, Err(Error::Blob(_))));
+}
+
+fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_at_any_write_loses_nothing_that_was_written() {
+    let steps = format!(
+        "{{name: draft, agent: {{name: writer, input: Hello}}}}, {GATE}, \
+         {{name: send, http: {{method: POST, url: 'http://x.example', body: '{{{{ steps.draft.response }}}}'}}}}"
+    );
+    let workflow = || {
+        let mut workflow = chain(&steps);
+        let agents = serde_json::json!([{"name": "writer"}]);
+        let providers = serde_json::json!([{"name": "p", "scripted": {"replies": [{"text": "-"}]}}]);
+        workflow.spec.agents = serde_json::from_value(agents).unwrap();
+        workflow.spec.providers = serde_json::from_value(providers).unwrap();
+        workflow
+    };
+    let mut unknown = 0;
+    for writes in 1.. {
+        let (folder, echo) = (tempfile::tempdir().unwrap(), Echo::default());
+        let local = local(&folder).caller(echo.clone()).handler(|_: &signoff_api::ApprovalRequest| Some(approve()));
+        full_disk::after(writes);
+        let mut run = local.begin(workflow()).unwrap();
+        let id = run.id().to_owned();
+        let ended = run.go().await;
+        full_disk::after(usize::MAX);
+        drop(run);
+        let posts = || echo.inputs().iter().filter(|input| input.starts_with("POST")).count();
+        match ended {
+            Ok(ended) => {
+                assert_eq!(ended, succeeded("POST Hello"));
+                assert!(writes > 6, "a run of three steps takes more than {writes} writes");
+                break;
+            }
+            Err(error) => assert!(matches!(error, Error::File { .. }), "{error}"),
+        }
+        match local.resume(&id).await {
+            Ok(mut run) => match run.go().await.unwrap() {
+                Ended::Over(End::Failed(why)) => {
+                    assert!(why.contains("send"), "{why}");
+                    unknown += 1;
+                }
+                ended => assert_eq!(ended, succeeded("POST Hello"), "after {writes} writes"),
+            },
+            // Only the very last writes come after the end of the run.
+            Err(error) => assert!(matches!(error, Error::Over { .. }), "{error}"),
+        }
+        assert!(posts() <= 1, "a call that must not be repeated was repeated after {writes} writes");
+        assert!(echo.inputs().iter().all(|input| ["Hello", "POST Hello"].contains(&input.as_str())));
+    }
+    assert_eq!(unknown, 1, "only where the call had begun and its result was not written is its outcome unknown");
+}

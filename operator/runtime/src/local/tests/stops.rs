@@ -1,0 +1,126 @@
+//! Pausing and dying: what is ended, what is repeated, and what never is.
+//! They may not sleep.
+
+use super::*;
+
+const POST: &str = "{name: send, http: {method: POST, url: 'http://x.example', body: Hello}}";
+const GET: &str = "{name: look, http: {method: GET, url: 'http://x.example', body: Hello}}";
+
+/// Begins a run whose first call hangs, and drops it there, as a kill would.
+async fn killed_in(folder: &TempDir, step: &str) -> (String, Echo) {
+    let echo = Echo::hanging();
+    let mut run = local(folder).caller(echo.clone()).begin(chain(step)).unwrap();
+    let id = run.id().to_owned();
+    tokio::select! {
+        biased;
+        ended = run.go() => panic!("{ended:?}"),
+        () = echo.began() => {}
+    }
+    (id, echo)
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_be_repeated_and_was_under_way_has_an_unknown_outcome() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, first) = killed_in(&folder, POST).await;
+    let second = Echo::default();
+    let mut run = local(&folder).caller(second.clone()).resume(&id).await.unwrap();
+    let Ended::Over(End::Failed(why)) = run.go().await.unwrap() else { panic!("it did not fail") };
+    assert!(why.contains("send"), "{why}");
+    assert_eq!((first.count(), second.count()), (1, 0));
+    let step = run.snapshot().workflow.status.unwrap().steps[0].clone();
+    assert_eq!(step.phase, signoff_api::journal::StepPhase::Unknown);
+}
+
+#[tokio::test]
+async fn a_call_that_may_be_repeated_is_repeated_with_the_same_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let (id, first) = killed_in(&folder, GET).await;
+    let second = Echo::default();
+    let mut run = local(&folder).caller(second.clone()).resume(&id).await.unwrap();
+    assert_eq!(run.go().await.unwrap(), succeeded("GET Hello"));
+    assert_eq!(first.inputs(), second.inputs());
+}
+
+#[tokio::test]
+async fn whoever_asks_to_pause_waits_only_for_what_must_not_be_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let echo = Echo::hanging();
+    let local_run = local(&folder).caller(echo.clone());
+    let stop = local_run.stop();
+    let mut run = local_run.begin(chain(GET)).unwrap();
+    let id = run.id().to_owned();
+    let ask = async {
+        echo.began().await;
+        stop.ask();
+    };
+    let (ended, ()) = tokio::join!(run.go(), ask);
+    assert_eq!(ended.unwrap(), Ended::Paused);
+    drop(run);
+    assert_eq!(local(&folder).resume(&id).await.unwrap().go().await.unwrap(), succeeded("GET Hello"));
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_be_repeated_is_waited_for_and_its_result_is_kept() {
+    struct Slow {
+        began: Arc<tokio::sync::Notify>,
+        done: Arc<tokio::sync::Notify>,
+    }
+    #[async_trait]
+    impl Caller for Slow {
+        async fn call(&self, _: &RunRef, _: Call) -> Result<Reply, Failure> {
+            self.began.notify_one();
+            self.done.notified().await;
+            Ok(Reply { response: "sent".into(), ..Reply::default() })
+        }
+    }
+    /// Lets the call end once the run says that it waits for it.
+    struct Waits(Arc<tokio::sync::Notify>);
+    #[async_trait]
+    impl Handler for Waits {
+        async fn answer(&self, _: Asked) -> Option<Decision> {
+            None
+        }
+        fn happened(&self, event: &Event<'_>) {
+            if let Event::Finishing { calls: 1 } = event {
+                self.0.notify_one();
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (began, done) = (Arc::<tokio::sync::Notify>::default(), Arc::<tokio::sync::Notify>::default());
+    let steps = format!("{POST}, {{name: done, set: {{value: '{{{{ steps.send.response }}}}!'}}}}");
+    let slow = Slow { began: Arc::clone(&began), done: Arc::clone(&done) };
+    let local_run = local(&folder).caller(slow).handler(Waits(done));
+    let stop = local_run.stop();
+    let mut run = local_run.begin(chain(&steps)).unwrap();
+    let id = run.id().to_owned();
+    let ask = async {
+        began.notified().await;
+        stop.ask();
+    };
+    let (ended, ()) = tokio::join!(run.go(), ask);
+    assert_eq!(ended.unwrap(), Ended::Paused);
+    assert_eq!(run.snapshot().workflow.status.unwrap().steps.len(), 1, "nothing new began");
+    drop(run);
+    let again = Echo::default();
+    let mut run = local(&folder).caller(again.clone()).resume(&id).await.unwrap();
+    assert_eq!(run.go().await.unwrap(), succeeded("sent!"));
+    assert_eq!(again.count(), 0);
+}
+
+#[tokio::test]
+async fn whoever_asks_twice_waits_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let echo = Echo::hanging();
+    let local_run = local(&folder).caller(echo.clone());
+    let stop = local_run.stop();
+    let mut run = local_run.begin(chain(POST)).unwrap();
+    let ask = async {
+        echo.began().await;
+        stop.ask();
+        stop.ask();
+    };
+    let (ended, ()) = tokio::join!(run.go(), ask);
+    assert_eq!(ended.unwrap(), Ended::Paused);
+}

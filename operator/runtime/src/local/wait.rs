@@ -1,0 +1,143 @@
+//! What happens between two turns: calls end, the handler answers, time passes, somebody asks to pause.
+//!
+//! It may not do anything but wait for the first of them.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use futures::future::BoxFuture;
+use signoff_api::{Decision, Moment};
+
+use super::{
+    error::Error,
+    handler::Event,
+    run::{Ended, Refused, Run, earlier},
+};
+use crate::clock::wake_up;
+
+/// How often a handler may answer one gate in vain, as on a cluster.
+const ATTEMPTS: u32 = 8;
+
+/// A question that the handler ponders.
+struct Asking {
+    name: String,
+    attempt: u32,
+    answer: BoxFuture<'static, Option<Decision>>,
+}
+
+enum News {
+    /// A call ended, or the time of something has come: the next turn sees what.
+    Turn,
+    Answer(Option<Box<Decision>>),
+    Stop,
+}
+
+pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
+    let mut declined = BTreeSet::new();
+    let mut asking: Option<Asking> = None;
+    loop {
+        let stops = run.local.stop.asked();
+        let held = stops > 0;
+        let turn = run.turn(held).await?;
+        if let Some(end) = turn.end {
+            return Ok(Ended::Over(end));
+        }
+        if held {
+            asking = None;
+            give_up_what_can_be_repeated(run);
+        } else {
+            // A gate that time decided meanwhile needs no answer any more.
+            asking = asking.filter(|asking| turn.pending.contains(&asking.name));
+            if asking.is_none()
+                && let Some(name) = Run::undeclined(&turn, &declined)
+            {
+                asking = ask(run, name, 1, None).await?;
+            }
+        }
+        let waits = !held && (asking.is_some() || (turn.wake_at.is_some() && !Run::is_suspended(&turn, held)));
+        if stops > 1 || (run.calls.is_empty() && !waits) {
+            return Ok(Ended::Paused);
+        }
+        if held {
+            run.local.handler.happened(&Event::Finishing { calls: run.unrepeatable() });
+        }
+        let due = earlier(turn.wake_at, run.gates_wake_at).filter(|_| !held);
+        match news(run, &mut asking, due, stops).await {
+            News::Turn | News::Stop => {}
+            News::Answer(decision) => {
+                let Some(Asking { name, attempt, .. }) = asking.take() else { continue };
+                match decide(run, &name, decision.map(|decision| *decision))? {
+                    Answered::Taken => {}
+                    Answered::Declined => _ = declined.insert(name),
+                    Answered::Refused(_) if attempt >= ATTEMPTS => _ = declined.insert(name),
+                    Answered::Refused(why) => asking = ask(run, name, attempt + 1, Some(why)).await?,
+                }
+            }
+        }
+    }
+}
+
+enum Answered {
+    Taken,
+    Declined,
+    Refused(String),
+}
+
+fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<Answered, Error> {
+    let Some(decision) = decision else { return Ok(Answered::Declined) };
+    let user = run.local.user.clone();
+    match run.decide(name, &user, decision) {
+        Ok(super::run::Counted::Decided) => Ok(Answered::Taken),
+        // It takes somebody else.
+        Ok(super::run::Counted::Needs { .. }) => Ok(Answered::Declined),
+        Err(Refused::Because(why)) => Ok(Answered::Refused(why)),
+        Err(Refused::Session(error)) => Err(error),
+    }
+}
+
+async fn ask(run: &Run, name: String, attempt: u32, refused: Option<String>) -> Result<Option<Asking>, Error> {
+    let Some(asked) = run.question(&name, refused).await? else { return Ok(None) };
+    let handler = Arc::clone(&run.local.handler);
+    Ok(Some(Asking { name, attempt, answer: Box::pin(async move { handler.answer(asked).await }) }))
+}
+
+async fn news(run: &mut Run, asking: &mut Option<Asking>, due: Option<Moment>, stops: u8) -> News {
+    let (stop, now) = (run.local.stop.clone(), run.now().at);
+    let answer = async {
+        match asking {
+            Some(asking) => asking.answer.as_mut().await,
+            None => std::future::pending().await,
+        }
+    };
+    let time = async {
+        match due {
+            Some(due) => tokio::time::sleep_until(wake_up(due, now)).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        // What has ended is taken in before anything is given up or answered.
+        biased;
+        Some(ended) = run.calls.join_next() => {
+            // One that was given up on purpose ends as an error, and is under way no more.
+            if let Ok((key, fact)) = ended
+                && run.under_way.remove(&key).is_some()
+            {
+                run.results.insert(key, fact);
+            }
+            News::Turn
+        }
+        () = stop.beyond(stops) => News::Stop,
+        decision = answer => News::Answer(decision.map(Box::new)),
+        () = time => News::Turn,
+    }
+}
+
+/// A call that may be repeated is repeated when the run is resumed: nobody needs to wait for it.
+fn give_up_what_can_be_repeated(run: &mut Run) {
+    run.under_way.retain(|_, (task, idempotent)| {
+        if *idempotent {
+            task.abort();
+        }
+        !*idempotent
+    });
+}
