@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use signoff_engine::language::handbook;
 use signoff_tests::attacks;
 
 fn root() -> PathBuf {
@@ -12,8 +13,8 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_committed_generated_files_are_those_the_code_generates() {
-    let page = (attacks::PAGE.to_owned(), attacks::page());
-    for (path, text) in signoff_api::crds::files().unwrap().into_iter().chain([page]) {
+    let pages = [(attacks::PAGE.to_owned(), attacks::page()), (handbook::PAGE.to_owned(), handbook::page().unwrap())];
+    for (path, text) in signoff_api::crds::files().unwrap().into_iter().chain(pages) {
         let committed = std::fs::read_to_string(root().join(&path)).unwrap_or_default();
         assert!(committed == text, "{path} differs from what is generated: run `cargo xtask codegen`");
     }

@@ -1,6 +1,6 @@
 //! Writes the generated files, or finds those that are not what would be written.
-//! It may not make their content: that is the API crate's and the table of attacks', so that a test can compare without
-//! this program.
+//! It may not make their content: that is the API crate's, the engine's and the table of attacks', so that a test can
+//! compare without this program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use signoff_engine::language::handbook;
 use signoff_tests::attacks;
 
 use crate::cargo::{root, shown};
@@ -55,6 +56,7 @@ pub(crate) fn is_current() -> Result<bool> {
 fn wanted() -> Result<Vec<(PathBuf, String)>> {
     let mut files = signoff_api::crds::files()?;
     files.push((attacks::PAGE.to_owned(), attacks::page()));
+    files.push((handbook::PAGE.to_owned(), handbook::page()?));
     Ok(files.into_iter().map(|(path, text)| (root().join(path), text)).collect())
 }
 

@@ -30,6 +30,33 @@ use std::collections::BTreeSet;
 
 use super::{LanguageError, Reference, Scope, text};
 
+/// The bounds, for the page that lists them.
+pub(super) mod limit {
+    pub(in crate::language) use super::{
+        evaluate::{MAX_LIST as LIST, MAX_WORK as WORK},
+        functions::MAX_TEXT as TEXT,
+        parse::{MAX_NESTING as NESTING, MAX_NODES as NODES, MAX_SOURCE as SOURCE},
+    };
+}
+
+/// The words, for the page that lists them.
+#[cfg(test)]
+pub(super) mod words {
+    use super::{calls, signature::Function};
+
+    pub(in crate::language) fn macros() -> impl Iterator<Item = &'static str> {
+        std::iter::once(calls::HAS).chain(calls::MACROS.into_iter().map(|(name, _)| name))
+    }
+
+    pub(in crate::language) fn functions() -> impl Iterator<Item = &'static str> {
+        Function::names(false)
+    }
+
+    pub(in crate::language) fn methods() -> impl Iterator<Item = &'static str> {
+        std::iter::once(calls::MATCHES).chain(Function::names(true))
+    }
+}
+
 /// The literal condition that always holds.
 const ELSE: &str = "else";
 

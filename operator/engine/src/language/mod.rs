@@ -12,12 +12,16 @@
 //! | [`reference`] | which names an expression uses, and whether they will exist |
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
+//! | [`handbook`] | what each word does, as a page |
 //! | [`fuzz`] | that none of these can be made to panic |
 
 pub mod cel;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod handbook;
 pub mod json;
+#[cfg(test)]
+mod manual_tests;
 mod pattern;
 pub mod reference;
 pub mod scope;

@@ -4,7 +4,7 @@
 //! deep, and not grow when it is compiled.
 
 /// Characters of a pattern.
-const MAX_PATTERN: usize = 256;
+pub(super) const MAX_PATTERN: usize = 256;
 /// Bytes a pattern may compile to, and those its matching may use besides.
 const MAX_COMPILED: usize = 1 << 18;
 /// Groups within each other.

@@ -21,7 +21,28 @@ use minijinja::ErrorKind;
 use super::{LanguageError, Reference, Scope, text};
 
 /// Bytes of a rendered text, unless the caller says otherwise.
-const MAX_OUTPUT: usize = 256 << 10;
+pub(super) const MAX_OUTPUT: usize = 256 << 10;
+
+/// The bounds, for the page that lists them.
+pub(super) mod limit {
+    pub(in crate::language) use super::{
+        MAX_OUTPUT as OUTPUT,
+        budget::{MAX_TEXT as TEXT, MAX_WORK as WORK},
+        filters::MAX_RANGE as RANGE,
+        policy::{
+            MAX_GROWTH as GROWTH, MAX_GROWTH_IN_LOOP as GROWTH_IN_LOOP, MAX_NESTING as NESTING, MAX_SOURCE as SOURCE,
+            MAX_WORDS as WORDS,
+        },
+        vocabulary::FUEL,
+    };
+    pub(in crate::language) use crate::language::pattern::MAX_PATTERN as PATTERN;
+}
+
+/// The words, for the page that lists them.
+#[cfg(test)]
+pub(super) mod words {
+    pub(in crate::language) use super::vocabulary::{FILTERS, FUNCTIONS, METHODS, TESTS};
+}
 
 /// A template that parsed, uses only what templates may use, and is within its limits.
 ///

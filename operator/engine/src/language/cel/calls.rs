@@ -8,10 +8,24 @@ use super::signature::{self, Function};
 use super::tree::{Comprehension, Kind, Macro, Node};
 use crate::language::pattern;
 
+/// Whether a field is there.
+pub(super) const HAS: &str = "has";
+/// Whether a pattern is found.
+pub(super) const MATCHES: &str = "matches";
+/// What goes over a list, or over the keys of a map.
+pub(super) const MACROS: [(&str, Macro); 6] = [
+    ("all", Macro::All),
+    ("exists", Macro::Exists),
+    ("exists_one", Macro::ExistsOne),
+    ("existsOne", Macro::ExistsOne),
+    ("map", Macro::Map),
+    ("filter", Macro::Filter),
+];
+
 impl Parser {
     pub(super) fn function(&mut self, name: String, at: usize) -> Parsed {
         let mut arguments = self.separated(")", Self::expression)?;
-        if name == "has" {
+        if name == HAS {
             return match arguments.pop() {
                 Some(Node { depth, kind: Kind::Select { of, field }, .. }) if arguments.is_empty() => {
                     self.node(at, depth, Kind::Has { of, field })
@@ -23,20 +37,13 @@ impl Parser {
     }
 
     pub(super) fn method(&mut self, of: Node, name: String, at: usize) -> Parsed {
-        let macro_ = match name.as_str() {
-            "all" => Macro::All,
-            "exists" => Macro::Exists,
-            "exists_one" | "existsOne" => Macro::ExistsOne,
-            "map" => Macro::Map,
-            "filter" => Macro::Filter,
-            _ => {
-                let mut arguments = vec![of];
-                arguments.extend(self.separated(")", Self::expression)?);
-                if name == "matches" {
-                    return self.matches(arguments, at);
-                }
-                return self.call(name, arguments, true, at);
+        let Some((_, macro_)) = MACROS.into_iter().find(|(known, _)| *known == name) else {
+            let mut arguments = vec![of];
+            arguments.extend(self.separated(")", Self::expression)?);
+            if name == MATCHES {
+                return self.matches(arguments, at);
             }
+            return self.call(name, arguments, true, at);
         };
         if self.in_comprehension {
             return Err(Fault::limit(

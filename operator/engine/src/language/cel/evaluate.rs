@@ -13,9 +13,9 @@ use super::value::{Text, Value, equal, order};
 use crate::language::Scope;
 
 /// Elements of a list that is made or iterated over.
-const MAX_LIST: usize = 1000;
+pub(in crate::language) const MAX_LIST: usize = 1000;
 /// Units of work: a node costs one, and so do 32 bytes of text that are read or made.
-const MAX_WORK: usize = 1_000_000;
+pub(in crate::language) const MAX_WORK: usize = 1_000_000;
 
 type Evaluated<'a> = Result<Value<'a>, Fault>;
 

@@ -8,9 +8,9 @@ use minijinja::{Error, ErrorKind, State, Value};
 /// How every message about a bound begins.
 pub(super) const TOO_MUCH: &str = "too much";
 /// Bytes read and made in one rendering.
-const MAX_WORK: usize = 64 << 20;
+pub(in crate::language) const MAX_WORK: usize = 64 << 20;
 /// Bytes of a text that is made.
-pub(super) const MAX_TEXT: usize = 1 << 20;
+pub(in crate::language) const MAX_TEXT: usize = 1 << 20;
 
 pub(super) fn too_much(problem: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH}: {problem}"))

@@ -14,7 +14,7 @@ use super::vocabulary::{METHODS, has};
 use crate::language::pattern;
 
 /// Elements of a `range`, and the largest number in one.
-const MAX_RANGE: usize = 1000;
+pub(in crate::language) const MAX_RANGE: usize = 1000;
 const MAX_RANGE_BOUND: usize = 1_000_000_000;
 /// What compiling a pattern costs, as bytes read.
 const PATTERN_WORK: usize = 256 << 10;

@@ -15,16 +15,16 @@ use crate::language::reference::{Member, is_near};
 use crate::language::{LanguageError, Reference, text};
 
 /// Bytes of source.
-const MAX_SOURCE: usize = 16 << 10;
+pub(in crate::language) const MAX_SOURCE: usize = 16 << 10;
 /// Words in one tag. Chains of operators become deep trees, so this bounds their depth too.
-const MAX_WORDS: usize = 256;
+pub(in crate::language) const MAX_WORDS: usize = 256;
 /// Brackets within each other, and blocks (each `elif` counts) within each other.
-const MAX_NESTING: usize = 24;
+pub(in crate::language) const MAX_NESTING: usize = 24;
 /// The step of a slice, either way.
 const MAX_STEP: u64 = 1_000_000;
 /// How many times the size of a variable a computed text may have, and the same inside a loop.
-const MAX_GROWTH: u32 = 32;
-const MAX_GROWTH_IN_LOOP: u32 = 4;
+pub(in crate::language) const MAX_GROWTH: u32 = 32;
+pub(in crate::language) const MAX_GROWTH_IN_LOOP: u32 = 4;
 
 /// What is refused, and the line where.
 pub(super) struct Refusal {

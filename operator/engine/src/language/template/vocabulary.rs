@@ -13,24 +13,24 @@ use super::budget::pay_for;
 use super::filters as own;
 
 /// Steps of the template engine in one rendering.
-const FUEL: u64 = 20_000;
+pub(in crate::language) const FUEL: u64 = 20_000;
 
 /// The filters of templates.
-pub(super) const FILTERS: &str = "abs bool capitalize count d default dictsort first float int items join last \
+pub(in crate::language) const FILTERS: &str = "abs bool capitalize count d default dictsort first float int items join last \
     length lines list lower map max min regex_search reject rejectattr replace reverse round select selectattr \
     sort split string title tojson trim truncate unique upper";
 
 /// The tests of templates (`x is …`).
-pub(super) const TESTS: &str = "== != < <= > >= boolean contains defined divisibleby endingwith eq even false float \
+pub(in crate::language) const TESTS: &str = "== != < <= > >= boolean contains defined divisibleby endingwith eq even false float \
     in integer iterable lower mapping ne none number odd sameas sequence startingwith string true undefined upper";
 
 /// The methods of texts, maps and lists, as in Python.
-pub(super) const METHODS: &str = "capitalize count endswith find get isalnum isalpha isascii isdigit islower \
+pub(in crate::language) const METHODS: &str = "capitalize count endswith find get isalnum isalpha isascii isdigit islower \
     isnumeric isspace isupper items join keys lower lstrip replace rfind rstrip split splitlines startswith strip \
     title upper values";
 
 /// The functions of templates.
-pub(super) const FUNCTIONS: &str = "range";
+pub(in crate::language) const FUNCTIONS: &str = "range";
 
 /// Names that exist in every template besides the scope's.
 pub(super) const CONSTANTS: &str = "null";
