@@ -7,6 +7,8 @@ use std::process::Command;
 use signoff_api::policies::{self, Identity};
 use signoff_tests::control_plane::clients;
 
+use crate::snapshot::matches_snapshot;
+
 const MUTATING: &str = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
 
 fn root() -> PathBuf {
@@ -49,23 +51,6 @@ fn without(rendered: &str, templates: &[&str]) -> String {
         .filter(source)
         .map(|d| format!("---\n{d}"))
         .collect()
-}
-
-#[track_caller]
-fn matches_snapshot(name: &str, text: &str) {
-    let path = root().join("tests/contract/snapshots").join(name);
-    if std::env::var_os("SIGNOFF_UPDATE_SNAPSHOTS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-    }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    let differing = text.lines().zip(kept.lines()).position(|(new, old)| new != old);
-    assert!(
-        kept == text,
-        "{} differs from line {} on: look at the change, then write it with SIGNOFF_UPDATE_SNAPSHOTS=1",
-        path.display(),
-        differing.unwrap_or_else(|| kept.lines().count().min(text.lines().count())) + 1
-    );
 }
 
 #[test]

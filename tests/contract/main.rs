@@ -6,3 +6,5 @@ mod docs;
 mod evolution;
 mod examples;
 mod generated;
+mod snapshot;
+mod strands;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use signoff_api::{GROUP, VERSION, Workflow};
+use signoff_api::{GROUP, Json, VERSION, Workflow, workflow::InputType};
 use signoff_engine::{Plan, Settings};
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     problem::{Problem, Problems, Severity, place},
     schema,
     source::{self, Node},
+    strands::{self, Imported, Note, Weight},
 };
 
 /// Who is taken to ask where a file does not say: the API server stamps it, and nobody types it.
@@ -54,6 +55,9 @@ pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
 
 /// Checks one document.
 pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
+    if strands::is_file(node) {
+        return foreign(text, node, settings);
+    }
     let mut problems = Problems::of(text);
     let named = |name: &str| node.get(name).and_then(Node::text);
     let kind = named("kind").unwrap_or_default().to_owned();
@@ -98,6 +102,25 @@ pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked 
     let workflow = (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten();
     problems.found.sort_by_key(|problem| (problem.at.start, problem.severity));
     Checked { title, workflow, problems: problems.found }
+}
+
+/// Checks a file of the Strands CLI by what becomes of it.
+fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
+    let title = format!("Strands CLI file {}", node.get("name").and_then(Node::text).unwrap_or_default());
+    let title = title.trim_end().to_owned();
+    match strands::document(text, node, REQUESTER) {
+        Err(problems) => Checked { title, workflow: None, problems },
+        Ok(imported) => {
+            let mut problems = of_import(text, &imported, settings);
+            for note in imported.notes.iter().filter(|note| note.weight == Weight::Unsupported) {
+                let mut told = Problems::of(text);
+                told.warn("Unsupported", &note.field, place(node, &note.field), note.message.clone());
+                problems.append(&mut told.found);
+            }
+            problems.sort_by_key(|problem| (problem.at.start, problem.severity));
+            Checked { title, workflow: Some(imported.workflow), problems }
+        }
+    }
 }
 
 /// What the API server asks of the name of every object.
@@ -153,7 +176,7 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
             return None;
         }
     };
-    match Plan::of(&workflow, settings, &Arc::default()) {
+    match Plan::of(&with_wanted_inputs(&workflow, node, problems), settings, &Arc::default()) {
         Ok(plan) => {
             for warning in plan.warnings() {
                 let (field, message) = warning.split_once(": ").unwrap_or(("", warning));
@@ -177,6 +200,102 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
         }
     }
     Some(Box::new(workflow))
+}
+
+/// The Workflow with something in place of each input that whoever runs it has to give, which is told.
+fn with_wanted_inputs(workflow: &Workflow, node: &Node, problems: &mut Problems<'_>) -> Workflow {
+    let mut filled = workflow.clone();
+    for (at, input) in filled.spec.inputs.iter_mut().enumerate() {
+        if input.required != Some(true) || input.value.is_some() || input.default.is_some() {
+            continue;
+        }
+        let field = format!("spec.inputs[{at}].value");
+        let message = format!(
+            "input {name} is required and has no value: give it one, or `--var {name}=…` to a local run",
+            name = input.name
+        );
+        problems.warn("InputWanted", &field, place(node, &format!("spec.inputs[{at}].name")), message);
+        let stand_in = match input.type_.unwrap_or_default() {
+            InputType::String => "x".into(),
+            InputType::Number | InputType::Integer => 0.into(),
+            InputType::Boolean => true.into(),
+            InputType::Object => serde_json::json!({}),
+            InputType::Array => serde_json::json!([]),
+        };
+        input.value = Some(input.enum_.first().cloned().unwrap_or(Json(stand_in)));
+    }
+    filled
+}
+
+/// What [`read_any`] reads.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// What shall run.
+    pub workflow: Box<Workflow>,
+    /// What an import of it has to tell; nothing for a Workflow of our own.
+    pub notes: Vec<Note>,
+    /// What was perhaps not meant.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads the one Workflow of a text, or imports it where the text is a file of the Strands CLI. `approver` decides gates
+/// for which such a file names nobody.
+///
+/// Inputs that are required and not given are warnings here: whoever runs it may still give them.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Read, Vec<Problem>> {
+    let documents = source::documents(text);
+    if let [Ok(node)] = documents.as_slice()
+        && strands::is_file(node)
+    {
+        let imported = strands::document(text, node, approver)?;
+        let checked = of_import(text, &imported, settings);
+        let (errors, warnings) = split(checked);
+        return match errors.is_empty() {
+            true => Ok(Read { workflow: imported.workflow, notes: imported.notes, warnings }),
+            false => Err(errors),
+        };
+    }
+    let mut all = check(text, settings);
+    let (problems, found): (Vec<_>, Vec<_>) = (all.iter().flat_map(|one| one.problems.clone()).collect(), {
+        all.retain(|one| one.workflow.is_some());
+        all
+    });
+    let (mut errors, warnings) = split(problems);
+    let mut workflows = found.into_iter().filter_map(|one| one.workflow);
+    match (workflows.next(), workflows.next()) {
+        (Some(workflow), None) if errors.is_empty() => Ok(Read { workflow, notes: Vec::new(), warnings }),
+        (first, second) => {
+            if errors.is_empty() {
+                let mut problems = Problems::of(text);
+                let many = first.is_some() && second.is_some();
+                let what = if many { "more than one Workflow" } else { "no Workflow" };
+                problems.error("UnknownKind", "", 0..0, format!("there is {what} in it: give a file with one"));
+                errors = problems.found;
+            }
+            Err(errors)
+        }
+    }
+}
+
+/// What is wrong with an imported Workflow, at the top of the file it came from.
+pub(crate) fn of_import(text: &str, imported: &Imported, settings: &Settings) -> Vec<Problem> {
+    let mut problems = Problems::of(text);
+    let yaml = imported.to_yaml();
+    for problem in check(&yaml, settings).into_iter().flat_map(|checked| checked.problems) {
+        let message = format!("in the imported Workflow: {}", problem.message);
+        match problem.severity {
+            Severity::Error => problems.error(problem.reason, &problem.field, 0..0, message),
+            Severity::Warning => problems.warn(problem.reason, &problem.field, 0..0, message),
+        }
+    }
+    problems.found
+}
+
+fn split(problems: Vec<Problem>) -> (Vec<Problem>, Vec<Problem>) {
+    problems.into_iter().partition(|problem| problem.severity == Severity::Error)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub mod report;
 mod rules;
 mod schema;
 mod source;
+pub mod strands;
 
-pub use check::{Checked, REQUESTER, check};
+pub use check::{Checked, REQUESTER, Read, check, read_any};
 pub use problem::{Problem, Severity};

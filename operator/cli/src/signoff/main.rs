@@ -3,6 +3,7 @@
 //! A command is a file of its own with its `Args` and one function; here stands only which there are.
 
 mod exit;
+mod import;
 mod texts;
 mod validate;
 
@@ -25,6 +26,7 @@ struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Import(import::Import),
     Validate(validate::Validate),
 }
 
@@ -46,6 +48,7 @@ async fn main() -> ExitCode {
 /// Each command returns how the process ends; an error says it in one sentence (`Exit::because`).
 async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Import(options) => import::import(&options),
         Command::Validate(options) => validate::validate(&options),
     }
 }

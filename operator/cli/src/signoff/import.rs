@@ -1,0 +1,109 @@
+//! `signoff import`: a workflow file of the Strands CLI as a Workflow, with notes on everything that has no equivalent.
+//!
+//! It may not decide what becomes of a field, and it never overwrites a file that it was not told to.
+
+use std::{fs::OpenOptions, io::Write, path::PathBuf};
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use signoff_cli::terminal;
+use signoff_engine::{Settings, language::text::display};
+use signoff_manifest::{Severity, check, report, strands};
+
+use crate::{exit::Exit, texts};
+
+/// Turns a workflow file of the Strands CLI into a Workflow.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// The file, or `-` for standard input.
+    file: PathBuf,
+    /// Where the Workflow goes. Default: standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Overwrites the output file where there is one.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Who decides gates for which the file names nobody. Default: the user of this machine.
+    #[arg(long, value_name = "USER")]
+    approver: Option<String>,
+    /// Ends well although something has no equivalent, and the run would do something else.
+    #[arg(long)]
+    lenient: bool,
+    /// `json` gives the Workflow and the notes in one object.
+    #[arg(long, value_enum, default_value_t = Format::Yaml)]
+    format: Format,
+}
+
+/// How the result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The Workflow, with its notes on standard error.
+    Yaml,
+    /// For programs.
+    Json,
+}
+
+/// Writes the Workflow and tells the notes.
+pub fn import(options: &Import) -> anyhow::Result<Exit> {
+    let source = match texts::one(&options.file) {
+        Ok(source) => source,
+        Err(why) => return Err(Exit::Usage.because(why)),
+    };
+    let approver = options.approver.clone().unwrap_or_else(user);
+    let imported = match strands::import(&source.text, &approver) {
+        Ok(imported) => imported,
+        Err(problems) => {
+            for problem in &problems {
+                terminal::note(&report::shown(&source.name, &source.text, problem));
+            }
+            return Ok(Exit::Invalid);
+        }
+    };
+    let yaml = imported.to_yaml();
+    let problems: Vec<_> =
+        check(&yaml, &Settings::default()).into_iter().flat_map(|checked| checked.problems).collect();
+    let text = match options.format {
+        Format::Yaml => yaml.clone(),
+        Format::Json => {
+            let problems: Vec<_> = problems.iter().map(|problem| report::json("imported", problem)).collect();
+            let page = json!({"workflow": imported.object, "notes": imported.notes, "problems": problems});
+            serde_json::to_string_pretty(&page)? + "\n"
+        }
+    };
+    write(options, &text)?;
+    if options.format == Format::Yaml {
+        imported.notes.iter().for_each(|note| terminal::note(&note.to_string()));
+        problems.iter().for_each(|problem| terminal::note(&report::line("imported", problem)));
+    }
+    let valid = problems.iter().all(|problem| problem.severity != Severity::Error);
+    Ok(match (valid, imported.is_complete() || options.lenient) {
+        (false, _) => Exit::Invalid,
+        (true, true) => Exit::Ok,
+        (true, false) => Exit::Unsupported,
+    })
+}
+
+fn write(options: &Import, text: &str) -> anyhow::Result<()> {
+    let Some(file) = &options.output else { return Ok(terminal::print(text)?) };
+    let name = display(&file.display().to_string(), 256);
+    let mut open = OpenOptions::new();
+    open.write(true).truncate(true);
+    let opened = if options.force { open.create(true).open(file) } else { open.create_new(true).open(file) };
+    let mut opened = opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Exit::Output.because(format!("{name} exists: overwrite it with --force")),
+        _ => Exit::Output.because(format!("{name} cannot be written: {error}")),
+    })?;
+    opened
+        .write_all(text.as_bytes())
+        .with_context(|| format!("writing {name}"))
+        .map_err(|error| Exit::Output.because(format!("{error:#}")))
+}
+
+/// Who sits at this machine, as far as the environment says.
+pub fn user() -> String {
+    ["USER", "LOGNAME", "USERNAME"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        .unwrap_or_else(|| "me".to_owned())
+}

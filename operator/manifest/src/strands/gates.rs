@@ -1,0 +1,230 @@
+//! HITL steps as gates: who is asked, what counts as yes and no, and what happens when nobody answers.
+//!
+//! An answer in words stays an answer in words: only a word that the file itself compares with becomes a verdict's text.
+
+use serde_json::{Map, Value, json};
+use signoff_api::Verdict;
+
+use super::{
+    import::Import,
+    notes::Weight,
+    words::{self, Compared},
+};
+use crate::source::Node;
+
+/// How long a gate without a timeout stays open before it is overdue, in seconds: the longest that is allowed.
+const LONGEST: u64 = 7 * 24 * 3600;
+
+/// Where a gate stands, for what may be decided at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// A step, task, node or reduce step.
+    Step,
+    /// Before a route runs.
+    Route,
+    /// Before subtasks run.
+    Subtasks,
+    /// After them.
+    Reduce,
+    /// After an evaluation.
+    Review,
+}
+
+impl Import<'_> {
+    /// The `hitl` of a step that asks people. `own` is the path of its answer.
+    pub(super) fn gate(&mut self, node: &Node, path: &str, own: &str, position: Position) -> Value {
+        self.notes.read(node, "hitl step", path);
+        let mut hitl = Map::new();
+        hitl.insert("prompt".into(), self.text(node, "prompt").unwrap_or_else(|| "Go on?".to_owned()).into());
+        if let Some(context) = self.text(node, "context_display") {
+            hitl.insert("contextDisplay".into(), context.into());
+        }
+        let threshold = node.get("approval_threshold").and_then(|n| n.to_json().as_u64()).unwrap_or(1);
+        hitl.insert("approvers".into(), self.approvers(node, path));
+        if threshold > 1 {
+            hitl.insert("threshold".into(), threshold.into());
+        }
+        let default = node.get("default").map(plain).filter(|text| !text.is_empty());
+        let pattern = self.pattern(node, path);
+        let candidates = self.candidates(own, pattern.as_deref(), default.as_deref());
+        // A word that the pattern refuses was never an answer.
+        let fits = |word: &&str| pattern.as_deref().is_none_or(|pattern| fits(pattern, word));
+        let candidates: Vec<&str> = candidates.iter().map(String::as_str).filter(fits).collect();
+        let options = pattern.as_deref().and_then(words::alternatives).filter(|_| threshold > 1);
+        let mut verdicts = self.verdicts(node, path, position, threshold, options.is_some(), &candidates);
+        if pattern.is_some() && position == Position::Step && threshold == 1 {
+            let said = |verdict: &Verdict| words::first_for(*verdict, &candidates).is_some();
+            verdicts.retain(|verdict| !matches!(verdict, Verdict::Approve | Verdict::Reject) || said(verdict));
+        }
+        hitl.insert("allowedVerdicts".into(), json!(verdicts));
+        if let Some(question) = question(node, pattern, default.as_deref(), options) {
+            hitl.insert("form".into(), json!({"questions": [question]}));
+        }
+        hitl.insert("timeout".into(), self.timeout(node, path, default.is_some(), &verdicts));
+        if position == Position::Step {
+            hitl.insert("onReject".into(), "continue".into());
+        }
+        for (verdict, field) in [(Verdict::Approve, "approveText"), (Verdict::Reject, "rejectText")] {
+            if let Some(word) = words::first_for(verdict, &candidates).filter(|_| verdicts.contains(&verdict)) {
+                hitl.insert(field.into(), word.into());
+            }
+        }
+        Value::Object(hitl)
+    }
+
+    fn approvers(&mut self, node: &Node, path: &str) -> Value {
+        let named: Vec<Value> = node
+            .get("required_approvers")
+            .map(Node::items)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(Node::text)
+            .map(|name| match name.strip_prefix("group:") {
+                Some(group) => json!({"kind": "Group", "name": group}),
+                None => json!({"kind": "User", "name": name}),
+            })
+            .collect();
+        if named.is_empty() {
+            let message = format!("no approvers are named: {} decides", self.approver);
+            self.tell_at(Weight::Info, path, node, message);
+            return json!([{"kind": "User", "name": self.approver}]);
+        }
+        Value::Array(named)
+    }
+
+    /// The pattern, where it means the same here.
+    fn pattern(&mut self, node: &Node, path: &str) -> Option<String> {
+        let validation = node.get("validation")?;
+        let field = format!("{path}.validation");
+        self.notes.read(validation, "hitl.validation", &field);
+        let pattern = validation.get("pattern")?.text()?.to_owned();
+        match regex::Regex::new(&pattern) {
+            Ok(_) => Some(pattern),
+            Err(_) => {
+                let message = "this pattern looks ahead or back, which is not supported: any answer is taken";
+                self.tell_at(Weight::Unsupported, &format!("{field}.pattern"), validation, message);
+                None
+            }
+        }
+    }
+
+    /// The words that answers of this gate are compared with, the nearest first.
+    fn candidates(&self, own: &str, pattern: Option<&str>, default: Option<&str>) -> Vec<String> {
+        let any = |compared: &&Compared| compared.path == "hitl_response" || compared.path == "last_response";
+        let rank = |compared: &&Compared| match (&compared.path, &compared.after) {
+            (path, _) if path == own => Some(0),
+            (_, Some(after)) if any(compared) => (after == own).then_some(1),
+            (_, None) if any(compared) => Some(2),
+            _ => None,
+        };
+        let mut ranked: Vec<_> = self.compared.iter().filter_map(|one| Some((rank(&one)?, one.word.clone()))).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        let mut found: Vec<String> = ranked.into_iter().map(|(_, word)| word).collect();
+        found.extend(pattern.and_then(words::alternatives).unwrap_or_default());
+        found.extend(default.map(ToOwned::to_owned));
+        found
+    }
+
+    fn verdicts(
+        &mut self,
+        node: &Node,
+        path: &str,
+        position: Position,
+        threshold: u64,
+        options: bool,
+        candidates: &[&str],
+    ) -> Vec<Verdict> {
+        let compared = |verdict| words::first_for(verdict, candidates).is_some();
+        let mut verdicts = vec![Verdict::Approve, Verdict::Reject];
+        if threshold > 1 && !options {
+            let message = "several people answer, so a free text is no answer: they approve or reject";
+            self.tell_at(Weight::Changed, &format!("{path}.approval_threshold"), node, message);
+        } else {
+            verdicts.push(Verdict::Respond);
+        }
+        match position {
+            Position::Route => {
+                verdicts.push(Verdict::Modify);
+                let message = "a text such as `route:<name>` is told to the router, which then chooses again; to set the route, decide Modify with the parameter route";
+                self.tell_at(Weight::Changed, path, node, message);
+            }
+            Position::Subtasks => verdicts.push(Verdict::Modify),
+            Position::Review => {
+                // `continue` is a word for Approve, which would end the loop.
+                verdicts.retain(|verdict| *verdict != Verdict::Approve);
+                let message = "any text revises the draft; a run cannot be ended well from here by the word `stop`: Abort ends it without a result";
+                self.tell_at(Weight::Changed, path, node, message);
+            }
+            Position::Step | Position::Reduce => {}
+        }
+        // A file that compares with `stop` or `cancel` means it as an answer.
+        if !compared(Verdict::Abort) {
+            verdicts.push(Verdict::Abort);
+        }
+        verdicts
+    }
+
+    fn timeout(&mut self, node: &Node, path: &str, default: bool, verdicts: &[Verdict]) -> Value {
+        let field = format!("{path}.timeout_seconds");
+        let seconds = node.get("timeout_seconds").and_then(|n| n.to_json().as_u64()).unwrap_or(0);
+        if seconds == 0 {
+            let message = "no gate stays open for ever: after 7 days it is overdue and waits to be asked again, rejected or aborted";
+            self.tell_at(Weight::Info, path, node, message);
+            return json!({"after": "168h", "action": "Expire"});
+        }
+        if seconds > LONGEST {
+            let message = "longer than 7 days, the most that is usually allowed: set to 7 days";
+            self.tell_at(Weight::Changed, &field, node, message);
+        }
+        let action = match (default, verdicts.contains(&Verdict::Respond)) {
+            (true, true) => "Default",
+            (true, false) => {
+                self.tell_at(Weight::Changed, &field, node, "nobody can answer with a text here: a timeout rejects");
+                "Reject"
+            }
+            (false, _) => {
+                self.tell_at(Weight::Info, &field, node, "there is no default: a timeout rejects");
+                "Reject"
+            }
+        };
+        json!({"after": format!("{}s", seconds.min(LONGEST)), "action": action})
+    }
+}
+
+/// The one question of a gate, where there is more to it than a text.
+fn question(
+    node: &Node,
+    pattern: Option<String>,
+    default: Option<&str>,
+    options: Option<Vec<String>>,
+) -> Option<Value> {
+    let mut question = Map::from_iter([("id".to_owned(), json!("answer"))]);
+    let message = node.get("validation").and_then(|v| v.get("error_message")).and_then(Node::text);
+    if let Some(options) = options {
+        let option = |word: &String| json!({"id": super::names::label(word, "option"), "label": word});
+        question.insert("options".into(), options.iter().map(option).collect());
+    } else if let Some(pattern) = pattern {
+        question.insert("pattern".into(), pattern.into());
+        if let Some(message) = message {
+            question.insert("errorMessage".into(), message.into());
+        }
+    }
+    if let Some(default) = default {
+        question.insert("default".into(), default.into());
+    }
+    (question.len() > 1).then_some(Value::Object(question))
+}
+
+/// Whether a word is an answer that the whole pattern matches.
+fn fits(pattern: &str, word: &str) -> bool {
+    regex::Regex::new(&format!("^(?:{pattern})$")).is_ok_and(|pattern| pattern.is_match(word))
+}
+
+/// A scalar as text.
+pub(super) fn plain(node: &Node) -> String {
+    match node.to_json() {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

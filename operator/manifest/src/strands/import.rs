@@ -1,0 +1,175 @@
+//! One import: what is known of the file while it is read.
+//!
+//! It may not know a pattern or a provider: those have files of their own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
+
+use serde_json::{Map, Value, json};
+use signoff_engine::language::{Condition, Template};
+
+use super::{
+    condition,
+    names::{self, Names},
+    notes::{Notes, Weight},
+    rewrite::{self, Found},
+    words::Compared,
+};
+use crate::source::Node;
+
+/// One import.
+pub(super) struct Import<'t> {
+    pub(super) notes: Notes<'t>,
+    pub(super) names: Names,
+    pub(super) approver: &'t str,
+    pub(super) compared: Vec<Compared>,
+    /// How often steps of agents are tried again.
+    pub(super) retry: Option<Value>,
+    /// The schema of what each agent answers.
+    pub(super) schemas: BTreeMap<String, Value>,
+    /// The first names of everything that templates and conditions ask for.
+    pub(super) roots: BTreeSet<String>,
+    pub(super) found: Found,
+    /// How many calls may be in flight.
+    pub(super) max_parallel: Option<u64>,
+    /// How many steps a graph may take.
+    pub(super) max_steps: Option<u64>,
+}
+
+impl<'t> Import<'t> {
+    pub(super) fn of(text: &'t str, approver: &'t str) -> Self {
+        Self {
+            notes: Notes::of(text),
+            names: Names::default(),
+            approver,
+            compared: Vec::new(),
+            retry: None,
+            schemas: BTreeMap::new(),
+            roots: BTreeSet::new(),
+            found: Found::default(),
+            max_parallel: None,
+            max_steps: None,
+        }
+    }
+
+    /// Tells about a field at the place of its node.
+    pub(super) fn tell_at(&mut self, weight: Weight, field: &str, node: &Node, message: impl Into<String>) {
+        let at: Range<usize> = node.fields().first().map_or(node.at.clone(), |(key, _)| key.at.clone());
+        self.notes.tell(weight, field, &at, message);
+    }
+
+    /// A field's text with the names of the Workflow; none where it is missing or empty.
+    pub(super) fn text(&mut self, node: &Node, field: &str) -> Option<String> {
+        let source = node.get(field).map(super::gates::plain).filter(|text| !text.is_empty())?;
+        Some(self.template(&source))
+    }
+
+    /// A template with the names of the Workflow.
+    pub(super) fn template(&mut self, source: &str) -> String {
+        let text = rewrite::template(source, &self.names, &mut self.found);
+        if let Ok(template) = Template::parse(&text, "") {
+            self.roots.extend(template.references().iter().map(|reference| reference.root.clone()));
+        }
+        text
+    }
+
+    /// A condition that skips, in CEL; told where there is none.
+    pub(super) fn skip_if(&mut self, node: &Node, path: &str) -> Option<String> {
+        let (key, value) = node.entry("skip_if")?;
+        let source = super::gates::plain(value);
+        let cel = condition::cel(&source, &self.names, &mut self.found);
+        match &cel {
+            Some(cel) => self.asks(cel),
+            None => {
+                let (field, at) = (format!("{path}.skip_if"), key.at.clone());
+                let message = "this cannot be said in CEL: it is never skipped";
+                self.notes.tell(Weight::Unsupported, &field, &at, message);
+            }
+        }
+        cel
+    }
+
+    /// The condition of an edge.
+    pub(super) fn when(&mut self, source: &str) -> String {
+        let when = condition::when(source, &self.names, &mut self.found);
+        if when.starts_with("{{") {
+            if let Ok(template) = Template::parse(&when, "") {
+                self.roots.extend(template.references().iter().map(|reference| reference.root.clone()));
+            }
+        } else {
+            self.asks(&when);
+        }
+        when
+    }
+
+    fn asks(&mut self, cel: &str) {
+        if let Ok(condition) = Condition::parse(cel, "") {
+            self.roots.extend(condition.references().into_iter().map(|reference| reference.root));
+        }
+    }
+
+    /// The steps of a list, with names of their own; their positions stay.
+    pub(super) fn steps(&mut self, list: &Node, path: &str) -> Vec<Value> {
+        let mut taken: Vec<String> = Vec::new();
+        let mut steps = Vec::new();
+        for (at, node) in list.items().iter().enumerate() {
+            let field = format!("{path}[{at}]");
+            let wish = match node.get("agent").and_then(Node::text) {
+                Some(agent) => names::label(agent, "step"),
+                None => "ask".to_owned(),
+            };
+            let name = names::free(&wish, |name| taken.iter().any(|other| other == name));
+            taken.push(name.clone());
+            steps.push(self.step(node, &field, &name, &format!("steps[{at}].response"), at > 0));
+        }
+        steps
+    }
+
+    /// One step, task or node under a name. `own` is the path of its response in the file, `later` whether anything ran
+    /// before it.
+    pub(super) fn step(&mut self, node: &Node, path: &str, name: &str, own: &str, later: bool) -> Value {
+        let mut step = Map::from_iter([("name".to_owned(), json!(name))]);
+        if is_gate(node) {
+            step.insert("hitl".into(), self.gate(node, path, own, super::gates::Position::Step));
+        } else {
+            self.notes.read(node, "step, task or node", path);
+            let agent = node.get("agent").and_then(Node::text).unwrap_or_default().to_owned();
+            let vars = self.vars(node);
+            let input = self.text(node, "input").unwrap_or_else(|| {
+                let input = if later { "{{ last_response }}" } else { "Begin." };
+                self.tell_at(Weight::Info, path, node, format!("there is no input: the agent is told `{input}`"));
+                input.to_owned()
+            });
+            if let Some(schema) = self.schemas.get(&agent) {
+                step.insert("outputSchema".into(), schema.clone());
+            }
+            step.insert("agent".into(), json!({"name": agent, "input": input}));
+            if !vars.is_empty() {
+                step.insert("vars".into(), Value::Object(vars));
+            }
+            if let Some(retry) = &self.retry {
+                step.insert("retry".into(), retry.clone());
+            }
+        }
+        if let Some(skip_if) = self.skip_if(node, path) {
+            step.insert("skipIf".into(), skip_if.into());
+        }
+        Value::Object(step)
+    }
+
+    /// The variables of a step: they are names of its own, and no inputs.
+    fn vars(&mut self, node: &Node) -> Map<String, Value> {
+        let fields = node.get("vars").map(Node::fields).unwrap_or_default();
+        fields
+            .iter()
+            .map(|(key, value)| (key.name.clone(), self.template(&super::gates::plain(value)).into()))
+            .collect()
+    }
+}
+
+/// Whether a step asks people.
+pub(super) fn is_gate(node: &Node) -> bool {
+    node.get("type").and_then(Node::text) == Some("hitl")
+}

@@ -1,0 +1,140 @@
+//! Inputs: those a file declares, those it only gives values for, and those it only asks for.
+//!
+//! A value is never invented: what a file asks for and does not have is required of whoever runs it.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use signoff_engine::{Plan, Settings};
+
+use super::{gates::plain, import::Import, names::is_identifier, notes::Weight};
+use crate::source::Node;
+
+/// The names that every run has.
+const EVERYWHERE: [&str; 7] = ["inputs", "run", "hitl", "hitl_response", "last_response", "loop", "range"];
+
+impl Import<'_> {
+    /// What inputs are called, before any template is read.
+    pub(super) fn prepare_inputs(&mut self, inputs: &Node) {
+        for section in ["required", "optional", "values"] {
+            for (key, spec) in inputs.get(section).map(Node::fields).unwrap_or_default() {
+                let name = input_name(&key.name);
+                if name != key.name {
+                    let message =
+                        format!("this name has a meaning of its own in templates: the input is called {name}");
+                    self.notes.tell(Weight::Changed, &format!("inputs.{section}.{}", key.name), &key.at, message);
+                    self.names.inputs.insert(key.name.clone(), name);
+                }
+                if section == "optional" && spec.get("default").is_none() {
+                    self.names.optional.insert(key.name.clone());
+                }
+            }
+        }
+    }
+
+    /// `spec.inputs`, once everything that asks for one was read.
+    pub(super) fn inputs(&mut self, inputs: Option<&Node>, known: &[&str], own: &[String]) -> Vec<Value> {
+        let mut list: Vec<Map<String, Value>> = Vec::new();
+        let section = |name: &str| inputs.and_then(|inputs| inputs.get(name)).map(Node::fields).unwrap_or_default();
+        if let Some(inputs) = inputs {
+            self.notes.read(inputs, "inputs", "inputs");
+        }
+        for (name, required) in [("required", true), ("optional", false)] {
+            for (key, spec) in section(name) {
+                self.notes.read(spec, "input", &format!("inputs.{name}.{}", key.name));
+                list.push(declared(&self.input_of(&key.name), spec, required));
+            }
+        }
+        for (key, value) in section("values") {
+            let name = self.input_of(&key.name);
+            let known = list.iter_mut().find(|input| input.get("name") == Some(&json!(name)));
+            match known {
+                Some(input) => {
+                    let text = input.get("type").is_none_or(|kind| kind == "string");
+                    let value = if text { json!(plain(value)) } else { value.to_json() };
+                    input.insert("value".into(), value);
+                }
+                None => {
+                    let kind = kind_of(value);
+                    list.push(Map::from_iter([
+                        ("name".to_owned(), json!(name)),
+                        ("type".to_owned(), json!(kind)),
+                        ("value".to_owned(), value.to_json()),
+                    ]));
+                }
+            }
+        }
+        let declared =
+            |list: &[Map<String, Value>], name: &str| list.iter().any(|input| input.get("name") == Some(&json!(name)));
+        for name in self.roots.clone() {
+            if EVERYWHERE.contains(&name.as_str())
+                || known.contains(&name.as_str())
+                || own.contains(&name)
+                || declared(&list, &name)
+            {
+                continue;
+            }
+            let kind = if self.found.numeric.contains(&name) { "number" } else { "string" };
+            let message =
+                format!("the file asks for {name} and declares no such input: it is required, as `--var {name}=…`");
+            self.notes.tell(Weight::Info, "inputs", &inputs.map_or(0..0, |node| node.at.clone()), message);
+            list.push(Map::from_iter([
+                ("name".to_owned(), json!(name)),
+                ("type".to_owned(), json!(kind)),
+                ("required".to_owned(), json!(true)),
+            ]));
+        }
+        list.into_iter().map(Value::Object).collect()
+    }
+
+    fn input_of(&self, name: &str) -> String {
+        self.names.inputs.get(name).cloned().unwrap_or_else(|| name.to_owned())
+    }
+}
+
+fn declared(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
+    let kind = spec.text().or(spec.get("type").and_then(Node::text)).unwrap_or("string").to_owned();
+    let mut input = Map::from_iter([("name".to_owned(), json!(name)), ("type".to_owned(), json!(kind))]);
+    for field in ["description", "default", "enum"] {
+        if let Some(value) = spec.get(field) {
+            input.insert(field.into(), value.to_json());
+        }
+    }
+    let has_default = spec.get("default").is_some();
+    if required && !has_default {
+        input.insert("required".into(), json!(true));
+    } else if !has_default && kind == "string" && spec.get("enum").is_none() {
+        // What was not given prints as nothing, as it does there.
+        input.insert("default".into(), json!(""));
+    }
+    input
+}
+
+fn kind_of(value: &Node) -> &'static str {
+    match value.to_json() {
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        _ => "string",
+    }
+}
+
+/// The name as an input may have it: the plan itself says which names are taken.
+fn input_name(name: &str) -> String {
+    let mut plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    if !is_identifier(&plain) {
+        plain = format!("input_{plain}");
+    }
+    let object = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "names"},
+        "spec": {"requestedBy": crate::REQUESTER, "inputs": [{"name": plain}],
+            "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
+    });
+    let taken = serde_json::from_value(object).is_ok_and(|workflow| {
+        let complaints = Plan::of(&workflow, &Settings::default(), &Arc::default()).err().unwrap_or_default();
+        complaints.iter().any(|complaint| complaint.field == "spec.inputs[0].name")
+    });
+    if taken { format!("input_{plain}") } else { plain }
+}

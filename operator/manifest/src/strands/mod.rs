@@ -1,0 +1,281 @@
+//! Workflow files of the Strands CLI as Workflows.
+//!
+//! It may not drop anything in silence: what has no equivalent is told in a note, and so is what is written otherwise.
+//!
+//! | module | answers |
+//! |---|---|
+//! | [`fields`] | which fields the format has, and what becomes of each |
+//! | `tokens`, `rewrite` | what a template says with the new names |
+//! | `condition` | what a condition is in CEL |
+//! | `words` | which words of people the file compares with |
+//! | `gates`, `patterns`, `runtime`, `inputs` | what each part of a file becomes |
+
+mod condition;
+pub mod fields;
+mod gates;
+mod import;
+mod inputs;
+mod names;
+mod notes;
+mod outputs;
+mod patterns;
+mod rewrite;
+mod runtime;
+mod tokens;
+mod words;
+
+use serde_json::{Map, Value, json};
+use signoff_api::{GROUP, VERSION, Workflow};
+
+use self::{import::Import, names::label};
+use crate::{
+    problem::{Problem, Problems},
+    source::{self, Node},
+};
+
+pub use notes::{Note, Weight};
+
+/// An imported file.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// What it is here, without who asks for it.
+    pub object: Value,
+    /// The same, as the engine reads it.
+    pub workflow: Box<Workflow>,
+    /// Everything to know about it, in the order of the file.
+    pub notes: Vec<Note>,
+}
+
+impl Imported {
+    /// Whether the run does what the file says.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.notes.iter().all(|note| note.weight != Weight::Unsupported)
+    }
+
+    /// The Workflow as YAML, with its notes on top.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let mut text = "# Imported from a file of the Strands CLI.\n".to_owned();
+        for note in self.notes.iter().filter(|note| note.weight != Weight::Info) {
+            text += &format!("# {}\n", note.to_string().replace('\n', " "));
+        }
+        text + &serde_saphyr::to_string(&self.object).unwrap_or_else(|_| self.object.to_string())
+    }
+}
+
+/// Whether a text is a workflow file of the Strands CLI: one with agents and a pattern's type and config, and without an
+/// `apiVersion`.
+#[must_use]
+pub fn is_strands(text: &str) -> bool {
+    matches!(source::documents(text).as_slice(), [Ok(node)] if is_file(node))
+}
+
+pub(crate) fn is_file(node: &Node) -> bool {
+    let pattern = node.get("pattern");
+    node.get("apiVersion").is_none() && pattern.is_some_and(|pattern| pattern.get("type").is_some())
+}
+
+/// Imports a workflow file of the Strands CLI. `approver` is the user who decides where the file names nobody.
+///
+/// # Errors
+/// The text is no YAML, or no such file: what is missing, and where.
+pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
+    let mut problems = Problems::of(text);
+    let mut documents = source::documents(text);
+    let node = match (documents.pop(), documents.is_empty()) {
+        (Some(Ok(node)), true) => node,
+        (Some(Err(unreadable)), _) => {
+            problems.error("NotYaml", "", unreadable.at, unreadable.why);
+            return Err(problems.found);
+        }
+        (found, _) => {
+            let what = if found.is_some() { "more than one document" } else { "nothing" };
+            problems.error("NotStrands", "", 0..0, format!("there is {what} in it: give a file with one workflow"));
+            return Err(problems.found);
+        }
+    };
+    document(text, &node, approver)
+}
+
+/// Imports one document.
+pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Imported, Vec<Problem>> {
+    let mut problems = Problems::of(text);
+    let parts = (node.get("agents"), node.get("pattern").and_then(|pattern| pattern.get("config")));
+    let kind = node.get("pattern").and_then(|pattern| pattern.get("type")).and_then(Node::text).unwrap_or_default();
+    for (field, missing) in [("agents", parts.0.is_none()), ("pattern.config", parts.1.is_none())] {
+        if missing {
+            let at = crate::problem::place(node, field);
+            problems.error("NotStrands", field, at, format!("{field} is missing: give it"));
+        }
+    }
+    if !patterns::PATTERNS.contains(&kind) {
+        let at = crate::problem::place(node, "pattern.type");
+        let near = crate::nearest::nearest(kind, patterns::PATTERNS.into_iter());
+        let hint = near
+            .map_or_else(|| format!("there are {}", patterns::PATTERNS.join(", ")), |n| format!("did you mean {n}?"));
+        problems.error("NotStrands", "pattern.type", at, format!("there is no pattern {kind}: {hint}"));
+    }
+    let ((Some(agents), Some(config)), false) = (parts, problems.has_errors()) else { return Err(problems.found) };
+    let mut import = Import::of(text, approver);
+    let object = import.object(node, agents, kind, config);
+    import.strangers(config);
+    let mut stamped = object.clone();
+    stamped["spec"]["requestedBy"] = json!(crate::REQUESTER);
+    match serde_json::from_value::<Workflow>(stamped) {
+        Ok(workflow) => {
+            let mut notes = import.notes.list;
+            notes.sort_by_key(|note| (note.line, note.column, note.weight));
+            Ok(Imported { object, workflow: Box::new(workflow), notes })
+        }
+        Err(error) => {
+            let at = crate::problem::place(node, "pattern");
+            problems.error("WrongType", "", at, format!("a value is not of the type that its field has: {error}"));
+            Err(problems.found)
+        }
+    }
+}
+
+impl Import<'_> {
+    fn object(&mut self, node: &Node, agents: &Node, kind: &str, config: &Node) -> Value {
+        self.notes.read(node, "file", "");
+        if let Some(pattern) = node.get("pattern") {
+            self.notes.read(pattern, "pattern", "pattern");
+        }
+        let declared = node.get("inputs");
+        if let Some(inputs) = declared {
+            self.prepare_inputs(inputs);
+        }
+        patterns::prepare(self, kind, config);
+        self.output_schemas(agents);
+        self.specials(node, kind, config);
+        let deadline = node.get("runtime").and_then(|runtime| self.limits(runtime));
+        let pattern = self.pattern_of(kind, config);
+        let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
+        let (providers, agents_now) = self.agents(node.get("runtime"), agents, router);
+        let outputs = node.get("outputs").and_then(|outputs| self.outputs(outputs));
+        let own = variables(config);
+        let known = [patterns::known(kind), &[self.names.root_now]].concat();
+        let inputs = self.inputs(declared, &known, &own);
+
+        let mut spec = Map::new();
+        let mut put = |field: &str, value: Value| {
+            if !value.as_array().is_some_and(Vec::is_empty) {
+                spec.insert(field.to_owned(), value);
+            }
+        };
+        put("inputs", Value::Array(inputs));
+        put("providers", providers);
+        put("agents", agents_now);
+        put("pattern", pattern);
+        if let Some(outputs) = outputs {
+            put("outputs", outputs);
+        }
+        if let Some(deadline) = deadline {
+            put("activeDeadline", deadline.into());
+        }
+        json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Workflow", "metadata": self.metadata(node, agents), "spec": spec})
+    }
+
+    fn metadata(&mut self, node: &Node, agents: &Node) -> Value {
+        let given = node.get("name").map(gates::plain).unwrap_or_default();
+        let name = label(&given, "imported");
+        if name != given {
+            let at = node.entry("name").map_or(0..0, |(key, _)| key.at.clone());
+            self.notes.tell(Weight::Info, "name", &at, format!("names are DNS labels: it is called {name}"));
+        }
+        let mut annotations = Map::new();
+        if let Some(text) = node.get("description").map(gates::plain) {
+            annotations.insert("kubernetes.io/description".into(), text.trim().into());
+        }
+        let listed = |node: &Node| node.items().iter().map(gates::plain).collect::<Vec<_>>().join(", ");
+        if let Some(tags) = node.get("tags").filter(|tags| !tags.items().is_empty()) {
+            annotations.insert("import.signoff.dev/tags".into(), listed(tags).into());
+        }
+        let tools: Vec<String> = agents
+            .fields()
+            .iter()
+            .filter_map(|(key, agent)| Some((key, agent.get("tools").filter(|tools| !tools.items().is_empty())?)))
+            .map(|(key, tools)| format!("{}: {}", key.name, listed(tools)))
+            .collect();
+        if !tools.is_empty() {
+            annotations.insert("import.signoff.dev/tools".into(), tools.join("; ").into());
+        }
+        let mut metadata = Map::from_iter([("name".to_owned(), json!(name))]);
+        if !annotations.is_empty() {
+            metadata.insert("annotations".into(), Value::Object(annotations));
+        }
+        Value::Object(metadata)
+    }
+
+    /// Names that only the Strands CLI has, as expressions; an input of the same name comes first.
+    fn specials(&mut self, node: &Node, kind: &str, config: &Node) {
+        let literal = |field: &str| quoted(&node.get(field).map(gates::plain).unwrap_or_default());
+        let mut special = vec![
+            ("name", literal("name")),
+            ("description", literal("description")),
+            ("timestamp", "run.startedAt".to_owned()),
+        ];
+        match kind {
+            "routing" => special.push(("chosen_route", "router.chosen_route".to_owned())),
+            "evaluator_optimizer" => special.push(("iteration_index", "(iteration - 1)".to_owned())),
+            "orchestrator_workers" => special.extend([
+                ("worker_count", "num_workers".to_owned()),
+                ("orchestrator_response", "(subtasks | tojson)".to_owned()),
+                ("round_count", "1".to_owned()),
+                ("reduce_response", "last_response".to_owned()),
+                ("writeup_response", "last_response".to_owned()),
+            ]),
+            "graph" => special.extend(self.graph_specials(config)),
+            _ => {}
+        }
+        let declared = |name: &str| {
+            let inputs = node.get("inputs");
+            ["required", "optional", "values"].iter().any(|section| {
+                inputs.and_then(|inputs| inputs.get(section)).is_some_and(|list| list.get(name).is_some())
+            })
+        };
+        self.names.special = special.into_iter().filter(|(name, _)| !declared(name)).collect();
+    }
+
+    /// Where a graph ended and how many nodes ran, from what is known of its nodes.
+    fn graph_specials(&self, config: &Node) -> [(&'static str, String); 2] {
+        let ids: Vec<String> = patterns::nodes_of(config).into_iter().map(|(id, ..)| id).collect();
+        let leaves = |id: &String| {
+            config
+                .get("edges")
+                .map(Node::items)
+                .unwrap_or_default()
+                .iter()
+                .any(|e| e.get("from").map(gates::plain).as_ref() == Some(id))
+        };
+        let (inner, ends): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| leaves(id));
+        let asked = |id: &String| rewrite::written("nodes", &[self.names.of(id)]);
+        let terminal = ends.into_iter().chain(inner.into_iter().rev()).fold(String::new(), |text, id| {
+            format!("{text}'{}' if {}.response is not none else ", self.names.of(id), asked(id))
+        });
+        let total: Vec<String> = ids.iter().map(|id| format!("({}.visits | length)", asked(id))).collect();
+        [("terminal_node", format!("({terminal}'')")), ("total_steps", format!("({})", total.join(" + ")))]
+    }
+
+    /// Tells about ids that nothing has.
+    fn strangers(&mut self, config: &Node) {
+        for path in std::mem::take(&mut self.found.strangers) {
+            let message = format!("nothing is called {path}: it is an empty text");
+            self.tell_at(Weight::Changed, "pattern.config", config, message);
+        }
+    }
+}
+
+/// The variables of all steps: they are names of their own.
+fn variables(node: &Node) -> Vec<String> {
+    let own = node.get("vars").map(Node::fields).unwrap_or_default().iter().map(|(key, _)| key.name.clone());
+    let below = node.items().iter().chain(node.fields().iter().map(|(_, value)| value));
+    own.chain(below.flat_map(variables)).collect()
+}
+
+/// A text as a literal of a template.
+fn quoted(text: &str) -> String {
+    let plain: String = text.trim().chars().filter(|c| !matches!(c, '\\' | '\'')).collect();
+    format!("'{}'", plain.replace('\n', " "))
+}

@@ -1,0 +1,98 @@
+//! What an import tells: everything that has no equivalent, and everything that is written differently.
+//!
+//! It may not be silent about a field, and it may not decide whether the import is good enough: the caller does.
+
+use std::{fmt, ops::Range};
+
+use serde::Serialize;
+use signoff_engine::language::text::display;
+
+use super::fields::{self, Fate};
+use crate::{problem::Problems, source::Node};
+
+/// One thing to know about an imported file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Note {
+    /// How much it matters.
+    pub weight: Weight,
+    /// The field of the imported file.
+    pub field: String,
+    /// What became of it.
+    pub message: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// Its column in characters, from 1.
+    pub column: usize,
+}
+
+/// How much a note matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weight {
+    /// The run does the same.
+    Info,
+    /// The run does the same in another way, which is perhaps not what was meant.
+    Changed,
+    /// Something is missing, and the run does something else.
+    Unsupported,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = match self.weight {
+            Weight::Info => "note",
+            Weight::Changed => "changed",
+            Weight::Unsupported => "unsupported",
+        };
+        let (field, message) = (display(&self.field, 256), display(&self.message, 1024));
+        write!(f, "{word}: {field} (line {}): {message}", self.line)
+    }
+}
+
+/// The notes of one file.
+pub(super) struct Notes<'t> {
+    text: &'t str,
+    pub(super) list: Vec<Note>,
+}
+
+impl<'t> Notes<'t> {
+    pub(super) fn of(text: &'t str) -> Self {
+        Self { text, list: Vec::new() }
+    }
+
+    /// Tells about a field, once.
+    pub(super) fn tell(&mut self, weight: Weight, field: &str, at: &Range<usize>, message: impl Into<String>) {
+        let message = message.into();
+        let mut place = Problems::of(self.text);
+        place.error("", "", at.clone(), "");
+        let (line, column) = place.found.first().map_or((1, 1), |found| (found.line, found.column));
+        let note = Note { weight, field: field.to_owned(), message, line, column };
+        if !self.list.contains(&note) {
+            self.list.push(note);
+        }
+    }
+
+    /// Tells what becomes of every field of an object that is not kept, and of every one the format does not have.
+    pub(super) fn read(&mut self, node: &Node, section: &str, path: &str) {
+        for (key, value) in node.fields() {
+            let field = if path.is_empty() { key.name.clone() } else { format!("{path}.{}", key.name) };
+            match fields::fate(section, &key.name) {
+                Some(Fate::Becomes(_)) => {}
+                Some(Fate::LeftOut(why)) => self.tell(Weight::Info, &field, &key.at, format!("left out: {why}")),
+                Some(Fate::Missing(_)) if value.items().is_empty() && value.fields().is_empty() && !is_said(value) => {}
+                Some(Fate::Missing(why)) => self.tell(Weight::Unsupported, &field, &key.at, why),
+                None => {
+                    let hint = fields::meant(section, &key.name);
+                    let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                    self.tell(Weight::Unsupported, &field, &key.at, format!("there is no such field: left out{hint}"));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a value says anything: an empty list of tools is none.
+fn is_said(value: &Node) -> bool {
+    !matches!(value.value, crate::source::Value::List(_) | crate::source::Value::Map(_) | crate::source::Value::Null)
+}

@@ -1,0 +1,416 @@
+//! The seven patterns of the Strands CLI as ours: `workflow` is our `dag`, everything else keeps its name.
+//!
+//! It may not check what a plan checks: cycles, unknown nodes and missing agents are the plan's to refuse.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    gates::{Position, plain},
+    import::{Import, is_gate},
+    names::Names,
+    notes::Weight,
+    words,
+};
+use crate::source::Node;
+
+/// The patterns, as the format names them.
+pub(super) const PATTERNS: [&str; 7] =
+    ["chain", "workflow", "routing", "parallel", "evaluator_optimizer", "orchestrator_workers", "graph"];
+
+/// Names that templates of each pattern know, beside those of every run.
+pub(super) fn known(pattern: &str) -> &'static [&'static str] {
+    match pattern {
+        "chain" => &["steps"],
+        "workflow" => &["tasks"],
+        "routing" => &["router", "steps"],
+        "parallel" => &["steps", "branches"],
+        "evaluator_optimizer" => {
+            &["draft", "evaluation", "iteration", "iterations", "current_draft", "current_evaluation"]
+        }
+        "orchestrator_workers" => &["workers", "num_workers", "subtasks", "task_count", "task", "index"],
+        "graph" => &["nodes"],
+        _ => &[],
+    }
+}
+
+impl Import<'_> {
+    /// `spec.pattern` of a pattern and its config. The names must have been prepared.
+    pub(super) fn pattern_of(&mut self, kind: &str, config: &Node) -> Value {
+        let path = "pattern.config";
+        self.notes.read(config, kind, path);
+        match kind {
+            "chain" => json!({"chain": {"steps": self.list(config, "steps", path)}}),
+            "workflow" => self.dag(config, path),
+            "routing" => self.routing(config, path),
+            "parallel" if self.names.root_now == "tasks" => self.parallel_as_dag(config, path),
+            "parallel" => self.parallel(config, path),
+            "evaluator_optimizer" => self.evaluator(config, path),
+            "orchestrator_workers" => self.orchestrator(config, path),
+            _ => self.graph(config, path),
+        }
+    }
+
+    fn list(&mut self, node: &Node, field: &str, path: &str) -> Vec<Value> {
+        let Some(list) = node.get(field) else { return Vec::new() };
+        self.steps(list, &format!("{path}.{field}"))
+    }
+
+    fn with_parallel(&self, pattern: &mut Map<String, Value>, field: &str) {
+        if let Some(most) = self.max_parallel {
+            pattern.insert(field.into(), most.into());
+        }
+    }
+
+    fn dag(&mut self, config: &Node, path: &str) -> Value {
+        let mut tasks = Vec::new();
+        for (at, node) in config.get("tasks").map(Node::items).unwrap_or_default().iter().enumerate() {
+            let id = node.get("id").map(plain).unwrap_or_default();
+            let own = format!("tasks.{id}.response");
+            let deps = deps(node);
+            let mut step = self.step(node, &format!("{path}.tasks[{at}]"), &self.names.of(&id), &own, !deps.is_empty());
+            if !deps.is_empty() {
+                step["deps"] = deps.iter().map(|dep| self.names.of(dep)).collect();
+            }
+            tasks.push(step);
+        }
+        let mut dag = Map::from_iter([("tasks".to_owned(), Value::Array(tasks))]);
+        self.with_parallel(&mut dag, "maxParallel");
+        json!({"dag": dag})
+    }
+
+    fn routing(&mut self, config: &Node, path: &str) -> Value {
+        let mut router = Map::new();
+        let mut review = config.get("review_router");
+        if let Some(node) = config.get("router") {
+            let field = format!("{path}.router");
+            self.notes.read(node, "routing.router", &field);
+            router.insert("agent".into(), node.get("agent").map(plain).unwrap_or_default().into());
+            let input = self.text(node, "input").unwrap_or_else(|| "Choose a route.".to_owned());
+            router.insert("input".into(), self.routes_renamed(&input).into());
+            if let Some(retries) = node.get("max_retries") {
+                router.insert("maxRetries".into(), retries.to_json());
+            }
+            review = node.get("review_router").or(review);
+        }
+        if let Some(review) = review {
+            let field = format!("{path}.router.review_router");
+            router.insert("review".into(), self.gate(review, &field, "hitl_response", Position::Route));
+        }
+        let mut routes = Vec::new();
+        for (key, node) in config.get("routes").map(Node::fields).unwrap_or_default() {
+            let field = format!("{path}.routes.{}", key.name);
+            self.notes.read(node, "route", &field);
+            let list = if node.get("then").is_some() { "then" } else { "steps" };
+            let mut steps = self.list(node, list, &field);
+            if steps.is_empty() {
+                let message = "a route needs a step: this one gives the router's answer";
+                self.notes.tell(Weight::Info, &field, &key.at, message);
+                steps.push(json!({"name": "answer", "set": {"value": "{{ router.response }}"}}));
+            }
+            routes.push(json!({"name": self.names.of(&key.name), "steps": steps}));
+        }
+        json!({"routing": {"router": router, "routes": routes}})
+    }
+
+    /// A text for the router with the routes' names: it has to answer one of them.
+    pub(super) fn routes_renamed(&self, text: &str) -> String {
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let mut renamed = text.to_owned();
+        for (id, name) in self.names.ids.iter().filter(|(id, name)| id != name) {
+            let mut out = String::new();
+            let mut rest = renamed.as_str();
+            while let Some(at) = rest.find(id.as_str()) {
+                let whole = !rest[..at].ends_with(is_word) && !rest[at + id.len()..].starts_with(is_word);
+                out.push_str(&rest[..at]);
+                out.push_str(if whole { name } else { id });
+                rest = &rest[at + id.len()..];
+            }
+            renamed = out + rest;
+        }
+        renamed
+    }
+
+    fn parallel(&mut self, config: &Node, path: &str) -> Value {
+        let mut branches = Vec::new();
+        for (at, node) in config.get("branches").map(Node::items).unwrap_or_default().iter().enumerate() {
+            let field = format!("{path}.branches[{at}]");
+            let id = node.get("id").map(plain).unwrap_or_default();
+            let steps = if node.get("steps").is_some() {
+                self.list(node, "steps", &field)
+            } else {
+                let name =
+                    node.get("agent").map_or_else(|| "ask".to_owned(), |a| super::names::label(&plain(a), "step"));
+                vec![self.step(node, &field, &name, &format!("branches.{id}.response"), false)]
+            };
+            branches.push(json!({"name": self.names.of(&id), "steps": steps}));
+        }
+        let mut parallel = Map::from_iter([("branches".to_owned(), Value::Array(branches))]);
+        if let Some(node) = config.get("reduce") {
+            let reduce = self.step(node, &format!("{path}.reduce"), "reduce", "last_response", true);
+            parallel.insert("reduce".into(), reduce);
+        }
+        self.with_parallel(&mut parallel, "maxParallel");
+        json!({"parallel": parallel})
+    }
+
+    /// Branches that look at each other are tasks that wait for each other.
+    fn parallel_as_dag(&mut self, config: &Node, path: &str) -> Value {
+        let message =
+            "a branch looks at another one: the branches are tasks of a dag, which wait for what they look at";
+        self.tell_at(Weight::Changed, "pattern.config.branches", config, message);
+        let branches = config.get("branches").map(Node::items).unwrap_or_default();
+        let ids: Vec<String> = branches.iter().map(|node| node.get("id").map(plain).unwrap_or_default()).collect();
+        let mut tasks = Vec::new();
+        for (at, (node, id)) in branches.iter().zip(&ids).enumerate() {
+            let own = format!("branches.{id}.response");
+            let looks = looks_at(node, &ids).into_iter().filter(|other| other != id).collect::<Vec<_>>();
+            let name = self.names.of(id);
+            let mut task = self.step(node, &format!("{path}.branches[{at}]"), &name, &own, false);
+            if !looks.is_empty() {
+                task["deps"] = looks.iter().map(|other| self.names.of(other)).collect();
+            }
+            tasks.push(task);
+        }
+        if let Some(node) = config.get("reduce") {
+            let mut reduce = self.step(node, &format!("{path}.reduce"), "reduce", "last_response", true);
+            reduce["deps"] = ids.iter().map(|id| self.names.of(id)).collect();
+            tasks.push(reduce);
+        }
+        let mut dag = Map::from_iter([("tasks".to_owned(), Value::Array(tasks))]);
+        self.with_parallel(&mut dag, "maxParallel");
+        json!({"dag": dag})
+    }
+
+    fn evaluator(&mut self, config: &Node, path: &str) -> Value {
+        let mut pattern = Map::new();
+        pattern.insert("producer".into(), config.get("producer").map(plain).unwrap_or_default().into());
+        if let Some(node) = config.get("evaluator") {
+            self.notes.read(node, "evaluator_optimizer.evaluator", &format!("{path}.evaluator"));
+            let mut evaluator =
+                Map::from_iter([("agent".to_owned(), node.get("agent").map(plain).unwrap_or_default().into())]);
+            if let Some(input) = self.text(node, "input") {
+                evaluator.insert("input".into(), input.into());
+            }
+            pattern.insert("evaluator".into(), Value::Object(evaluator));
+        }
+        if let Some(node) = config.get("accept") {
+            self.notes.read(node, "evaluator_optimizer.accept", &format!("{path}.accept"));
+            let mut accept = Map::new();
+            for (theirs, ours) in [("min_score", "minScore"), ("max_iters", "maxIterations")] {
+                if let Some(value) = node.get(theirs) {
+                    accept.insert(ours.into(), value.to_json());
+                }
+            }
+            pattern.insert("accept".into(), Value::Object(accept));
+        }
+        if let Some(prompt) = self.text(config, "revise_prompt") {
+            pattern.insert("revisePrompt".into(), prompt.into());
+        }
+        if let Some(node) = config.get("review_gate") {
+            let gate = self.gate(node, &format!("{path}.review_gate"), "hitl_response", Position::Review);
+            pattern.insert("reviewGate".into(), gate);
+        }
+        json!({"evaluatorOptimizer": pattern})
+    }
+
+    fn orchestrator(&mut self, config: &Node, path: &str) -> Value {
+        let mut pattern = Map::new();
+        let mut orchestrator = Map::new();
+        if let Some(node) = config.get("orchestrator") {
+            self.notes.read(node, "orchestrator_workers.orchestrator", &format!("{path}.orchestrator"));
+            orchestrator.insert("agent".into(), node.get("agent").map(plain).unwrap_or_default().into());
+            if let Some(input) = self.text(node, "input") {
+                orchestrator.insert("input".into(), input.into());
+            }
+            self.with_parallel(&mut orchestrator, "maxWorkers");
+            if let Some(limits) = node.get("limits") {
+                let field = format!("{path}.orchestrator.limits");
+                self.notes.read(limits, "orchestrator_workers.orchestrator.limits", &field);
+                if let Some(most) = limits.get("max_workers") {
+                    orchestrator.insert("maxWorkers".into(), most.to_json());
+                }
+            }
+        }
+        pattern.insert("orchestrator".into(), Value::Object(orchestrator));
+        for (theirs, ours, position) in [
+            ("decomposition_review", "decompositionReview", Position::Subtasks),
+            ("reduce_review", "reduceReview", Position::Reduce),
+        ] {
+            if let Some(node) = config.get(theirs) {
+                let gate = self.gate(node, &format!("{path}.{theirs}"), "hitl_response", position);
+                pattern.insert(ours.into(), gate);
+            }
+        }
+        let mut worker = Map::new();
+        if let Some(node) = config.get("worker_template") {
+            self.notes.read(node, "orchestrator_workers.worker_template", &format!("{path}.worker_template"));
+            worker.insert("agent".into(), node.get("agent").map(plain).unwrap_or_default().into());
+            if let Some(input) = self.text(node, "input") {
+                worker.insert("input".into(), input.into());
+            }
+            if let Some(retry) = &self.retry {
+                worker.insert("retry".into(), retry.clone());
+            }
+        }
+        pattern.insert("worker".into(), Value::Object(worker));
+        for name in ["reduce", "writeup"] {
+            if let Some(node) = config.get(name) {
+                pattern.insert(name.into(), self.step(node, &format!("{path}.{name}"), name, "last_response", true));
+            }
+        }
+        json!({"orchestratorWorkers": pattern})
+    }
+
+    fn graph(&mut self, config: &Node, path: &str) -> Value {
+        let mut nodes = Vec::new();
+        for (id, node, field) in nodes_of(config) {
+            let own = format!("nodes.{id}.response");
+            nodes.push(self.step(node, &format!("{path}.nodes{field}"), &self.names.of(&id), &own, false));
+        }
+        let mut graph = Map::from_iter([("nodes".to_owned(), Value::Array(nodes))]);
+        if let Some(entry) = config.get("entry") {
+            graph.insert("entry".into(), self.names.of(&plain(entry)).into());
+        }
+        graph.insert("edges".into(), self.edges(config, path));
+        if let Some(most) = config.get("max_iterations") {
+            graph.insert("maxIterations".into(), most.to_json());
+        }
+        if let Some(most) = self.max_steps {
+            graph.insert("maxSteps".into(), most.min(1000).into());
+        }
+        json!({"graph": graph})
+    }
+
+    /// The edges of each node as one, which tries its conditions in their order.
+    fn edges(&mut self, config: &Node, path: &str) -> Value {
+        let mut order: Vec<String> = Vec::new();
+        let mut ways: Vec<Vec<(Option<String>, String)>> = Vec::new();
+        for (at, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
+            let field = format!("{path}.edges[{at}]");
+            self.notes.read(edge, "graph.edge", &field);
+            let from = edge.get("from").map(plain).unwrap_or_default();
+            let mut found = Vec::new();
+            let condition = edge.get("condition").map(plain).map(|source| self.when(&source));
+            let targets: Vec<String> = match edge.get("to") {
+                Some(to) if to.text().is_some() => vec![plain(to)],
+                Some(to) => to.items().iter().map(plain).collect(),
+                None => Vec::new(),
+            };
+            if targets.len() > 1 {
+                let message = "only the first of several targets is run";
+                self.tell_at(Weight::Changed, &format!("{field}.to"), edge, message);
+            }
+            found.extend(targets.into_iter().next().map(|to| (condition, to)));
+            for (n, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
+                self.notes.read(choice, "graph.edge.choose", &format!("{field}.choose[{n}]"));
+                let when = choice.get("when").map(plain).unwrap_or_else(|| "else".to_owned());
+                found.push((Some(self.when(&when)), choice.get("to").map(plain).unwrap_or_default()));
+            }
+            match order.iter().position(|other| *other == from) {
+                Some(at) => ways[at].extend(found),
+                None => {
+                    order.push(from);
+                    ways.push(found);
+                }
+            }
+        }
+        let edge = |(from, ways): (&String, &Vec<(Option<String>, String)>)| {
+            let from = self.names.of(from);
+            match ways.as_slice() {
+                [] => None,
+                [(None, to), ..] => Some(json!({"from": from, "to": self.names.of(to)})),
+                ways => {
+                    let choose = ways
+                        .iter()
+                        .map(|(when, to)| json!({"when": when.as_deref().unwrap_or("else"), "to": self.names.of(to)}));
+                    Some(json!({"from": from, "choose": choose.collect::<Vec<_>>()}))
+                }
+            }
+        };
+        order.iter().zip(&ways).filter_map(edge).collect()
+    }
+}
+
+/// What ids a pattern has and where they are asked for; what the file compares answers with.
+pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
+    let ids = |field: &str| -> Vec<String> {
+        config.get(field).map(Node::items).unwrap_or_default().iter().filter_map(|n| n.get("id")).map(plain).collect()
+    };
+    let (root, ids) = match kind {
+        "workflow" => ("tasks", ids("tasks")),
+        "parallel" => ("branches", ids("branches")),
+        "graph" => ("nodes", nodes_of(config).into_iter().map(|(id, ..)| id).collect()),
+        "routing" => {
+            let routes = config.get("routes").map(Node::fields).unwrap_or_default();
+            ("routes", routes.iter().map(|(key, _)| key.name.clone()).collect())
+        }
+        _ => ("", Vec::new()),
+    };
+    let mut names = Names { root, root_now: root, ..std::mem::take(&mut import.names) };
+    if kind == "parallel" && crossing(config, &ids) {
+        names.root_now = "tasks";
+    }
+    names.give(ids.iter().map(String::as_str));
+    import.names = names;
+    let mut last_gate = None;
+    compare(config, None, kind, &mut last_gate, import);
+}
+
+/// Whether a branch of one step looks at another branch.
+fn crossing(config: &Node, ids: &[String]) -> bool {
+    let branches = config.get("branches").map(Node::items).unwrap_or_default();
+    let single = branches.iter().all(|node| node.get("steps").is_none());
+    single
+        && branches.iter().any(|node| {
+            let own = node.get("id").map(plain);
+            looks_at(node, ids).into_iter().any(|other| Some(other) != own)
+        })
+}
+
+/// The branches that a branch's texts ask for.
+fn looks_at(node: &Node, ids: &[String]) -> Vec<String> {
+    let texts: String = node.fields().iter().filter_map(|(_, value)| value.text()).collect();
+    let asks = |id: &&String| {
+        [format!("branches.{id}."), format!("branches['{id}']"), format!("branches[\"{id}\"]")]
+            .iter()
+            .any(|path| texts.contains(path))
+    };
+    ids.iter().filter(asks).cloned().collect()
+}
+
+/// Every comparison of an answer in the texts of a node and below, in the order of the file.
+fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<String>, import: &mut Import<'_>) {
+    if let Some(text) = node.text() {
+        words::compared(text, last_gate.as_deref().or(path), &mut import.compared);
+        return;
+    }
+    for (at, item) in node.items().iter().enumerate() {
+        let edge = item.get("from").map(|from| format!("nodes.{}.response", plain(from)));
+        compare(item, edge.as_deref().or(path), kind, last_gate, import);
+        if is_gate(item) && matches!(kind, "chain" | "routing" | "parallel") {
+            *last_gate = Some(format!("steps[{at}].response"));
+        }
+    }
+    for (key, value) in node.fields() {
+        // Each route and each branch begins anew.
+        if ["then", "branches", "routes"].contains(&key.name.as_str()) {
+            *last_gate = None;
+        }
+        compare(value, path, kind, last_gate, import);
+    }
+}
+
+/// The nodes of a graph, which are a list or a map: id, node, and where it stands.
+pub(super) fn nodes_of(config: &Node) -> Vec<(String, &Node, String)> {
+    let Some(nodes) = config.get("nodes") else { return Vec::new() };
+    let listed = nodes.items().iter().enumerate();
+    let listed = listed.map(|(at, node)| (node.get("id").map(plain).unwrap_or_default(), node, format!("[{at}]")));
+    listed.chain(nodes.fields().iter().map(|(key, node)| (key.name.clone(), node, format!(".{}", key.name)))).collect()
+}
+
+fn deps(node: &Node) -> Vec<String> {
+    let listed = |field: &str| node.get(field).map(Node::items).unwrap_or_default().iter().map(plain);
+    let mut deps: Vec<String> = listed("deps").chain(listed("dependencies")).collect();
+    deps.dedup();
+    deps
+}

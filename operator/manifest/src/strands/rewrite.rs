@@ -1,0 +1,419 @@
+//! Templates and conditions with the names of the imported Workflow: token by token, so that nothing else changes.
+//!
+//! It may not evaluate, and a text in quotes changes only where it is compared with a name that changed.
+
+use std::collections::BTreeSet;
+
+use super::{
+    names::{Names, is_identifier},
+    tokens::{self, Token},
+};
+
+/// Words that are no names.
+const KEYWORDS: [&str; 26] = [
+    "if",
+    "elif",
+    "else",
+    "endif",
+    "for",
+    "endfor",
+    "in",
+    "set",
+    "endset",
+    "and",
+    "or",
+    "not",
+    "is",
+    "true",
+    "false",
+    "none",
+    "True",
+    "False",
+    "None",
+    "null",
+    "defined",
+    "undefined",
+    "raw",
+    "endraw",
+    "recursive",
+    "filter",
+];
+
+/// What a rewritten text asks for that nothing in the file has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Paths to ids that do not exist.
+    pub(super) strangers: BTreeSet<String>,
+    /// Names that are compared with numbers.
+    pub(super) numeric: BTreeSet<String>,
+}
+
+/// A template with the names of the imported Workflow.
+pub(super) fn template(source: &str, names: &Names, found: &mut Found) -> String {
+    tokens::join(&tokens(&tokens::template(source), names, found))
+}
+
+/// An expression without marks, as tokens.
+pub(super) fn expression(source: &str, names: &Names, found: &mut Found) -> Vec<Token> {
+    tokens(&tokens::expression(source), names, found)
+}
+
+fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
+    let bound = bound(source);
+    let walk = Walk { source, names, bound: &bound };
+    let mut out = Vec::new();
+    let mut at = 0;
+    let mut closes_default = None;
+    while at < source.len() {
+        if closes_default == Some(at) {
+            out.extend(tokens::expression(", true"));
+        }
+        at = match &source[at] {
+            Token::Name(name) if walk.is_root(at, name) => {
+                walk.note_number(at, name, found);
+                let path = walk.path(at);
+                if names.optional.contains(name) && path.members.is_empty() {
+                    closes_default = walk.end_of_default(path.end).or(closes_default);
+                }
+                walk.replaced(&path, &mut out, found)
+            }
+            Token::Quoted(_) => {
+                out.push(walk.compared(at));
+                at + 1
+            }
+            other => {
+                out.push(other.clone());
+                at + 1
+            }
+        };
+    }
+    out
+}
+
+/// Names that a template gives itself: those of its loops and of `set`.
+fn bound(source: &[Token]) -> BTreeSet<String> {
+    let mut bound = BTreeSet::new();
+    let mut binding = false;
+    for token in source.iter().filter(|token| !matches!(token, Token::Space(_))) {
+        match token {
+            Token::Name(name) if name == "for" || name == "set" => binding = true,
+            Token::Name(name) if binding && name != "in" => drop(bound.insert(name.clone())),
+            Token::Sign(sign) if binding && sign == "," => {}
+            _ => binding = false,
+        }
+    }
+    bound
+}
+
+struct Walk<'a> {
+    source: &'a [Token],
+    names: &'a Names,
+    bound: &'a BTreeSet<String>,
+}
+
+/// A name and what is asked of it.
+struct Path {
+    root: String,
+    /// Its first token.
+    start: usize,
+    members: Vec<String>,
+    /// The first token after it.
+    end: usize,
+    /// The last member is called.
+    calls: bool,
+}
+
+impl Walk<'_> {
+    /// The first token that is no space, from here on.
+    fn next(&self, from: usize) -> Option<(usize, &Token)> {
+        self.source.iter().enumerate().skip(from).find(|(_, token)| !matches!(token, Token::Space(_)))
+    }
+
+    /// The last token that is no space, before here.
+    fn before(&self, at: usize) -> Option<(usize, &Token)> {
+        self.source.iter().enumerate().take(at).rev().find(|(_, token)| !matches!(token, Token::Space(_)))
+    }
+
+    /// Whether a name stands for a value of the scope, and is no keyword, member, filter, test or argument's name.
+    fn is_root(&self, at: usize, name: &str) -> bool {
+        let before = self.before(at).map(|(_, token)| token);
+        let follows = before.is_some_and(|t| t.is_sign(".") || t.is_sign("|") || t.is_name("is"));
+        let is_argument = self.next(at + 1).is_some_and(|(_, token)| token.is_sign("="));
+        !KEYWORDS.contains(&name) && !follows && !is_argument
+    }
+
+    fn path(&self, at: usize) -> Path {
+        let root = self.source[at].text().to_owned();
+        let mut path = Path { root, start: at, members: Vec::new(), end: at + 1, calls: false };
+        loop {
+            let rest = &self.source[path.end..];
+            let (member, length) = match rest {
+                [dot, Token::Name(name) | Token::Number(name), ..] if dot.is_sign(".") => (name.clone(), 2),
+                [open, key @ Token::Quoted(_), close, ..] if open.is_sign("[") && close.is_sign("]") => {
+                    (key.unquoted().unwrap_or_default().to_owned(), 3)
+                }
+                _ => break,
+            };
+            path.members.push(member);
+            path.end += length;
+        }
+        path.calls = !path.members.is_empty() && self.source.get(path.end).is_some_and(|token| token.is_sign("("));
+        path
+    }
+
+    /// Puts what a path is called now, and gives the token to go on with.
+    fn replaced(&self, path: &Path, out: &mut Vec<Token>, found: &mut Found) -> usize {
+        let Path { root, members, end, .. } = path;
+        let mut push = |text: &str| out.extend(tokens::expression(text));
+        if self.bound.contains(root) {
+            if self.names.root == "nodes" && members.len() == 1 && members[0] == "iteration" {
+                push(&format!("({root}.visits | length)"));
+                return *end;
+            }
+            push(&written(root, members));
+            return *end;
+        }
+        if *root == self.names.root {
+            return self.member(path, out, found);
+        }
+        if let (Some(text), true) = (self.names.special.get(root.as_str()), members.is_empty()) {
+            push(text);
+        } else if let (Some(text), true) = (self.names.inputs.get(root), members.is_empty()) {
+            push(text);
+        } else if root == "inputs" && members.first().is_some_and(|first| first == "values") && members.len() > 1 {
+            push(&written(root, &members[1..]));
+        } else if root == "router" && members.len() == 1 && members[0] == "chosen_route" {
+            push("router.chosen_route");
+        } else {
+            push(&tokens::join(&self.source[path.start..*end]));
+        }
+        *end
+    }
+
+    /// A path to something with an id.
+    fn member(&self, path: &Path, out: &mut Vec<Token>, found: &mut Found) -> usize {
+        let Path { members, end, calls, .. } = path;
+        let root = self.names.root_now;
+        let graph = self.names.root == "nodes";
+        let mut push = |text: &str| out.extend(tokens::expression(text));
+        let method = members.len() == 1 && *calls;
+        let Some(id) = members.first().filter(|_| !method) else {
+            push(&written(root, members));
+            let items = method && members[0] == "items";
+            return if graph && items { self.executed_only(*end, out) } else { *end };
+        };
+        let Some(name) = self.names.ids.get(id) else {
+            found.strangers.insert(written(self.names.root, members));
+            push("''");
+            // A method of the missing value stays a method of the empty text.
+            if *calls && members.len() > 1 {
+                push(&format!(".{}", members[members.len() - 1]));
+            }
+            return *end;
+        };
+        let base = written(root, std::slice::from_ref(name));
+        let rest = &members[1..];
+        let filtered = self.next(*end).is_some_and(|(_, token)| token.is_sign("|") || token.is_sign("["));
+        match rest {
+            [only] if graph && only == "iteration" => push(&format!("({base}.visits | length)")),
+            [] if graph && !filtered => {
+                // All nodes exist from the start: what is asked is whether one has run.
+                push(&format!("{base}.response"));
+                return self.has_run(*end, out);
+            }
+            _ => push(&written(&base, rest)),
+        }
+        *end
+    }
+
+    /// `is defined` of a node asks whether it has run.
+    fn has_run(&self, end: usize, out: &mut Vec<Token>) -> usize {
+        let Some((is, _)) = self.next(end).filter(|(_, token)| token.is_name("is")) else { return end };
+        let Some((first, word)) = self.next(is + 1) else { return end };
+        let (last, word, not) = match self.next(first + 1) {
+            Some((second, next)) if word.is_name("not") => (second, next, true),
+            _ => (first, word, false),
+        };
+        let asks = match word.text() {
+            "defined" => !not,
+            "undefined" => not,
+            _ => return end,
+        };
+        out.extend(tokens::expression(if asks { " is not none" } else { " is none" }));
+        last + 1
+    }
+
+    /// A loop over all nodes is one over those that have run.
+    fn executed_only(&self, end: usize, out: &mut Vec<Token>) -> usize {
+        let value = self
+            .before(end)
+            .and_then(|(at, _)| self.source[..at].iter().rposition(|token| token.is_name("in")))
+            .and_then(|at| self.before(at))
+            .map(|(_, token)| token.text().to_owned());
+        let closed = self.next(end).zip(self.next(end + 1)).zip(self.next(end + 2));
+        match (value, closed) {
+            (Some(value), Some((((_, open), (_, close)), (mark, Token::Mark(_)))))
+                if open.is_sign("(") && close.is_sign(")") =>
+            {
+                out.extend(tokens::expression(&format!("() if {value}.response is not none")));
+                // The space before the mark stays.
+                if matches!(self.source.get(mark - 1), Some(Token::Space(_))) { mark - 1 } else { mark }
+            }
+            _ => end,
+        }
+    }
+
+    /// A text in quotes: an id where it is compared with a name that stands for ids.
+    fn compared(&self, at: usize) -> Token {
+        let token = self.source[at].clone();
+        let Some((sign, _)) = self.before(at).filter(|(_, t)| t.is_sign("==") || t.is_sign("!=")) else { return token };
+        let Some((left, Token::Name(name))) = self.before(sign) else { return token };
+        let after_dot = left > 0 && self.source[left - 1].is_sign(".");
+        let stands_for_ids = match after_dot {
+            true => name == "chosen_route",
+            false => self.bound.contains(name) || ["terminal_node", "chosen_route"].contains(&name.as_str()),
+        };
+        match token.unquoted().and_then(|id| self.names.ids.get(id)).filter(|_| stands_for_ids) {
+            Some(name) => Token::Quoted(format!("'{name}'")),
+            None => token,
+        }
+    }
+
+    fn note_number(&self, at: usize, name: &str, found: &mut Found) {
+        let Some((sign, token)) = self.next(at + 1) else { return };
+        let compares = ["<", ">", "<=", ">=", "==", "!="].iter().any(|sign| token.is_sign(sign));
+        if compares && matches!(self.next(sign + 1), Some((_, Token::Number(_)))) {
+            found.numeric.insert(name.to_owned());
+        }
+    }
+
+    /// Where the parenthesis of `| default(…)` closes, if it has one argument.
+    fn end_of_default(&self, end: usize) -> Option<usize> {
+        let (pipe, _) = self.next(end).filter(|(_, token)| token.is_sign("|"))?;
+        let (name, _) = self.next(pipe + 1).filter(|(_, token)| token.is_name("default") || token.is_name("d"))?;
+        let (open, _) = self.next(name + 1).filter(|(_, token)| token.is_sign("("))?;
+        let mut depth = 0;
+        for (at, token) in self.source.iter().enumerate().skip(open) {
+            match token.text() {
+                "(" | "[" | "{" if matches!(token, Token::Sign(_)) => depth += 1,
+                ")" | "]" | "}" if matches!(token, Token::Sign(_)) => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Some(at);
+                    }
+                }
+                "," if depth == 1 => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// A path as it is written.
+pub(super) fn written(root: &str, members: &[String]) -> String {
+    members.iter().fold(root.to_owned(), |path, member| {
+        if is_identifier(member) || member.chars().all(|c| c.is_ascii_digit()) {
+            format!("{path}.{member}")
+        } else {
+            format!("{path}['{member}']")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let mut names = Names { root: "nodes", root_now: "nodes", ..Names::default() };
+        names.give(["initial_plan", "review", "other-one"]);
+        names.special.insert("timestamp", "run.startedAt".to_owned());
+        names.special.insert("terminal_node", "('a' if x else '')".to_owned());
+        names.optional.insert("audience".to_owned());
+        names.inputs.insert("loop_".to_owned(), "input_loop".to_owned());
+        names
+    }
+
+    #[track_caller]
+    fn becomes(source: &str, expected: &str) {
+        assert_eq!(template(source, &names(), &mut Found::default()), expected);
+    }
+
+    #[test]
+    fn ids_that_are_no_labels_are_asked_for_in_brackets() {
+        becomes("a {{ nodes.initial_plan.response[:30] }} b", "a {{ nodes['initial-plan'].response[:30] }} b");
+        becomes("{{ nodes['initial_plan']['response'] }}", "{{ nodes['initial-plan'].response }}");
+        becomes(
+            "{% if 'x' in nodes.initial_plan.response.lower() %}",
+            "{% if 'x' in nodes['initial-plan'].response.lower() %}",
+        );
+        becomes("{{ nodes.review.response }}", "{{ nodes.review.response }}");
+        becomes("{{ nodes['other-one'].response }}", "{{ nodes['other-one'].response }}");
+    }
+
+    #[test]
+    fn text_strings_comments_and_raw_blocks_stay_as_they_are() {
+        for same in [
+            "nodes.initial_plan.response",
+            "{{ 'nodes.initial_plan' }}",
+            "{# nodes.initial_plan #}",
+            "{% raw %}{{ nodes.initial_plan }}{% endraw %}",
+            "{{ x.nodes.initial_plan }}",
+            "{{ steps[0].response | replace('initial_plan', \"b\") }}",
+            "{{ a['b c'][0].d }}",
+            "{{ nodes | tojson }}",
+            "{% set nodes_ = 1 %}{{ f(nodes=1) }}",
+        ] {
+            becomes(same, same);
+        }
+    }
+
+    #[test]
+    fn a_node_alone_asks_whether_it_has_run() {
+        becomes("{% if nodes.initial_plan %}", "{% if nodes['initial-plan'].response %}");
+        becomes(
+            "{% if nodes.review is defined and nodes.review.response %}",
+            "{% if nodes.review.response is not none and nodes.review.response %}",
+        );
+        becomes("{{ nodes.review is not defined }}", "{{ nodes.review.response is none }}");
+        becomes("{{ nodes.initial_plan.iteration >= 3 }}", "{{ (nodes['initial-plan'].visits | length) >= 3 }}");
+    }
+
+    #[test]
+    fn a_loop_over_nodes_is_one_over_those_that_have_run() {
+        becomes(
+            "{% for id, n in nodes.items() %}{% if id == 'initial_plan' %}{{ n.iteration }}{% endif %}{% endfor %}",
+            "{% for id, n in nodes.items() if n.response is not none %}{% if id == 'initial-plan' %}{{ (n.visits | length) }}{% endif %}{% endfor %}",
+        );
+    }
+
+    #[test]
+    fn names_of_the_strands_cli_become_expressions() {
+        becomes("{{ timestamp }} {{ x.timestamp }}", "{{ run.startedAt }} {{ x.timestamp }}");
+        becomes("{% if terminal_node == 'initial_plan' %}", "{% if ('a' if x else '') == 'initial-plan' %}");
+        becomes("{{ inputs.values.topic }}", "{{ inputs.topic }}");
+        becomes("{{ loop_ }}", "{{ input_loop }}");
+    }
+
+    #[test]
+    fn what_people_say_is_never_taken_for_an_id() {
+        becomes("{% if hitl_response == 'initial_plan' %}", "{% if hitl_response == 'initial_plan' %}");
+        becomes("{% if nodes.review.response == 'initial_plan' %}", "{% if nodes.review.response == 'initial_plan' %}");
+    }
+
+    #[test]
+    fn the_default_of_an_optional_input_holds_where_it_was_not_given() {
+        becomes("{{ audience|default('experts') }}", "{{ audience|default('experts', true) }}");
+        becomes("{{ audience | default(f('a', 1)) | upper }}", "{{ audience | default(f('a', 1), true) | upper }}");
+        becomes("{{ audience | default('a', false) }}", "{{ audience | default('a', false) }}");
+        becomes("{{ other | default('a') }}", "{{ other | default('a') }}");
+    }
+
+    #[test]
+    fn ids_that_do_not_exist_are_empty_and_told() {
+        let mut found = Found::default();
+        assert_eq!(template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
+        assert_eq!(found.strangers.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Providers, agents and limits: where models are, who thinks, and how long and how often.
+//!
+//! No key is ever taken from a file: where one is needed, a Secret is named.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{gates::plain, import::Import, names::label, notes::Weight};
+use crate::source::Node;
+
+/// Where a provider is reached with OpenAI's protocol, and whether it wants a key.
+struct Provider {
+    name: &'static str,
+    base_url: Option<&'static str>,
+    /// What is appended to a host that a file gives.
+    path: &'static str,
+    key: bool,
+    /// What to know about it.
+    note: Option<&'static str>,
+}
+
+const PROVIDERS: [Provider; 7] = [
+    Provider { name: "openai", base_url: Some("https://api.openai.com/v1"), path: "", key: true, note: None },
+    Provider { name: "ollama", base_url: Some("http://localhost:11434/v1"), path: "/v1", key: false, note: None },
+    Provider {
+        name: "anthropic",
+        base_url: Some("https://api.anthropic.com/v1"),
+        path: "",
+        key: true,
+        note: Some("reached by its OpenAI-compatible address"),
+    },
+    Provider {
+        name: "gemini",
+        base_url: Some("https://generativelanguage.googleapis.com/v1beta/openai"),
+        path: "",
+        key: true,
+        note: Some("reached by its OpenAI-compatible address"),
+    },
+    Provider {
+        name: "bedrock",
+        base_url: None,
+        path: "",
+        key: true,
+        note: Some(
+            "reached by its OpenAI-compatible address with a Bedrock API key: see that the model is offered there",
+        ),
+    },
+    Provider { name: "azure_openai", base_url: None, path: "/openai/v1", key: true, note: None },
+    Provider { name: "local", base_url: Some("http://localhost:8000/v1"), path: "", key: false, note: None },
+];
+
+/// The model that is asked where a file names none.
+const MODEL: &str = "gpt-4o-mini";
+
+impl Import<'_> {
+    /// Limits that patterns and steps take from the runtime; `activeDeadline` is given back.
+    pub(super) fn limits(&mut self, runtime: &Node) -> Option<String> {
+        self.notes.read(runtime, "runtime", "runtime");
+        let number = |node: &Node, field: &str| node.get(field).and_then(|value| value.to_json().as_u64());
+        self.max_parallel = number(runtime, "max_parallel").map(|most| most.min(256));
+        if let Some(policy) = runtime.get("failure_policy") {
+            self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
+            self.retry = retry(policy);
+        }
+        let budgets = runtime.get("budgets")?;
+        self.notes.read(budgets, "runtime.budgets", "runtime.budgets");
+        self.max_steps = number(budgets, "max_steps");
+        number(budgets, "max_duration_s").map(|seconds| format!("{}s", seconds.min(9_999_999)))
+    }
+
+    /// Keeps the schemas that agents answer by, for their steps.
+    pub(super) fn output_schemas(&mut self, agents: &Node) {
+        for (key, agent) in agents.fields() {
+            let Some(schema) = agent.get("output_schema") else { continue };
+            if schema.fields().is_empty() {
+                let message = "other files are not read: write the schema into this file";
+                self.tell_at(Weight::Unsupported, &format!("agents.{}.output_schema", key.name), schema, message);
+            } else {
+                self.schemas.insert(key.name.clone(), schema.to_json());
+            }
+        }
+    }
+
+    /// `spec.providers` and `spec.agents`.
+    pub(super) fn agents(&mut self, runtime: Option<&Node>, agents: &Node, router: Option<&str>) -> (Value, Value) {
+        let (mut providers, mut list) = (BTreeMap::new(), Vec::new());
+        let of_runtime = |field: &str| runtime.and_then(|runtime| runtime.get(field));
+        let usual = of_runtime("provider").map_or_else(|| "ollama".to_owned(), plain);
+        for (key, node) in agents.fields() {
+            let path = format!("agents.{}", key.name);
+            self.notes.read(node, "agent", &path);
+            if let Some(inference) = node.get("inference") {
+                self.notes.read(inference, "agent.inference", &format!("{path}.inference"));
+            }
+            let kind = node.get("provider").map_or_else(|| usual.clone(), plain);
+            let provider = label(&kind, "provider");
+            if !providers.contains_key(&provider) {
+                let host = of_runtime("host").filter(|_| kind == usual).map(plain);
+                let made = self.provider(&kind, host, of_runtime("region").map(plain), runtime.unwrap_or(node));
+                providers.insert(provider.clone(), made);
+            }
+            let mut agent =
+                Map::from_iter([("name".to_owned(), json!(key.name)), ("provider".to_owned(), json!(provider))]);
+            let model = node.get("model_id").or(of_runtime("model_id")).map_or_else(
+                || {
+                    self.notes.tell(Weight::Changed, &path, &key.at, format!("no model is named: {MODEL} is asked"));
+                    MODEL.to_owned()
+                },
+                plain,
+            );
+            agent.insert("model".into(), model.into());
+            if let Some(mut prompt) = self.text(node, "prompt") {
+                if router == Some(&key.name) {
+                    prompt = self.routes_renamed(&prompt);
+                }
+                agent.insert("system".into(), prompt.into());
+            }
+            for (theirs, ours) in [("temperature", "temperature"), ("max_tokens", "maxTokens")] {
+                let own = node.get("inference").and_then(|inference| inference.get(theirs));
+                if let Some(value) = own.or(of_runtime(theirs)) {
+                    agent.insert(ours.into(), value.to_json());
+                }
+            }
+            list.push(Value::Object(agent));
+        }
+        (providers.into_values().collect(), Value::Array(list))
+    }
+
+    fn provider(&mut self, kind: &str, host: Option<String>, region: Option<String>, at: &Node) -> Value {
+        let name = label(kind, "provider");
+        let known = PROVIDERS.iter().find(|known| known.name == kind);
+        let field = "runtime.provider";
+        let host = host.map(|host| host.trim_end_matches('/').to_owned());
+        let address = match (host, known, region) {
+            (Some(host), Some(known), _) if host.ends_with("/v1") || known.path.is_empty() => host,
+            (Some(host), Some(known), _) => host + known.path,
+            (Some(host), None, _) => host,
+            (None, Some(known), region) if known.name == "bedrock" => {
+                let region = region.unwrap_or_else(|| "us-east-1".to_owned());
+                format!("https://bedrock-runtime.{region}.amazonaws.com/openai/v1")
+            }
+            (None, Some(Provider { base_url: Some(address), .. }), _) => (*address).to_owned(),
+            (None, ..) => {
+                let message = format!("the address of {kind} is not known: write it into spec.providers");
+                self.tell_at(Weight::Unsupported, field, at, message);
+                "https://models.invalid/v1".to_owned()
+            }
+        };
+        if let Some(note) = known.and_then(|known| known.note) {
+            self.tell_at(Weight::Changed, field, at, format!("{kind} is {note}"));
+        }
+        let mut openai = Map::from_iter([("baseURL".to_owned(), json!(address))]);
+        if known.is_none_or(|known| known.key) {
+            let message = format!("the key of {kind} is taken from the key `api-key` of the Secret {name}");
+            self.tell_at(Weight::Info, field, at, message);
+            openai.insert("keyFrom".into(), json!({"name": name, "key": "api-key"}));
+        }
+        json!({"name": name, "openai": openai})
+    }
+}
+
+fn retry(policy: &Node) -> Option<Value> {
+    let number = |field: &str| policy.get(field).and_then(|value| value.to_json().as_u64());
+    let limit = number("retries").filter(|limit| *limit > 0)?.min(20);
+    let mut backoff = Map::new();
+    for (theirs, ours) in [("wait_min", "base"), ("wait_max", "max")] {
+        if let Some(seconds) = number(theirs).filter(|seconds| *seconds > 0) {
+            backoff.insert(ours.into(), format!("{}s", seconds.min(9_999_999)).into());
+        }
+    }
+    let (factor, jitter) = match policy.get("backoff").and_then(Node::text) {
+        Some("constant") => (1.0, 0.0),
+        Some("jittered") => (2.0, 0.5),
+        _ => (2.0, 0.0),
+    };
+    backoff.insert("factor".into(), json!(factor));
+    backoff.insert("jitter".into(), json!(jitter));
+    Some(json!({"limit": limit, "backoff": backoff}))
+}

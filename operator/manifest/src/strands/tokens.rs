@@ -1,0 +1,188 @@
+//! Templates as tokens, so that names can be changed without touching anything else.
+//!
+//! It may not understand a template: what it does not know, it gives back as it was.
+
+/// A piece of a template; all of them together are its text again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// Text, comments and raw blocks.
+    Plain(String),
+    /// `{{`, `{%`, `}}`, `%}`, with their dashes.
+    Mark(String),
+    /// A name or a keyword.
+    Name(String),
+    /// A string with its quotes.
+    Quoted(String),
+    /// A number.
+    Number(String),
+    /// White space within an expression.
+    Space(String),
+    /// One or two characters of an operator.
+    Sign(String),
+}
+
+impl Token {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Plain(text)
+            | Self::Mark(text)
+            | Self::Name(text)
+            | Self::Quoted(text)
+            | Self::Number(text)
+            | Self::Space(text)
+            | Self::Sign(text) => text,
+        }
+    }
+
+    pub(super) fn is_sign(&self, sign: &str) -> bool {
+        matches!(self, Self::Sign(text) if text == sign)
+    }
+
+    pub(super) fn is_name(&self, name: &str) -> bool {
+        matches!(self, Self::Name(text) if text == name)
+    }
+
+    /// What a quoted string says; escapes are left as they are.
+    pub(super) fn unquoted(&self) -> Option<&str> {
+        match self {
+            Self::Quoted(text) => text.get(1..text.len().saturating_sub(1)),
+            _ => None,
+        }
+    }
+}
+
+/// The text again.
+pub(super) fn join(tokens: &[Token]) -> String {
+    tokens.iter().map(Token::text).collect()
+}
+
+/// The tokens of a template.
+pub(super) fn template(source: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = source;
+    while !rest.is_empty() {
+        let open = ["{{", "{%", "{#"].iter().filter_map(|mark| rest.find(mark)).min();
+        let Some(open) = open else {
+            tokens.push(Token::Plain(rest.to_owned()));
+            break;
+        };
+        if open > 0 {
+            tokens.push(Token::Plain(rest[..open].to_owned()));
+        }
+        rest = &rest[open..];
+        if rest.starts_with("{#") {
+            rest = plain_until(rest, "#}", &mut tokens);
+            continue;
+        }
+        let close = if rest.starts_with("{{") { "}}" } else { "%}" };
+        let mark = if rest[2..].starts_with(['-', '+']) { 3 } else { 2 };
+        tokens.push(Token::Mark(rest[..mark].to_owned()));
+        rest = &rest[mark..];
+        let begun = tokens.len();
+        rest = expression_until(rest, close, &mut tokens);
+        let raw = tokens[begun..]
+            .iter()
+            .find(|token| !matches!(token, Token::Space(_)))
+            .is_some_and(|token| token.is_name("raw"));
+        if close == "%}" && raw {
+            rest = plain_until(rest, "endraw", &mut tokens);
+        }
+    }
+    tokens
+}
+
+/// The tokens of an expression without marks.
+pub(super) fn expression(source: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = source;
+    while !rest.is_empty() {
+        rest = one(rest, &mut tokens);
+    }
+    tokens
+}
+
+/// Everything up to and with `end` as it is.
+fn plain_until<'s>(source: &'s str, end: &str, tokens: &mut Vec<Token>) -> &'s str {
+    let at = source.find(end).map_or(source.len(), |at| at + end.len());
+    tokens.push(Token::Plain(source[..at].to_owned()));
+    &source[at..]
+}
+
+fn expression_until<'s>(source: &'s str, close: &str, tokens: &mut Vec<Token>) -> &'s str {
+    let mut rest = source;
+    while !rest.is_empty() {
+        let dashed = rest.strip_prefix(['-', '+']).is_some_and(|after| after.starts_with(close));
+        if dashed || rest.starts_with(close) {
+            let length = close.len() + usize::from(dashed);
+            tokens.push(Token::Mark(rest[..length].to_owned()));
+            return &rest[length..];
+        }
+        rest = one(rest, tokens);
+    }
+    rest
+}
+
+/// Takes one token off an expression.
+fn one<'s>(source: &'s str, tokens: &mut Vec<Token>) -> &'s str {
+    let first = source.chars().next().unwrap_or(' ');
+    let while_ = |keep: &dyn Fn(char) -> bool| source.find(|c: char| !keep(c)).unwrap_or(source.len());
+    let (length, make): (usize, fn(String) -> Token) = if first.is_whitespace() {
+        (while_(&char::is_whitespace), Token::Space)
+    } else if first.is_ascii_digit() {
+        (while_(&|c| c.is_ascii_digit()), Token::Number)
+    } else if first.is_alphabetic() || first == '_' {
+        (while_(&|c| c.is_alphanumeric() || c == '_'), Token::Name)
+    } else if matches!(first, '\'' | '"' | '`') {
+        (quoted(source, first), Token::Quoted)
+    } else {
+        let double = ["==", "!=", "<=", ">=", "&&", "||", "//", "**"].iter().any(|sign| source.starts_with(sign));
+        (if double { 2 } else { first.len_utf8() }, Token::Sign)
+    };
+    tokens.push(make(source[..length].to_owned()));
+    &source[length..]
+}
+
+/// The length of a string with its quotes; all of the rest where it does not end.
+fn quoted(source: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in source.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return at + c.len_utf8(),
+            _ => {}
+        }
+    }
+    source.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokens_of_a_template_are_its_text_again() {
+        for source in [
+            "a {{ nodes.x['y'][0].z | default(\"it's\") }} b {%- if a == 'b' -%} {# {{ no }} #} {% endif %}",
+            "{% raw %}{{ nodes.a }}{% endraw %}{{ 'unclosed",
+            "{{",
+            "{% for k, v in d.items() %}{{ k }}é{% endfor %}",
+            "}} {%%} {{}} {#",
+        ] {
+            assert_eq!(join(&template(source)), source);
+        }
+    }
+
+    #[test]
+    fn comments_and_raw_blocks_are_plain() {
+        let names = |source: &str| {
+            template(source)
+                .into_iter()
+                .filter(|t| matches!(t, Token::Name(_)))
+                .map(|t| t.text().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names("{# a #}{{ b }}"), ["b"]);
+        assert_eq!(names("{% raw %}{{ a }}{% endraw %}{{ b }}"), ["raw", "b"]);
+    }
+}

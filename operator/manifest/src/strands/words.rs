@@ -1,0 +1,149 @@
+//! The words that a file compares people's answers with, so that Approve and Reject say just these.
+//!
+//! It may not decide what an answer means: it only looks for what is compared with what.
+
+use signoff_api::{Verdict, verdict::Word};
+
+use super::tokens::{self, Token};
+
+/// One comparison of an answer with a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Compared {
+    /// What is compared, as it was written: `hitl_response`, `nodes.review.response`.
+    pub(super) path: String,
+    /// The word.
+    pub(super) word: String,
+    /// The gate that was asked last where it is compared, by its path.
+    pub(super) after: Option<String>,
+}
+
+/// The comparisons of a template or a condition.
+pub(super) fn compared(source: &str, after: Option<&str>, list: &mut Vec<Compared>) {
+    let all = if source.contains("{{") || source.contains("{%") {
+        tokens::template(source)
+    } else {
+        tokens::expression(source)
+    };
+    let tokens: Vec<&Token> = all.iter().filter(|token| !matches!(token, Token::Space(_))).collect();
+    let mut add = |path: Option<String>, word: &Token| {
+        if let (Some(path), Some(word)) = (path, word.unquoted()) {
+            list.push(Compared { path, word: word.to_owned(), after: after.map(ToOwned::to_owned) });
+        }
+    };
+    for (at, token) in tokens.iter().enumerate() {
+        if token.is_sign("==") || token.is_sign("!=") {
+            let (before, behind) = (at.checked_sub(1).and_then(|at| tokens.get(at)), tokens.get(at + 1));
+            match (before, behind) {
+                (_, Some(word @ Token::Quoted(_))) => add(path_before(&tokens[..at]), word),
+                (Some(word @ Token::Quoted(_)), Some(_)) => add(path_from(&tokens[at + 1..]), word),
+                _ => {}
+            }
+        } else if token.is_name("in") && tokens.get(at + 1).is_some_and(|token| token.is_sign("[")) {
+            let words = tokens[at + 2..].iter().take_while(|token| !token.is_sign("]"));
+            for word in words.filter(|token| matches!(token, Token::Quoted(_))) {
+                add(path_before(&tokens[..at]), word);
+            }
+        }
+    }
+}
+
+/// The path that ends here, without a `.lower()` or `| trim` at its end.
+fn path_before(tokens: &[&Token]) -> Option<String> {
+    let is_part = |token: &&&Token| {
+        matches!(token, Token::Name(_) | Token::Number(_) | Token::Quoted(_)) && !is_word(token)
+            || [".", "[", "]", "(", ")", "|", "-"].iter().any(|sign| token.is_sign(sign))
+    };
+    let length = tokens.iter().rev().take_while(is_part).count();
+    path_from(&tokens[tokens.len() - length..])
+}
+
+fn is_word(token: &Token) -> bool {
+    ["if", "elif", "and", "or", "not", "in", "else"].iter().any(|word| token.is_name(word))
+}
+
+/// The path that begins here.
+fn path_from(tokens: &[&Token]) -> Option<String> {
+    let start = tokens.iter().position(|token| !token.is_sign("("))?;
+    let mut path = String::new();
+    let mut rest = tokens.get(start..)?;
+    let Some((Token::Name(root), after)) = rest.split_first().map(|(first, after)| (*first, after)) else {
+        return None;
+    };
+    path.push_str(root);
+    rest = after;
+    loop {
+        match rest {
+            [dot, name, open, ..] if dot.is_sign(".") && matches!(name, Token::Name(_)) && open.is_sign("(") => break,
+            [dot, Token::Name(name), after @ ..] if dot.is_sign(".") => {
+                path.push('.');
+                path.push_str(name);
+                rest = after;
+            }
+            [open, key, close, after @ ..] if open.is_sign("[") && close.is_sign("]") => {
+                match key {
+                    Token::Quoted(_) => {
+                        path.push('.');
+                        path.push_str(key.unquoted().unwrap_or_default());
+                    }
+                    other => path.push_str(&format!("[{}]", other.text())),
+                }
+                rest = after;
+            }
+            _ => break,
+        }
+    }
+    Some(path)
+}
+
+/// The words of a pattern that is nothing but words: `^(yes|no)$`.
+pub(super) fn alternatives(pattern: &str) -> Option<Vec<String>> {
+    let inner = pattern.trim_start_matches("(?i)").trim_start_matches('^').trim_end_matches('$');
+    let inner = inner.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(inner);
+    let inner = inner.strip_prefix("?:").unwrap_or(inner);
+    let words: Vec<String> = inner.split('|').map(ToOwned::to_owned).collect();
+    let plain =
+        |word: &String| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    (words.len() > 1 && words.iter().all(plain)).then_some(words)
+}
+
+/// The first of these words that people mean this verdict with.
+pub(super) fn first_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<&'w str> {
+    words.iter().copied().find(|word| Word::read(word) == Word::Verdict(verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(source: &str) -> Vec<(String, String)> {
+        let mut list = Vec::new();
+        compared(source, None, &mut list);
+        list.into_iter().map(|compared| (compared.path, compared.word)).collect()
+    }
+
+    #[test]
+    fn comparisons_are_found_however_they_are_written() {
+        let one = |path: &str, word: &str| vec![(path.to_owned(), word.to_owned())];
+        assert_eq!(found("hitl_response == 'approve'"), one("hitl_response", "approve"));
+        assert_eq!(
+            found("{% if nodes['a_b'].response.lower() == \"yes\" %}x{% endif %}"),
+            one("nodes.a_b.response", "yes")
+        );
+        assert_eq!(found("{{ 'no' != steps[1].response }}"), one("steps[1].response", "no"));
+        assert_eq!(found("x and (last_response | trim == 'ok')"), one("last_response", "ok"));
+        assert_eq!(
+            found("hitl_response in ['a', 'b']"),
+            [one("hitl_response", "a"), one("hitl_response", "b")].concat()
+        );
+        assert_eq!(found("plain text == 'x' outside"), one("text", "x"));
+        assert_eq!(found("1 == 2"), []);
+    }
+
+    #[test]
+    fn a_pattern_of_words_gives_its_words() {
+        assert_eq!(alternatives("^(approve|reject|revise)$").unwrap_or_default(), ["approve", "reject", "revise"]);
+        assert_eq!(alternatives("yes|no").unwrap_or_default(), ["yes", "no"]);
+        assert_eq!(alternatives("^.+$"), None);
+        assert_eq!(alternatives("^(a|b.*)$"), None);
+    }
+}

@@ -1,0 +1,22 @@
+//! Snapshots: what was made before, kept as files. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes them anew.
+//! It may not forgive a difference.
+
+use std::path::Path;
+
+/// Compares a text with the snapshot of that name.
+#[track_caller]
+pub(crate) fn matches_snapshot(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/snapshots").join(name);
+    if std::env::var_os("SIGNOFF_UPDATE_SNAPSHOTS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let differing = text.lines().zip(kept.lines()).position(|(new, old)| new != old);
+    assert!(
+        kept == text,
+        "{} differs from line {} on: look at the change, then write it with SIGNOFF_UPDATE_SNAPSHOTS=1",
+        path.display(),
+        differing.unwrap_or_else(|| kept.lines().count().min(text.lines().count())) + 1
+    );
+}

@@ -1,0 +1,74 @@
+//! Files of the Strands CLI: what each becomes is kept, and each becomes something that runs.
+//! These tests may not need the Strands CLI: its format is what `signoff_manifest::strands::fields` lists.
+
+use std::path::{Path, PathBuf};
+
+use signoff_engine::Settings;
+use signoff_manifest::{Severity, check, strands};
+
+use crate::snapshot::matches_snapshot;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/strands")
+}
+
+/// Every file with its name.
+pub(crate) fn cases() -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(folder()).unwrap();
+    let mut cases: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_stem().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(&path).unwrap()))
+        .collect();
+    cases.sort();
+    assert!(cases.len() >= 25, "{} files: where are they?", cases.len());
+    cases
+}
+
+#[test]
+fn every_file_becomes_what_it_became_before() {
+    for (name, text) in cases() {
+        let imported = strands::import(&text, "alice").unwrap_or_else(|problems| panic!("{name}: {problems:#?}"));
+        let notes: String = imported.notes.iter().map(|note| format!("# {note}\n")).collect();
+        matches_snapshot(&format!("strands/{name}.yaml"), &format!("{}---\n{notes}", imported.to_yaml()));
+    }
+}
+
+#[test]
+fn every_file_becomes_a_workflow_that_can_be_run() {
+    for (name, text) in cases() {
+        let imported = strands::import(&text, "alice").unwrap();
+        let checked = check(&imported.to_yaml(), &Settings::default());
+        let errors: Vec<_> = checked
+            .iter()
+            .flat_map(|one| &one.problems)
+            .filter(|problem| problem.severity == Severity::Error)
+            // The plan knows this pattern alone for now.
+            .filter(|problem| !(problem.field == "spec.pattern" && imported.workflow.spec.pattern.chain.is_none()))
+            .map(|problem| format!("{}: {}", problem.field, problem.message))
+            .collect();
+        assert_eq!(errors, [] as [String; 0], "{name}");
+    }
+}
+
+#[test]
+fn all_patterns_and_all_places_of_people_are_tried() {
+    let all: String = cases().into_iter().map(|(_, text)| text).collect();
+    for pattern in ["chain", "workflow", "routing", "parallel", "evaluator_optimizer", "orchestrator_workers", "graph"]
+    {
+        assert!(all.contains(&format!("type: {pattern}\n")), "{pattern}");
+    }
+    for place in ["review_router", "review_gate", "decomposition_review", "reduce_review"] {
+        assert!(all.contains(place), "{place}");
+    }
+}
+
+#[test]
+fn every_field_of_the_format_is_tried() {
+    let all: String = cases().into_iter().map(|(_, text)| text).collect();
+    let untried: Vec<_> = strands::fields::SECTIONS
+        .iter()
+        .flat_map(|section| section.fields.iter().map(move |(field, _)| (section.name, *field)))
+        .filter(|(_, field)| !all.contains(field))
+        .collect();
+    assert_eq!(untried, []);
+}
