@@ -7,6 +7,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     future::poll_fn,
+    rc::Rc,
     task::Poll,
 };
 
@@ -17,8 +18,9 @@ use signoff_api::{
 
 use crate::{
     journal::Journal,
-    language::{LanguageError, Scope, text},
+    language::{LanguageError, text},
     plan::{Complaint, Plan, PlannedStep},
+    scope::Frame,
     turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now},
 };
 
@@ -43,6 +45,24 @@ pub(crate) struct Run<'a> {
     pub(crate) blobs: &'a Blobs,
     pub(crate) now: &'a Now,
     pub(crate) books: RefCell<Books>,
+    /// How often each path was begun in this replay.
+    visits: RefCell<BTreeMap<String, i32>>,
+    /// The turns of agents that were replayed, by path and attempt.
+    pub(crate) told: RefCell<BTreeMap<(String, i32), Rc<Told<'a>>>>,
+}
+
+/// A turn of an agent: enough to say again what it was told.
+pub(crate) struct Told<'a> {
+    pub(crate) frame: Frame<'a>,
+    pub(crate) step: &'a PlannedStep,
+    pub(crate) change: Change,
+}
+
+/// What a step is given instead of, or besides, what its author wrote.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change {
+    /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`.
+    pub(crate) parameters: BTreeMap<String, String>,
 }
 
 /// What a turn has come to so far.
@@ -142,6 +162,12 @@ pub(crate) struct Place {
     pub(crate) kind: StepKind,
 }
 
+impl Place {
+    fn is_call(&self) -> bool {
+        matches!(self.kind, StepKind::Agent | StepKind::Http)
+    }
+}
+
 /// Why something could not be rendered.
 pub(crate) enum Trouble {
     /// A large value has to be fetched first.
@@ -158,12 +184,61 @@ impl From<LanguageError> for Trouble {
     }
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
+        let books = RefCell::new(Books::new(journal));
+        Self { plan, control, blobs, now, books, visits: RefCell::default(), told: RefCell::default() }
+    }
+
+    /// The path of the next visit: replaying a run counts as its first evaluation did.
+    pub(crate) fn visit(&self, path: &str) -> (String, i32) {
+        let mut visits = self.visits.borrow_mut();
+        let visit = visits.entry(path.to_owned()).and_modify(|visit| *visit += 1).or_insert(1);
+        (if *visit == 1 { path.to_owned() } else { format!("{path}#{visit}") }, *visit)
+    }
+
+    /// What can be made of values that are there; waits where some have to be fetched first.
+    pub(crate) async fn made<T>(&self, make: impl Fn() -> Result<T, Trouble>) -> Result<T, String> {
+        poll_fn(|_| match make() {
+            Ok(made) => Poll::Ready(Ok(made)),
+            Err(Trouble::Missing) => Poll::Pending,
+            Err(Trouble::Language(why)) => Poll::Ready(Err(why.to_string())),
+            Err(Trouble::Invalid(why)) => Poll::Ready(Err(why)),
+        })
+        .await
+    }
+
+    /// The records that lie directly beneath a path and were known at `seq`, the oldest first.
+    pub(crate) fn beneath(&self, path: &str, seq: i64) -> Vec<StepRecord> {
+        let books = self.books.borrow();
+        let is = |r: &&StepRecord| {
+            r.done.is_some_and(|done| done < seq) && r.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let mut found: Vec<_> = books.journal.records().iter().filter(is).cloned().collect();
+        found.sort_by_key(|record| record.done);
+        found
+    }
+
+    /// Whether as many calls as may are in flight where this frame counts them.
+    fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
+        let Some((prefix, most)) = limit else { return false };
+        let books = self.books.borrow();
+        let in_flight = |r: &&StepRecord| {
+            !r.phase.is_end() && matches!(r.kind, StepKind::Agent | StepKind::Http) && r.path.starts_with(prefix)
+        };
+        books.journal.records().iter().filter(in_flight).count() >= *most
+    }
+
     /// The record of an activity, once it has one that will not change any more.
     ///
     /// `open` renders what the activity is given, from the values known when it began; it is called when the
     /// activity begins, and again in each turn while a call or a lost gate has to be repeated.
-    pub(crate) async fn activity(&self, place: Place, open: impl Fn(i64) -> Result<Opening, Trouble>) -> StepRecord {
+    pub(crate) async fn activity(
+        &self,
+        frame: &Frame<'a>,
+        place: Place,
+        open: impl Fn(i64) -> Result<Opening, Trouble>,
+    ) -> StepRecord {
         poll_fn(|_| {
             let known = self.books.borrow().journal.get(&place.path, place.attempt).cloned();
             match known {
@@ -173,6 +248,7 @@ impl Run<'_> {
                     self.finished(&place)
                 }
                 None if self.control.suspend => Poll::Pending,
+                None if place.is_call() && self.is_full(frame.limit.as_ref()) => Poll::Pending,
                 None => {
                     self.begin(&place, &open);
                     self.finished(&place)
@@ -343,11 +419,6 @@ impl Run<'_> {
                 Err(Trouble::Missing)
             }
         }
-    }
-
-    /// The names that the templates of a step see, given what was known at `seq`.
-    pub(crate) fn scope(&self, step: &PlannedStep, seq: i64) -> Result<Scope, Trouble> {
-        crate::scope::at(self, step, seq)
     }
 }
 

@@ -3,7 +3,6 @@
 //! The same input gives the same turn on every machine; whoever calls commits it and then acts.
 
 use std::{
-    cell::RefCell,
     collections::BTreeSet,
     pin::pin,
     sync::{
@@ -21,11 +20,11 @@ use signoff_api::{
 };
 
 use crate::{
-    activity::{Books, Control, Run, Trouble, error, superseded},
+    activity::{Books, Control, Run, error, superseded},
     journal::Journal,
     language::text,
-    patterns::chain::chain,
-    plan::Plan,
+    patterns,
+    plan::{Plan, PlannedStep},
     scope,
     steps::Stop,
     turn::{Blobs, End, Fact, Now, Turn},
@@ -38,13 +37,14 @@ const MAX_VALUE: usize = 900 * 1024;
 #[must_use]
 pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>, blobs: &Blobs, now: &Now) -> Turn {
     let before = journal.clone();
-    let run = Run { plan, control, blobs, now, books: RefCell::new(Books::new(journal)) };
+    let run = Run::new(plan, control, blobs, now, journal);
     take_in(&run, facts);
     let mut end = if control.cancel { Some(End::Cancelled) } else { too_long(&run) };
+    let mut artifacts = Vec::new();
     if end.is_none() {
-        end = match poll(chain(&run)) {
+        end = match poll(patterns::run(&run)) {
             None => None,
-            Some(Ok(())) => outputs(&run),
+            Some(Ok(shown)) => Some(End::Succeeded(shown.outputs)).inspect(|_| artifacts = shown.artifacts),
             Some(Err(Stop::Failed(why))) => Some(End::Failed(why)),
             Some(Err(Stop::Rejected(why))) => Some(End::Rejected(why)),
             Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
@@ -56,7 +56,7 @@ pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>
         call_off(&run);
     }
     let books = run.books.into_inner();
-    if books.missing.is_empty() { turn(control, books, end) } else { wait_for_values(before, books) }
+    if books.missing.is_empty() { turn(control, books, end, artifacts) } else { wait_for_values(before, books) }
 }
 
 /// Polls a pattern without a runtime until it is quiescent.
@@ -136,14 +136,9 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
 }
 
 fn decided(plan: &Plan, books: &mut Books, record: &mut StepRecord, outcome: signoff_api::Outcome) {
-    use crate::plan::Action;
     use signoff_api::Verdict;
 
-    let name = scope::parts(&record.path).0;
-    let gate = plan.steps.iter().find(|s| s.name == name).and_then(|s| match &s.action {
-        Action::Gate(gate) => Some(gate),
-        _ => None,
-    });
+    let gate = plan.step_of(&record.path).and_then(PlannedStep::gate);
     let twin = match (outcome.verdict, gate) {
         (Some(Verdict::Respond), _) => outcome.response.clone(),
         (Some(Verdict::Skip), _) => Some(String::new()),
@@ -192,42 +187,13 @@ fn too_long(run: &Run<'_>) -> Option<End> {
     }
 }
 
-/// What a run that did all its steps has to show.
-fn outputs(run: &Run<'_>) -> Option<End> {
-    let seq = run.books.borrow().journal.seq() + 1;
-    let rendered = match &run.plan.outputs {
-        Some(template) => scope::general(run, template.references(), seq)
-            .and_then(|scope| template.render(&scope).map_err(Trouble::from)),
-        None => last_response(run, seq),
-    };
-    match rendered {
-        Ok(outputs) => Some(End::Succeeded(outputs)),
-        Err(Trouble::Missing) => None,
-        Err(Trouble::Language(why)) => Some(End::Failed(format!("outputs: {why}"))),
-        Err(Trouble::Invalid(why)) => Some(End::Failed(format!("outputs: {why}"))),
-    }
-}
-
-fn last_response(run: &Run<'_>, seq: i64) -> Result<String, Trouble> {
-    let seen = scope::seen(run, seq);
-    let newest = seen
-        .iter()
-        .filter(|s| !s.step.added)
-        .filter(|s| s.record.response.is_some() || s.record.response_ref.is_some())
-        .max_by_key(|s| s.record.done);
-    let Some(newest) = newest else { return Ok(String::new()) };
-    let (value, _) = scope::response(run, newest, &seen)?;
-    Ok(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-}
-
 /// Closes the records of everything that is still under way when a run ends.
 fn call_off(run: &Run<'_>) {
     let mut books = run.books.borrow_mut();
     let open: Vec<_> = books.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
     for mut record in open {
         let repeatable = record.phase != StepPhase::Started || {
-            let name = scope::parts(&record.path).0;
-            run.plan.steps.iter().find(|s| s.name == name).is_none_or(crate::plan::PlannedStep::is_idempotent)
+            run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent)
         };
         record.phase = if repeatable { StepPhase::Skipped } else { StepPhase::Unknown };
         if record.kind == StepKind::Hitl {
@@ -244,7 +210,7 @@ fn call_off(run: &Run<'_>) {
     }
 }
 
-fn turn(control: Control, books: Books, end: Option<End>) -> Turn {
+fn turn(control: Control, books: Books, end: Option<End>, artifacts: Vec<(String, String)>) -> Turn {
     let open = || books.journal.records().iter().filter(|r| !r.phase.is_end());
     let pending: Vec<_> = open().filter_map(|r| r.object.clone()).collect();
     let phase = match &end {
@@ -260,6 +226,7 @@ fn turn(control: Control, books: Books, end: Option<End>) -> Turn {
         wake_at: if end.is_some() { None } else { books.wake_at },
         journal: books.journal,
         held: if end.is_some() { Vec::new() } else { books.held },
+        artifacts,
         end,
         phase,
         pending,
@@ -278,6 +245,7 @@ fn wait_for_values(journal: Journal, books: Books) -> Turn {
         phase: WorkflowPhase::Running,
         held: Vec::new(),
         pending: Vec::new(),
+        artifacts: Vec::new(),
     }
 }
 

@@ -31,15 +31,46 @@ pub(crate) struct Payload {
 pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
     let mut payload = Payload { grant: decision.grant.clone(), ..Payload::default() };
     match decision.verdict {
-        Verdict::Modify => payload.parameters = Some(modification(decision)?),
-        Verdict::Retry if decision.parameters.is_some() => {
-            return Err("Retry asks this gate again and takes no parameters: leave them out".to_owned());
-        }
+        Verdict::Modify | Verdict::Retry => payload.parameters = parameters(request, decision)?,
         Verdict::Respond => payload.answers = Some(answers(request.form.as_ref(), decision)?),
         Verdict::Defer => payload.guidance = decision.guidance.as_deref().map(text::clean),
         _ => {}
     }
     Ok(payload)
+}
+
+/// What a verdict takes along, as the request says; Modify alone cannot do without.
+fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
+    let verdict = decision.verdict;
+    let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);
+    let schema = schemas.and_then(|schemas| schemas.get(verdict.name())).and_then(Value::as_object);
+    match (schema, &decision.parameters) {
+        (None, _) if verdict == Verdict::Modify => modification(decision).map(Some),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err("Retry asks this gate again and takes no parameters: leave them out".to_owned()),
+        (Some(_), None) if verdict == Verdict::Retry => Ok(None),
+        (Some(schema), None) => Err(format!("{verdict} needs parameters: {}", text::display(&shape(schema), 300))),
+        (Some(schema), Some(given)) => {
+            let validator = compile(&JsonObject(schema.clone()))?;
+            if let Some(error) = validator.iter_errors(&Value::Object(given.0.clone())).next() {
+                let place = error.instance_path().to_string().replace('/', ".");
+                let problem = text::display(&error.to_string(), 300);
+                return Err(format!("parameters{}: {problem}: give {}", text::display(&place, 120), shape(schema)));
+            }
+            signoff_api::digest::canonical(given).map_err(|why| format!("parameters: {why}"))?;
+            Ok(Some(given.clone()))
+        }
+    }
+}
+
+/// A schema as its author is told of it: `parameters: {route: "a" or "b"}`.
+fn shape(schema: &serde_json::Map<String, Value>) -> String {
+    let one = |(name, schema): (&String, &Value)| match schema.get("enum").and_then(Value::as_array) {
+        Some(values) => format!("{name}: {}", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")),
+        None => format!("{name}: <{}>", schema.get("type").and_then(Value::as_str).unwrap_or("value")),
+    };
+    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    format!("parameters: {{{}}}", fields.map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Modify replaces the response of the reviewed step, and nothing else can be replaced at this kind of gate.

@@ -3,8 +3,11 @@
 //!
 //! A plan says what shall happen and never what has: it is the same at every turn of a run.
 
+mod about;
 mod added;
 mod gate;
+mod gates;
+mod patterns;
 mod references;
 mod step;
 
@@ -14,14 +17,27 @@ use serde_json::{Map, Value};
 use signoff_api::{
     Digest, Workflow, WorkflowSpec,
     digest::{self},
-    floor::AddedStep,
-    workflow::{Agent, Provider},
+    floor::{AddedStep, Position},
+    workflow::{Agent, Artifact, Provider, SpecGateType},
 };
 
-use crate::{floors::Floors, inputs, language::Template, turn::Call};
+use crate::{
+    floors::Floors,
+    inputs,
+    language::{Condition, Known, Members, Template},
+    turn::Call,
+};
 
+use gates::Gates;
+use step::Ground;
+
+pub(crate) use about::About;
 pub(crate) use gate::{PlannedGate, allowed, form};
-pub(crate) use step::{Action, PlannedAgentStep, PlannedHttp, PlannedStep};
+pub(crate) use patterns::{
+    PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
+    PlannedPattern, PlannedRouting, PlannedTask,
+};
+pub(crate) use step::{Action, PlannedAgentStep, PlannedHttp, PlannedOutput, PlannedStep};
 
 /// What the administrator decided for all runs.
 #[derive(Clone, Debug)]
@@ -69,8 +85,17 @@ pub struct Plan {
     pub(crate) requested_for: Option<String>,
     pub(crate) inputs: Map<String, Value>,
     pub(crate) agents: BTreeMap<String, PlannedAgent>,
-    pub(crate) steps: Vec<PlannedStep>,
+    /// Gates that floors put before everything.
+    pub(crate) start: Vec<PlannedStep>,
+    pub(crate) pattern: PlannedPattern,
+    /// Gates that floors put after everything.
+    pub(crate) end: Vec<PlannedStep>,
     pub(crate) outputs: Option<Template>,
+    pub(crate) artifacts: Vec<PlannedArtifact>,
+    /// Who is asked before the outputs are released.
+    pub(crate) release: Option<PlannedStep>,
+    /// How each agent makes a final response anew.
+    revisers: Vec<PlannedStep>,
     pub(crate) active_deadline: Option<Duration>,
     pub(crate) floors: Arc<Floors>,
     added: Vec<AddedStep>,
@@ -84,6 +109,14 @@ pub(crate) struct PlannedAgent {
     pub(crate) spec: Agent,
     pub(crate) provider: Provider,
     pub(crate) system: Option<Template>,
+}
+
+/// A file of a run that succeeded.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedArtifact {
+    pub(crate) path: Template,
+    pub(crate) from: Template,
+    pub(crate) skip_if: Option<Condition>,
 }
 
 impl Plan {
@@ -109,10 +142,24 @@ impl Plan {
         };
         let inputs = inputs::values(&spec.inputs, &mut check);
         let agents = check.agents(spec);
-        let (steps, outputs) = check.chain(spec, &agents, &added);
+        let gates = Gates::of(spec);
+        let ground = Ground { spec, agents: &agents, added: &added, gates: &gates };
+        let everywhere = Check::known_everywhere(spec);
+        let start = check.added(&ground, Position::Start, &everywhere);
+        let pattern = check.pattern(&ground);
+        let known = pattern.as_ref().map_or(everywhere, |(_, known)| known.clone());
+        let shown = known.with("last_response", Members::Open);
+        let end = check.added(&ground, Position::End, &shown);
+        let (outputs, artifacts) = check.outputs(spec, &shown);
+        let asked = shown.with("output", Members::Open);
+        let release = check.gate_of_run(&ground, SpecGateType::FinalResponse, ".final", &asked, About::Final);
+        let revisers = revisers(&agents);
+        check.spec_gates(spec, &gates);
+        let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
+        check.added_fit(&added, steps.chain(&start).chain(&end));
         let metadata = &workflow.metadata;
-        if check.complaints.is_empty() {
-            Ok(Self {
+        match pattern {
+            Some((pattern, _)) if check.complaints.is_empty() => Ok(Self {
                 namespace: metadata.namespace.clone().unwrap_or_default(),
                 name: metadata.name.clone().unwrap_or_default(),
                 uid: metadata.uid.clone().unwrap_or_default(),
@@ -121,17 +168,38 @@ impl Plan {
                 requested_for: spec.requested_for.clone(),
                 inputs,
                 agents,
-                steps,
+                start,
+                pattern,
+                end,
                 outputs,
+                artifacts,
+                release,
+                revisers,
                 active_deadline: spec.active_deadline.map(signoff_api::Span::duration),
                 floors: Arc::clone(floors),
                 added,
                 spec_digest,
                 warnings: check.warnings,
-            })
-        } else {
-            Err(check.complaints)
+            }),
+            _ => Err(check.complaints),
         }
+    }
+
+    /// The step that a record belongs to.
+    pub(crate) fn step_of(&self, path: &str) -> Option<&PlannedStep> {
+        let place = without_visits(path);
+        let of_pattern = self.pattern.steps();
+        let mut all = of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release);
+        all.find(|step| step.path == place)
+    }
+
+    /// How the agent of a step makes a final response anew.
+    pub(crate) fn reviser_of(&self, step: &PlannedStep) -> Option<&PlannedStep> {
+        let agent = |step: &PlannedStep| match &step.action {
+            Action::Agent(agent) => Some(agent.agent.clone()),
+            _ => None,
+        };
+        self.revisers.iter().find(|reviser| agent(reviser) == agent(step))
     }
 
     /// The digest that pins the spec; see [`spec_digest`].
@@ -159,6 +227,36 @@ impl Plan {
     }
 }
 
+/// A step by which each agent makes a final response anew.
+fn revisers(agents: &BTreeMap<String, PlannedAgent>) -> Vec<PlannedStep> {
+    let revise = Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
+    let one = |agent: &String| {
+        let agent = PlannedAgentStep { agent: agent.clone(), input: revise.clone(), addition: None, fresh: false };
+        PlannedStep { path: ".revision".to_owned(), ..PlannedStep::new(".revision", Action::Agent(agent)) }
+    };
+    agents.keys().map(one).collect()
+}
+
+/// Whether a file may have this path: relative, and nowhere out of the folder it is written into.
+///
+/// # Errors
+/// One sentence for its author.
+pub(crate) fn safe_path(path: &str) -> Result<(), String> {
+    let parts = || path.split(['/', '\\']);
+    let what = if path.trim().is_empty() || path.ends_with('/') {
+        "it names no file"
+    } else if path.starts_with(['/', '\\', '~']) || path.chars().nth(1) == Some(':') {
+        "it is absolute"
+    } else if parts().any(|part| part == "..") {
+        "it leads out by `..`"
+    } else if path.chars().any(char::is_control) || path.contains('\\') {
+        "it holds a backslash or a control character"
+    } else {
+        return Ok(());
+    };
+    Err(format!("{what}: give a relative path within the output folder"))
+}
+
 /// The digest of a spec without its three mutable fields.
 ///
 /// # Errors
@@ -171,6 +269,18 @@ pub fn spec_digest(spec: &WorkflowSpec) -> Result<Digest, digest::Error> {
         }
     }
     Digest::of(&value)
+}
+
+/// A path without visits and counts: `.worker-3#2/.error` is `.worker/.error`.
+fn without_visits(path: &str) -> String {
+    let place = |segment: &str| {
+        let name = segment.split_once('#').map_or(segment, |(name, _)| name);
+        match name.rsplit_once('-') {
+            Some((made, count)) if name.starts_with('.') && count.parse::<u32>().is_ok() => made.to_owned(),
+            _ => name.to_owned(),
+        }
+    };
+    path.split('/').map(place).collect::<Vec<_>>().join("/")
 }
 
 /// What a check of a Workflow has found so far.
@@ -211,6 +321,26 @@ impl Check<'_> {
                 None
             }
         }
+    }
+
+    /// What the run has to show in the end.
+    fn outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
+        let Some(outputs) = &spec.outputs else { return (None, Vec::new()) };
+        let from = outputs.from.as_ref().and_then(|source| self.known_template(source, "spec.outputs.from", known));
+        let mut planned = Vec::new();
+        for (at, Artifact { path, from, skip_if }) in outputs.artifacts.iter().enumerate() {
+            let field = |part: &str| format!("spec.outputs.artifacts[{at}].{part}");
+            if let Err(why) = safe_path(path) {
+                self.complain(field("path"), why);
+            }
+            let path = self.known_template(path, &field("path"), known);
+            let from = self.known_template(from, &field("from"), known);
+            let skip_if = skip_if.as_ref().and_then(|source| self.condition(source, &field("skipIf"), known));
+            if let (Some(path), Some(from)) = (path, from) {
+                planned.push(PlannedArtifact { path, from, skip_if });
+            }
+        }
+        (from, planned)
     }
 
     fn agents(&mut self, spec: &WorkflowSpec) -> BTreeMap<String, PlannedAgent> {

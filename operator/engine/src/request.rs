@@ -4,7 +4,7 @@
 
 use signoff_api::{
     ApprovalRequest, Digest, Moment,
-    approval::{GateRef, GateType, Review, WorkflowRef},
+    approval::{GateRef, Review, WorkflowRef},
     gate::Timeout,
     names,
 };
@@ -13,7 +13,7 @@ use crate::{
     activity::{Run, Trouble},
     language::text,
     plan::{PlannedGate, PlannedStep},
-    scope,
+    scope::{self, Frame},
     turn::Ask,
 };
 
@@ -22,7 +22,6 @@ const SHOWN: usize = 4096;
 
 /// What distinguishes one asking from another.
 pub(crate) struct Facts<'a> {
-    pub(crate) gate: GateType,
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
     pub(crate) visit: i32,
@@ -32,9 +31,18 @@ pub(crate) struct Facts<'a> {
 }
 
 /// The Approval to be created.
-pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: &Facts<'_>) -> Result<Ask, Trouble> {
+///
+/// `reviewed`: the path and the text of what is asked about.
+pub(crate) fn ask<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &PlannedStep,
+    gate: &PlannedGate,
+    facts: &Facts<'_>,
+    reviewed: Option<(String, String)>,
+) -> Result<Ask, Trouble> {
     let (plan, spec) = (run.plan, &gate.spec);
-    let scope = run.scope(step, facts.seq)?;
+    let scope = scope::at(run, frame, step, facts.seq)?;
     let prompt = gate.prompt.render(&scope)?;
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
         return Err(Trouble::Invalid("the rendered prompt is empty or has more than 16384 characters".into()));
@@ -50,7 +58,7 @@ pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: 
         workflow: WorkflowRef { name: plan.name.clone(), uid: plan.uid.clone() },
         gate: GateRef {
             name: facts.name.to_owned(),
-            type_: facts.gate,
+            type_: gate.about.gate_type(),
             path: facts.path.to_owned(),
             visit: facts.visit,
         },
@@ -61,10 +69,10 @@ pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: 
         prompt,
         context: context.map(|text| shown(&text).to_owned()),
         context_ref,
-        reviews: review(run, gate, facts.seq)?,
+        reviews: reviewed.map(review),
         form: gate.form.clone(),
         allowed_verdicts: gate.allowed.clone(),
-        parameters: None,
+        parameters: gate.about.parameters(),
         require_reason: spec.require_reason,
         approvers: spec.approvers.clone(),
         threshold: spec.threshold.unwrap_or(1),
@@ -86,15 +94,10 @@ pub(crate) fn ask(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, facts: 
     Ok(Ask { path: facts.path.to_owned(), name, request })
 }
 
-/// The step that is decided about, as it stood at `seq`.
-fn review(run: &Run<'_>, gate: &PlannedGate, seq: i64) -> Result<Option<Review>, Trouble> {
-    let Some(step) = gate.reviews.and_then(|at| run.plan.steps.get(at)) else { return Ok(None) };
-    let seen = scope::seen(run, seq);
-    let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
-    let (response, _) = scope::response(run, one, &seen)?;
-    let response = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+/// What is decided about.
+fn review((path, response): (String, String)) -> Review {
     let digest = Digest::of_bytes(response.as_bytes());
-    Ok(Some(Review { path: one.record.path.clone(), response: shown(&response).to_owned(), digest }))
+    Review { path, response: shown(&response).to_owned(), digest }
 }
 
 /// The first part of a text, cut between characters.

@@ -1,31 +1,40 @@
-//! One step of a list, whatever it does: skipping, attempts, and what a failure means for the run.
+//! One step, whatever it does and wherever it stands: gates before it, attempts, what is done about its answer, and
+//! what a failure means for the run.
 //!
 //! The kinds of steps stand below; none of them knows what pattern it is in.
 
 mod agent;
+mod failure;
 mod gate;
 mod http;
+mod output;
 
 use std::time::Duration;
 
 use signoff_api::{
-    Digest, Moment,
+    Digest, Moment, Verdict,
     journal::{StepKind, StepPhase, StepRecord},
-    step::OnError,
 };
 
 use crate::{
-    activity::{Opening, Place, Run, Trouble},
+    activity::{Change, Opening, Place, Run, Told, Trouble},
     plan::{Action, PlannedStep},
+    scope::{self, Frame},
 };
 
+use gate::{ASKS_AGAIN, Shown, asked_again};
+pub(crate) use gate::{Decided, decide};
+pub(crate) use output::Reads;
+
 /// Where a list goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// With the next step.
     On,
-    /// With the step at this position, and everything after it once more.
-    Again(usize),
+    /// With the step at this position and everything after it once more; none means this step alone.
+    Again(Option<usize>),
+    /// Nowhere, unless the list knows what to do about a no.
+    Refused(String),
 }
 
 /// Why a pattern ends early.
@@ -36,61 +45,141 @@ pub(crate) enum Stop {
     Aborted(String),
 }
 
-/// Runs the step at position `at` for the `visit`-th time.
-pub(crate) async fn step(run: &Run<'_>, at: usize, visit: i32) -> Result<Next, Stop> {
-    let Some(step) = run.plan.steps.get(at) else { return Ok(Next::On) };
-    let path = path(&step.name, visit);
-    match &step.action {
-        Action::Gate(gate) => {
-            let place = Place { path, attempt: 1, kind: StepKind::Hitl };
-            let record = run
-                .activity(place.clone(), |seq| {
-                    unless_skipped(run, step, seq, || gate::ask(run, step, gate, visit, seq, &place))
-                })
-                .await;
-            gate::judge(run, step, gate, at, &record)
-        }
-        Action::Set(template) => {
-            let place = Place { path, attempt: 1, kind: StepKind::Set };
-            let open = |seq| Ok(Opening::Done(template.render(&run.scope(step, seq)?)?));
-            let record = run.activity(place, |seq| unless_skipped(run, step, seq, || open(seq))).await;
-            outcome(step, &record)
-        }
-        Action::Agent(agent) => {
-            let open = |place: &Place, seq| agent::call(run, step, agent, seq, place);
-            outcome(step, &attempts(run, step, path, StepKind::Agent, open).await)
-        }
-        Action::Http(http) => {
-            let open = |place: &Place, seq| http::call(run, step, http, seq, place);
-            outcome(step, &attempts(run, step, path, StepKind::Http, open).await)
+/// What became of a step that is no gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Performed {
+    /// It answered this.
+    Answered(String),
+    /// It was left out.
+    Skipped,
+    /// It failed, and the run goes on.
+    Failed(String),
+}
+
+/// Runs a step of a list once more.
+pub(crate) async fn step<'a>(run: &Run<'a>, frame: &Frame<'a>, step: &'a PlannedStep) -> Result<Next, Stop> {
+    let Some(gate) = step.gate() else {
+        return perform(run, frame, step, &step.path, None).await.map(|_| Next::On);
+    };
+    let decided = decide(run, frame, step, &step.path, &|seq| gate::reviewed(run, frame, gate, seq)).await?;
+    gate::judge(run, step, gate, &decided)
+}
+
+/// Performs a step that is no gate, at `base`, until it has an answer that is as it should be. `reads`: what makes sense
+/// of the answer, and how often it is asked for again.
+pub(crate) async fn perform<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &'a PlannedStep,
+    base: &str,
+    reads: Option<&Reads<'_>>,
+) -> Result<Performed, Stop> {
+    for guard in &step.guards {
+        let own = guard.path.strip_prefix(&format!("{}/", step.path)).map(|name| format!("{base}/{name}"));
+        pass(run, frame, guard, own.as_deref().unwrap_or(&guard.path), &|_| Ok(None)).await?;
+    }
+    let (path, _) = run.visit(base);
+    let mut attempt = 1;
+    let mut change = Change::default();
+    // So many attempts before people are asked; one more each time they say so.
+    let mut limit = step.escalation.as_ref().map_or(step.retry.limit, |(after, _)| step.retry.limit.min(after - 1));
+    loop {
+        let record = attempts(run, frame, step, &path, attempt, limit, &change).await;
+        attempt = record.attempt;
+        let trouble = match (record.phase, record.error) {
+            (StepPhase::Skipped, _) => return Ok(Performed::Skipped),
+            (StepPhase::Succeeded, _) => match output::settle(run, frame, step, &path, attempt, reads).await? {
+                output::Settled::Accepted(text) => return Ok(Performed::Answered(text)),
+                output::Settled::Again => {
+                    (attempt, limit) = (attempt + 1, 0);
+                    continue;
+                }
+                output::Settled::Refused(why) => why,
+            },
+            (_, Some(error)) => error,
+            (_, None) => crate::activity::error("Failed", "it failed"),
+        };
+        match failure::decide(run, frame, step, &path, attempt, &trouble).await? {
+            failure::Remedy::Again(changed) => (attempt, limit, change) = (attempt + 1, 0, changed),
+            failure::Remedy::Skip => return Ok(Performed::Skipped),
+            failure::Remedy::Bear => return Ok(Performed::Failed(trouble.message)),
         }
     }
 }
 
-/// The path of a step's n-th visit.
-pub(crate) fn path(name: &str, visit: i32) -> String {
-    if visit == 1 { name.to_owned() } else { format!("{name}#{visit}") }
+/// Asks at a gate that stands before or after something, until it lets the run through.
+pub(crate) async fn pass<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &'a PlannedStep,
+    base: &str,
+    shown: Shown<'_>,
+) -> Result<(), Stop> {
+    let Some(gate) = step.gate() else { return Ok(()) };
+    loop {
+        let decided = decide(run, frame, step, base, shown).await?;
+        match gate::judge(run, step, gate, &decided)? {
+            Next::On => return Ok(()),
+            Next::Again(_) => {}
+            Next::Refused(why) => return Err(Stop::Rejected(why)),
+        }
+    }
 }
 
 /// One attempt after the other, until one is not to be repeated.
-async fn attempts(
-    run: &Run<'_>,
-    step: &PlannedStep,
-    path: String,
-    kind: StepKind,
-    open: impl Fn(&Place, i64) -> Result<Opening, Trouble>,
+async fn attempts<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &'a PlannedStep,
+    path: &str,
+    first: i32,
+    limit: i32,
+    change: &Change,
 ) -> StepRecord {
-    let mut attempt = 1;
+    let mut attempt = first;
     loop {
-        let place = Place { path: path.clone(), attempt, kind };
-        let record = run.activity(place.clone(), |seq| unless_skipped(run, step, seq, || open(&place, seq))).await;
+        let place = Place { path: path.to_owned(), attempt, kind: kind(step) };
+        if place.kind == StepKind::Agent {
+            let told = Told { frame: frame.clone(), step, change: change.clone() };
+            run.told.borrow_mut().insert((place.path.clone(), attempt), told.into());
+        }
+        let open = |seq| unless_skipped(run, frame, step, seq, || open(run, frame, step, seq, &place, change));
+        let record = run.activity(frame, place.clone(), open).await;
         let again = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|e| e.retryable);
-        if !again || attempt > step.retry.limit {
+        if !again || attempt - first >= limit {
             return record;
         }
         attempt += 1;
-        let next = Place { attempt, ..place };
+        let next = Place { attempt, ..place.clone() };
         run.pause(due(run, step, &record), &next).await;
+    }
+}
+
+fn kind(step: &PlannedStep) -> StepKind {
+    match step.action {
+        Action::Agent(_) => StepKind::Agent,
+        Action::Http(_) => StepKind::Http,
+        Action::Set(_) => StepKind::Set,
+        Action::Gate(_) => StepKind::Hitl,
+    }
+}
+
+fn open<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &PlannedStep,
+    seq: i64,
+    place: &Place,
+    change: &Change,
+) -> Result<Opening, Trouble> {
+    match &step.action {
+        Action::Agent(agent) => agent::call(run, frame, step, agent, seq, place, change),
+        Action::Http(http) => http::call(run, frame, step, http, seq, place, change),
+        Action::Set(template) => match change.parameters.get("value") {
+            Some(value) => Ok(Opening::Done(value.clone())),
+            None => Ok(Opening::Done(template.render(&scope::at(run, frame, step, seq)?)?)),
+        },
+        Action::Gate(_) => Err(Trouble::Invalid("a gate is asked, not performed".to_owned())),
     }
 }
 
@@ -106,14 +195,15 @@ fn due(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
 }
 
 /// Leaves the step out where its condition holds; a condition without a value does not hold.
-fn unless_skipped(
-    run: &Run<'_>,
+fn unless_skipped<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
     step: &PlannedStep,
     seq: i64,
     open: impl FnOnce() -> Result<Opening, Trouble>,
 ) -> Result<Opening, Trouble> {
     if let Some(condition) = &step.skip_if {
-        let scope = match run.scope(step, seq) {
+        let scope = match scope::at(run, frame, step, seq) {
             Err(Trouble::Missing) => return Err(Trouble::Missing),
             Err(_) => return open(),
             Ok(scope) => scope,
@@ -125,16 +215,14 @@ fn unless_skipped(
     open()
 }
 
-/// What the end of a step means for its list.
-fn outcome(step: &PlannedStep, record: &StepRecord) -> Result<Next, Stop> {
-    let why = match (record.phase, &record.error) {
-        (StepPhase::Failed | StepPhase::Unknown, Some(error)) => error.message.clone(),
-        (StepPhase::Failed, None) => "it failed".to_owned(),
-        (StepPhase::Unknown, None) => "its outcome is not known, and it must not be repeated".to_owned(),
-        _ => return Ok(Next::On),
-    };
-    if step.on_error == OnError::Continue {
-        return Ok(Next::On);
+/// What a verdict with no meaning of its own at a gate does: the bound on asking again, and the end of the run.
+pub(crate) fn or_stop(run: &Run<'_>, decided: &Decided) -> Result<Verdict, Stop> {
+    match decided.verdict {
+        Verdict::Abort => Err(Stop::Aborted(decided.told("")))?,
+        Verdict::Reject => Err(Stop::Rejected(decided.told(""))),
+        Verdict::Defer | Verdict::Retry if asked_again(run, decided) >= ASKS_AGAIN => {
+            Err(Stop::Rejected(decided.told(&format!(", and it has asked again {ASKS_AGAIN} times already"))))
+        }
+        verdict => Ok(verdict),
     }
-    Err(Stop::Failed(format!("step {}: {why}", step.name)))
 }

@@ -124,6 +124,8 @@ pub struct Turn {
     pub held: Vec<Complaint>,
     /// The names of the open Approvals, in the journal's order.
     pub pending: Vec<String>,
+    /// The files of a run that succeeded: relative paths, and what stands in them.
+    pub artifacts: Vec<(String, String)>,
 }
 
 /// Something that shall be done.

@@ -42,9 +42,9 @@ pub(super) async fn commit(
         return Ok(Arc::clone(&seen.workflow));
     }
     let owner = owner(&seen.name, &seen.uid);
-    let output = status::long_output(turn).map(|(digest, text)| (digest, text.to_owned()));
+    let shown = status::apart(turn).into_iter().map(|(digest, text)| (digest, text.to_owned()));
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
-    for (digest, text) in turn.blobs.iter().cloned().chain(output).chain(segments) {
+    for (digest, text) in turn.blobs.iter().cloned().chain(shown).chain(segments) {
         let stored = context.blobs.put(&owner, digest.as_str(), text.into()).await;
         stored.map_err(|source| Error::Blob { object: seen.name.as_a::<Workflow>(), source })?;
     }

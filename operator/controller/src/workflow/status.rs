@@ -7,7 +7,7 @@ use signoff_api::{
     Digest, Moment, Workflow, WorkflowStatus,
     conditions::{self, Say},
     journal::{self, BlobRef},
-    workflow::WorkflowPhase,
+    workflow::{ArtifactRef, WorkflowPhase},
 };
 use signoff_engine::{End, Plan, Turn, language::text};
 
@@ -17,12 +17,18 @@ use crate::guard::foreign_words;
 /// The longest output that stands in the status itself, in bytes.
 const SHORT: usize = 4096;
 
-/// What the run has to show, where it does not fit into the status.
-pub(super) fn long_output(turn: &Turn) -> Option<(Digest, &str)> {
-    match &turn.end {
-        Some(End::Succeeded(text)) if text.len() > SHORT => Some((Digest::of_bytes(text.as_bytes()), text)),
+/// What the run has to show that does not fit into the status: a long output, and files.
+pub(super) fn apart(turn: &Turn) -> Vec<(Digest, &str)> {
+    let long = match &turn.end {
+        Some(End::Succeeded(text)) if text.len() > SHORT => Some(text.as_str()),
         _ => None,
-    }
+    };
+    let files = turn.artifacts.iter().map(|(_, content)| content.as_str());
+    long.into_iter().chain(files).map(|text| (Digest::of_bytes(text.as_bytes()), text)).collect()
+}
+
+fn reference(text: &str) -> BlobRef {
+    BlobRef { digest: Digest::of_bytes(text.as_bytes()), size: i64::try_from(text.len()).unwrap_or(i64::MAX) }
 }
 
 /// The status after a turn.
@@ -52,13 +58,13 @@ pub(super) fn after(
         None => None,
     };
     if let Some(End::Succeeded(text)) = &turn.end {
-        match long_output(turn) {
-            None => status.outputs = Some(text.clone()),
-            Some((digest, text)) => {
-                let size = i64::try_from(text.len()).unwrap_or(i64::MAX);
-                status.outputs_ref = Some(BlobRef { digest, size });
-            }
+        if text.len() > SHORT {
+            status.outputs_ref = Some(reference(text));
+        } else {
+            status.outputs = Some(text.clone());
         }
+        let file = |(path, content): &(String, String)| ArtifactRef { path: path.clone(), content: reference(content) };
+        status.artifacts = turn.artifacts.iter().map(file).collect();
     }
     let accepted = if warnings.is_empty() {
         "every field was understood".to_owned()

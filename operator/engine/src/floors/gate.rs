@@ -7,14 +7,18 @@ use std::time::Duration;
 
 use signoff_api::{
     Span, Verdict,
-    approval::{GateType, RequiredBy},
+    approval::RequiredBy,
     floor::{Deciders, GateFloor},
     gate::{Also, Form, PersonRule, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
     step::{HitlStep, OnReject},
 };
 
 use super::{Applied, Floors, persons};
-use crate::{decision, language::text, plan};
+use crate::{
+    decision,
+    language::text,
+    plan::{self, About},
+};
 
 /// What a request has room for: further quorums, rules for persons, groups that are required, policies that are named.
 const ROOM: (usize, usize, usize, usize) = (8, 32, 8, 16);
@@ -77,18 +81,17 @@ impl Tightened {
 }
 
 impl Floors {
-    /// A gate under the floors that hold at its type. `reviews`: whether it reviews a step. `usual`: how long people
-    /// have where it does not say. `added_by`: the policy that the gate itself comes from.
+    /// A gate under the floors that hold at its type. `usual`: how long people have where it does not say. `added_by`:
+    /// the policy that the gate itself comes from.
     pub(crate) fn tighten(
         &self,
         hitl: &HitlStep,
-        type_: GateType,
+        about: &About,
         requester: Requester<'_>,
-        reviews: bool,
         usual: Duration,
         added_by: Option<&str>,
     ) -> Tightened {
-        let allowed = plan::allowed(hitl, reviews);
+        let allowed = plan::allowed(hitl, about);
         let mut gate = Tightened {
             hitl: hitl.clone(),
             form: plan::form(hitl, &allowed),
@@ -101,7 +104,8 @@ impl Floors {
         if let Some(source) = added_by {
             gate.name(source, "this gate is added to every run".to_owned());
         }
-        let holds = |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&type_);
+        let holds =
+            |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&about.gate_type());
         let floors: Vec<&Applied> = self.list.iter().filter(holds).collect();
         let demands: Vec<(&str, &GateFloor)> = floors
             .iter()
@@ -111,7 +115,7 @@ impl Floors {
         for (source, demand) in &demands {
             quorum(&mut gate, source, demand, requester);
         }
-        verdicts(&mut gate, &demands, reviews);
+        verdicts(&mut gate, &demands, about);
         timeout(&mut gate, &demands, usual);
         reachable(&mut gate, hitl, requester);
         room(&mut gate);
@@ -228,8 +232,8 @@ fn deciders_sentence(deciders: &Deciders) -> String {
 }
 
 /// What may be decided: what the gate allows and every floor does. Nobody is kept from saying no.
-fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateFloor)], reviews: bool) {
-    gate.allowed = plan::allowed(&gate.hitl, reviews);
+fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateFloor)], about: &About) {
+    gate.allowed = plan::allowed(&gate.hitl, about);
     for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
         let no = [Verdict::Reject, Verdict::Abort];
         gate.allowed.retain(|verdict| no.contains(verdict) || demand.allowed_verdicts.contains(verdict));
@@ -255,6 +259,7 @@ fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateFloor)], reviews: bool)
     let goes_on = |verdict: &Verdict| match verdict {
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => true,
         Verdict::Reject => gate.hitl.on_reject == Some(OnReject::Continue),
+        Verdict::Retry | Verdict::Defer => matches!(about, About::Failure(_)),
         _ => false,
     };
     let by = sources(demands, |demand| !demand.allowed_verdicts.is_empty());

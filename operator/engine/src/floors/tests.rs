@@ -32,7 +32,7 @@ fn written(more: Value) -> HitlStep {
 const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None };
 
 fn tighten(floors: &Floors, hitl: &HitlStep, requester: Requester<'_>) -> Tightened {
-    floors.tighten(hitl, GateType::Step, requester, true, Settings::default().default_gate_timeout, None)
+    floors.tighten(hitl, &plan::About::Step(Some(0)), requester, Settings::default().default_gate_timeout, None)
 }
 
 /// A gate under one policy named `floor` with these demands.
@@ -58,7 +58,7 @@ fn without_floors_a_gate_is_as_it_was_written() {
     let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
     let gate = tighten(&Floors::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
-    assert_eq!(gate.allowed, plan::allowed(&hitl, true));
+    assert_eq!(gate.allowed, plan::allowed(&hitl, &plan::About::Step(Some(0))));
     assert!(gate.also.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
 }
 
@@ -371,8 +371,8 @@ fn an_added_gate_needs_a_name_of_its_own() {
         json!({"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "review", "set": {"value": "x"}}]}}}),
     );
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].reason, "Invalid");
-    assert!(found[0].message.contains("review stands twice"), "{found:?}");
+    assert_eq!(found[0].reason, "FloorsContradict");
+    assert!(found[0].message.contains("ClusterApprovalPolicy prod adds a gate named review"), "{found:?}");
 }
 
 fn floor() -> impl Strategy<Value = Value> {

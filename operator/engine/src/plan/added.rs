@@ -1,60 +1,74 @@
-//! Where the gates that floors add stand in a list of steps.
+//! The gates that floors add to a run: at its start, at its end, and before steps of a kind.
 //!
 //! It may not leave one out: what has no place is a complaint.
-
-use std::borrow::Cow;
 
 use signoff_api::{
     floor::{AddedStep, Position},
     step::Step,
 };
 
-use super::Check;
-use crate::floors::MOST_ADDED;
-
-/// A step in its place.
-pub(super) struct Placed<'a> {
-    pub(super) step: Cow<'a, Step>,
-    /// Where it is written, for complaints.
-    pub(super) field: String,
-    /// How many of the author's steps stand before it.
-    pub(super) at: usize,
-    /// The policy that added it.
-    pub(super) added_by: Option<&'a str>,
-    /// The step that it was added before.
-    pub(super) guarded: Option<&'a Step>,
-}
+use super::{
+    Check, PlannedStep,
+    step::{Ground, Place},
+};
+use crate::{floors::MOST_ADDED, language::Known};
 
 impl Check<'_> {
-    /// The author's steps and the added ones, in the order in which they run.
-    pub(super) fn with_added<'a>(&mut self, steps: &'a [Step], field: &str, added: &'a [AddedStep]) -> Vec<Placed<'a>> {
+    /// The gates at one end of the run.
+    pub(super) fn added(&mut self, ground: &Ground<'_>, position: Position, known: &Known) -> Vec<PlannedStep> {
+        let here = ground.added.iter().filter(|one| one.step.at == Some(position));
+        here.filter_map(|one| self.placed(ground, one, one.step.name.clone(), None, "", known.clone())).collect()
+    }
+
+    /// The gates before a step.
+    pub(super) fn guards(&mut self, step: &Step, place: &Place<'_>) -> Vec<PlannedStep> {
+        let is_meant = |one: &&AddedStep| {
+            one.step.before.as_ref().is_some_and(|before| before.kinds.iter().any(|kind| kind.is(step)))
+        };
+        let name = |one: &AddedStep| format!("{}-{}", one.step.name, step.name.trim_start_matches('.'));
+        let meant = place.ground.added.iter().filter(is_meant);
+        meant
+            .filter_map(|one| self.placed(place.ground, one, name(one), Some(step), place.prefix, place.known.clone()))
+            .collect()
+    }
+
+    fn placed(
+        &mut self,
+        ground: &Ground<'_>,
+        added: &AddedStep,
+        name: String,
+        guarded: Option<&Step>,
+        prefix: &str,
+        known: Known,
+    ) -> Option<PlannedStep> {
+        let field = format!("{}: spec.steps[{}]", added.source, added.step.name);
+        let mut place = Place::new(ground, field, prefix, known);
+        (place.added_by, place.guarded) = (Some(added.source.as_str()), guarded);
+        let step = Step { name, hitl: Some(added.step.hitl.clone()), ..Step::default() };
+        self.step(&step, &place)
+    }
+
+    /// Complains about more gates than there is room for, and about those whose name is taken.
+    pub(super) fn added_fit<'p>(&mut self, added: &[AddedStep], steps: impl Iterator<Item = &'p PlannedStep>) {
         if added.len() > MOST_ADDED {
             let message = format!(
                 "policies add {} gates to every run, and there is room for {MOST_ADDED}: merge some of them",
                 added.len()
             );
-            self.complain_as("FloorsContradict", field, message);
+            self.complain_as("FloorsContradict", "spec.pattern", message);
         }
-        let of = |position| added.iter().filter(move |one| one.step.at == Some(position));
-        let mut placed: Vec<Placed<'a>> =
-            of(Position::Start).map(|one| place(one, one.step.name.clone(), 0, None)).collect();
-        for (at, step) in steps.iter().enumerate() {
-            let guards = |one: &&AddedStep| {
-                one.step.before.as_ref().is_some_and(|before| before.kinds.iter().any(|kind| kind.is(step)))
-            };
-            for one in added.iter().filter(guards) {
-                placed.push(place(one, format!("{}-{}", one.step.name, step.name), at, Some(step)));
+        let mut seen = std::collections::BTreeMap::new();
+        let mut all: Vec<_> = steps.collect();
+        all.sort_by_key(|step| step.added_by.is_some());
+        for step in all {
+            let taken = seen.insert(&step.path, ()).is_some();
+            if let (true, Some(source)) = (taken, &step.added_by) {
+                let message = format!(
+                    "{source} adds a gate named {}, and there is a step of that name: give one of them another",
+                    step.name
+                );
+                self.complain_as("FloorsContradict", "spec.pattern", message);
             }
-            let field = format!("{field}[{at}]");
-            placed.push(Placed { step: Cow::Borrowed(step), field, at, added_by: None, guarded: None });
         }
-        placed.extend(of(Position::End).map(|one| place(one, one.step.name.clone(), steps.len(), None)));
-        placed
     }
-}
-
-fn place<'a>(added: &'a AddedStep, name: String, at: usize, guarded: Option<&'a Step>) -> Placed<'a> {
-    let field = format!("{}: spec.steps[{}]", added.source, added.step.name);
-    let step = Step { name, hitl: Some(added.step.hitl.clone()), ..Step::default() };
-    Placed { step: Cow::Owned(step), field, at, added_by: Some(&added.source), guarded }
 }

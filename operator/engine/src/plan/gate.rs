@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use signoff_api::{
     Span, Verdict,
-    approval::{GateType, RequiredBy},
+    approval::RequiredBy,
     gate::{Also, Form, PersonRule, Question, Subject, SubjectKind, TimeoutAction},
     step::{HitlStep, OnReject, Step},
+    workflow::WorkflowSpec,
 };
 
-use super::{Check, Complaint, step::Place};
+use super::{About, Check, Complaint, step::Place};
 use crate::{
     decision,
     floors::{Contradiction, Requester, Tightened},
@@ -26,8 +27,7 @@ pub(crate) struct PlannedGate {
     pub(crate) context: Option<Template>,
     /// What is shown where there is no template for it: data, never rendered.
     pub(crate) shows: Option<String>,
-    /// The position of the reviewed step in its list.
-    pub(crate) reviews: Option<usize>,
+    pub(crate) about: About,
     pub(crate) allowed: Vec<Verdict>,
     pub(crate) form: Option<Form>,
     pub(crate) after: Duration,
@@ -39,30 +39,64 @@ pub(crate) struct PlannedGate {
     pub(crate) held: Option<Complaint>,
 }
 
+impl PlannedGate {
+    /// The position of the reviewed step in its list.
+    pub(crate) fn reviews(&self) -> Option<usize> {
+        match self.about {
+            About::Step(at) => at,
+            _ => None,
+        }
+    }
+}
+
 impl Check<'_> {
-    pub(super) fn gate(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<PlannedGate> {
+    /// A gate of a list of steps: it reviews an earlier one of them.
+    pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<PlannedGate> {
+        let about = if place.result { About::Result } else { About::Step(self.reviewed(hitl, field, place)) };
+        self.gate(hitl, field, place, about)
+    }
+
+    /// A gate that asks about something.
+    pub(super) fn gate(
+        &mut self,
+        hitl: &HitlStep,
+        field: &str,
+        place: &Place<'_>,
+        about: About,
+    ) -> Option<PlannedGate> {
         let prompt = self.known_template(&hitl.prompt, &format!("{field}.prompt"), &place.known);
         let context = hitl
             .context_display
             .as_ref()
             .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &place.known));
-        let reviews = self.reviewed(hitl, field, place);
-        let allowed = allowed(hitl, reviews.is_some());
+        if !matches!(about, About::Step(_)) && hitl.reviews.is_some() {
+            self.complain(format!("{field}.reviews"), "what this gate asks about is given by its place: leave it out");
+        }
+        let allowed = allowed(hitl, &about);
         let form = form(hitl, &allowed);
-        self.approvers(hitl, field, place);
-        self.verdicts(hitl, field, &allowed, reviews, place, form.as_ref());
+        self.approvers(hitl, field, place.ground.spec);
+        self.verdicts(hitl, field, &allowed, &about, place, form.as_ref());
         self.form(field, form.as_ref());
         self.timeout(hitl, field, &allowed, form.as_ref());
-        let requester = Requester { by: &place.spec.requested_by, on_behalf_of: place.spec.requested_for.as_deref() };
+        if matches!(about, About::Failure(_))
+            && hitl.timeout.as_ref().is_some_and(|t| t.action == Some(TimeoutAction::Approve))
+        {
+            self.complain(
+                format!("{field}.timeout.action"),
+                "a failure cannot be approved: use Retry, Skip, Reject or Abort",
+            );
+        }
+        let spec = place.ground.spec;
+        let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
         let usual = self.settings.default_gate_timeout;
         let Tightened { hitl, allowed, form, also, persons, required_by, contradictions } =
-            self.floors.tighten(hitl, GateType::Step, requester, reviews.is_some(), usual, place.added_by);
+            self.floors.tighten(hitl, &about, requester, usual, place.added_by);
         let held = self.contradicted(&contradictions, field);
         Some(PlannedGate {
             prompt: prompt?,
             context,
             shows: place.guarded.map(Step::definition),
-            reviews,
+            about,
             allowed,
             form,
             after: hitl.timeout.as_ref().and_then(|timeout| timeout.after).map_or(usual, Span::duration),
@@ -88,11 +122,11 @@ impl Check<'_> {
     }
 
     fn reviewed(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<usize> {
-        let is_gate = |at: &usize| matches!(place.earlier.get(*at).map(|s| &s.action), Some(super::Action::Gate(_)));
+        let calls = || place.earlier.iter().filter(|(_, step)| !step.is_gate());
         match &hitl.reviews {
-            None => (0..place.earlier.len()).rev().find(|at| !is_gate(at)),
+            None => calls().next_back().map(|(at, _)| *at),
             Some(name) => {
-                let found = place.earlier.iter().position(|s| s.name == *name).filter(|at| !is_gate(at));
+                let found = calls().find(|(_, step)| step.name == *name).map(|(at, _)| *at);
                 if found.is_none() {
                     let message =
                         format!("{name} is not an earlier step of this list that could be reviewed: gates are not");
@@ -103,12 +137,11 @@ impl Check<'_> {
         }
     }
 
-    fn approvers(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) {
+    fn approvers(&mut self, hitl: &HitlStep, field: &str, spec: &WorkflowSpec) {
         let (list, threshold) = (format!("{field}.approvers"), hitl.threshold.unwrap_or(1));
         if hitl.approvers.is_empty() {
             self.complain(&list, "nobody could decide this gate: name at least one User, Group or ServiceAccount");
         }
-        let spec = place.spec;
         let escalation = hitl.timeout.iter().flat_map(|t| &t.escalation).flat_map(|level| &level.to);
         for subject in hitl.approvers.iter().chain(&hitl.escalate_to).chain(escalation) {
             let is_account = subject.kind == SubjectKind::ServiceAccount;
@@ -171,18 +204,23 @@ impl Check<'_> {
         hitl: &HitlStep,
         field: &str,
         allowed: &[Verdict],
-        reviews: Option<usize>,
+        about: &About,
         place: &Place<'_>,
         form: Option<&Form>,
     ) {
         let field = format!("{field}.allowedVerdicts");
+        for (verdict, instead) in about.meaningless().iter().filter(|(verdict, _)| allowed.contains(verdict)) {
+            self.complain(&field, format!("{verdict} means nothing at this gate: {instead}"));
+        }
+        let nothing = matches!(about, About::Step(None));
         for verdict in [Verdict::Modify, Verdict::Defer] {
-            if allowed.contains(&verdict) && reviews.is_none() {
+            if allowed.contains(&verdict) && nothing {
                 self.complain(&field, format!("{verdict} needs an earlier step to be reviewed, and there is none"));
             }
         }
-        if let (true, Some(from)) = (allowed.contains(&Verdict::Defer), reviews) {
-            for step in place.earlier.iter().skip(from).filter(|step| !step.is_idempotent()) {
+        if let (true, About::Step(Some(from))) = (allowed.contains(&Verdict::Defer), about) {
+            let again = place.earlier.iter().skip_while(|(at, _)| at != from);
+            for (_, step) in again.filter(|(_, step)| !step.is_idempotent()) {
                 let message = format!(
                     "Defer runs step {} again, which is not idempotent: leave Defer out, or say idempotent: true where that is so",
                     step.name
@@ -269,20 +307,7 @@ pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
     own.or_else(|| allowed.contains(&Verdict::Respond).then(plain))
 }
 
-/// What may be decided where the gate does not say.
-pub(crate) fn allowed(hitl: &HitlStep, reviews: bool) -> Vec<Verdict> {
-    if !hitl.allowed_verdicts.is_empty() {
-        return hitl.allowed_verdicts.clone();
-    }
-    let questions = || hitl.form.iter().flat_map(|form| &form.questions);
-    let options = questions().next().is_some() && questions().all(|q| !q.takes_text());
-    let mut allowed = vec![Verdict::Approve, Verdict::Reject];
-    if reviews {
-        allowed.push(Verdict::Modify);
-    }
-    if hitl.threshold.unwrap_or(1) == 1 || options {
-        allowed.push(Verdict::Respond);
-    }
-    allowed.push(Verdict::Abort);
-    allowed
+/// What may be decided.
+pub(crate) fn allowed(hitl: &HitlStep, about: &About) -> Vec<Verdict> {
+    if hitl.allowed_verdicts.is_empty() { about.usual(hitl) } else { hitl.allowed_verdicts.clone() }
 }

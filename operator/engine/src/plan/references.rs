@@ -10,7 +10,7 @@ use super::Check;
 use crate::language::{Known, Members, Reference, check};
 
 /// What can be asked of a step's record.
-const RECORD: [&str; 14] = [
+pub(super) const RECORD: [&str; 14] = [
     "name",
     "type",
     "status",
@@ -31,22 +31,25 @@ const HITL: [&str; 9] =
     ["decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval"];
 
 impl Check<'_> {
-    /// The names that exist when step `at` of a list begins.
-    pub(super) fn known_at(spec: &WorkflowSpec, steps: &[Step], at: usize) -> Known {
+    /// The names that exist everywhere.
+    pub(super) fn known_everywhere(spec: &WorkflowSpec) -> Known {
         let inputs = || spec.inputs.iter().map(|input| input.name.clone());
-        let earlier: Vec<_> = steps.iter().take(at).collect();
-        let records = earlier.iter().map(|s| (s.name.clone(), Members::fields(RECORD))).collect();
-        let mut known = inputs()
+        inputs()
             .fold(Known::new(), |known, name| known.with(name, Members::Open))
             .with("inputs", Members::fields(inputs()))
             .with("run", Members::fields(["name", "namespace", "uid", "startedAt"]))
-            .with("steps", Members::Records(records));
+    }
+
+    /// The names that exist when step `at` of a list begins.
+    pub(super) fn known_in_list(base: &Known, steps: &[Step], at: usize) -> Known {
+        let earlier: Vec<_> = steps.iter().take(at).collect();
+        let records = earlier.iter().map(|s| (s.name.clone(), Members::fields(RECORD))).collect();
+        let mut known = base.clone().with("steps", Members::Records(records));
         if !earlier.is_empty() {
             known = known.with("last_response", Members::Open);
         }
-        let defers = |s: &Step| s.hitl.as_ref().is_some_and(|h| h.allowed_verdicts.contains(&Verdict::Defer));
         if earlier.iter().any(|s| s.hitl.is_some()) || steps.iter().skip(at).any(defers) {
-            known = known.with("hitl", Members::fields(HITL)).with("hitl_response", Members::Open);
+            known = with_decision(known);
         }
         known
     }
@@ -62,4 +65,25 @@ impl Check<'_> {
             self.complain(field, unknown.problem());
         }
     }
+}
+
+/// Whether a gate may send its list back.
+pub(super) fn defers(step: &Step) -> bool {
+    step.hitl.as_ref().is_some_and(|hitl| hitl.allowed_verdicts.contains(&Verdict::Defer))
+}
+
+/// The same names and the newest decision.
+pub(super) fn with_decision(known: Known) -> Known {
+    known.with("hitl", Members::fields(HITL)).with("hitl_response", Members::Open)
+}
+
+/// The same names and the records of these steps, by name.
+pub(super) fn with_records<'s>(
+    known: Known,
+    root: &str,
+    steps: impl Iterator<Item = &'s Step>,
+    further: &[&'static str],
+) -> Known {
+    let fields = || Members::fields(RECORD.into_iter().chain(further.iter().copied()));
+    known.with(root, Members::Fields(steps.map(|step| (step.name.clone(), fields())).collect()))
 }

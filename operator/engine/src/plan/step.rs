@@ -5,33 +5,42 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use signoff_api::{
-    Span,
+    JsonObject, Span,
     floor::AddedStep,
-    step::{AgentStep, Conversation, HttpStep, OnError, Step},
+    step::{AgentStep, Conversation, HttpStep, OnError, Retry, Step},
     workflow::WorkflowSpec,
 };
 
-use super::{Check, PlannedAgent, PlannedGate, added::Placed};
+use super::{About, Check, PlannedAgent, PlannedGate, gates::Gates};
 use crate::{
-    floors,
+    decision, floors,
     language::{Condition, Known, Template},
     scope::RESERVED,
 };
 
-/// One step of a list.
+/// How long one attempt of an agent may take where it is not said.
+pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// One step, wherever it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedStep {
     pub(crate) name: String,
+    /// Where its records stand, without visits: `billing/refund`, `.router`.
+    pub(crate) path: String,
     pub(crate) vars: Vec<(String, Template)>,
     pub(crate) skip_if: Option<Condition>,
     pub(crate) retry: PlannedRetry,
     pub(crate) timeout: Duration,
     pub(crate) on_error: OnError,
     pub(crate) action: Action,
-    /// Whether a floor added it: the author's templates do not see it.
-    pub(crate) added: bool,
-    /// Whether it was added before the next step of its list, which never begins without it.
-    pub(crate) guards: bool,
+    /// What its response must look like, and who is asked about it.
+    pub(crate) output: Option<PlannedOutput>,
+    /// Who is asked when it failed, and after how many attempts.
+    pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
+    /// The policy that added it: the author's templates do not see it.
+    pub(crate) added_by: Option<String>,
+    /// Gates that floors put before it: it never begins without them.
+    pub(crate) guards: Vec<PlannedStep>,
 }
 
 /// What a step does.
@@ -47,7 +56,10 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedAgentStep {
     pub(crate) agent: String,
-    pub(crate) input: Template,
+    /// What it is told; none means its own instructions.
+    pub(crate) input: Option<Template>,
+    /// What it is told besides, always the same.
+    pub(crate) addition: Option<String>,
     pub(crate) fresh: bool,
 }
 
@@ -58,6 +70,16 @@ pub(crate) struct PlannedHttp {
     pub(crate) url: Template,
     pub(crate) headers: BTreeMap<String, Template>,
     pub(crate) body: Option<Template>,
+}
+
+/// What becomes of what a step answered.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedOutput {
+    pub(crate) schema: Option<JsonObject>,
+    /// Who is asked about it.
+    pub(crate) gate: Option<Box<PlannedStep>>,
+    /// Whether they are asked also about an answer that is as it should be.
+    pub(crate) always: bool,
 }
 
 /// How often and how fast a failed step is tried again.
@@ -78,122 +100,156 @@ impl PlannedStep {
             Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,
         }
     }
+
+    /// Whether it asks people and does nothing else.
+    pub(crate) fn is_gate(&self) -> bool {
+        matches!(self.action, Action::Gate(_))
+    }
+
+    /// The gate that it is.
+    pub(crate) fn gate(&self) -> Option<&PlannedGate> {
+        match &self.action {
+            Action::Gate(gate) => Some(gate),
+            _ => None,
+        }
+    }
+
+    /// The step and everything that belongs to it.
+    pub(crate) fn with_its_gates(&self) -> impl Iterator<Item = &Self> {
+        let output = self.output.iter().filter_map(|output| output.gate.as_deref());
+        let escalation = self.escalation.iter().map(|(_, gate)| &**gate);
+        self.guards.iter().chain(output).chain(escalation).chain([self])
+    }
+}
+
+/// Where lists of steps stand while they are checked.
+#[derive(Clone)]
+pub(super) struct Ground<'a> {
+    pub(super) spec: &'a WorkflowSpec,
+    pub(super) agents: &'a BTreeMap<String, PlannedAgent>,
+    pub(super) added: &'a [AddedStep],
+    pub(super) gates: &'a Gates<'a>,
 }
 
 /// Where a step stands while it is checked.
 pub(super) struct Place<'a> {
-    pub(super) spec: &'a WorkflowSpec,
-    pub(super) agents: &'a BTreeMap<String, PlannedAgent>,
-    /// The steps before it in its list.
-    pub(super) earlier: &'a [PlannedStep],
+    pub(super) ground: &'a Ground<'a>,
+    /// The steps before it that could be reviewed, with their positions, in the order in which they run.
+    pub(super) earlier: Vec<(usize, &'a PlannedStep)>,
     pub(super) known: Known,
+    /// Where it is written, for complaints.
     pub(super) field: String,
+    /// Where its list stands in the journal: empty, or `billing/`.
+    pub(super) prefix: &'a str,
     /// The policy that added it.
     pub(super) added_by: Option<&'a str>,
     /// The step that it was added before.
     pub(super) guarded: Option<&'a Step>,
+    /// Whether there is a joined result that a gate here reviews.
+    pub(super) result: bool,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    pub(super) fn new(ground: &'a Ground<'a>, field: impl Into<String>, prefix: &'a str, known: Known) -> Self {
+        Self {
+            ground,
+            earlier: Vec::new(),
+            known,
+            field: field.into(),
+            prefix,
+            added_by: None,
+            guarded: None,
+            result: false,
+        }
+    }
+
     fn field(&self, part: &str) -> String {
         format!("{}.{part}", self.field)
     }
 }
 
 impl Check<'_> {
-    /// The steps of a chain with those that floors added, and the template of the run's output.
-    pub(super) fn chain(
+    /// A list of steps, one after the other. `base`: the names they know besides each other.
+    pub(super) fn list(
         &mut self,
-        spec: &WorkflowSpec,
-        agents: &BTreeMap<String, PlannedAgent>,
-        added: &[AddedStep],
-    ) -> (Vec<PlannedStep>, Option<Template>) {
-        let Some(chain) = &spec.pattern.chain else {
-            self.complain("spec.pattern", "a pattern is needed: give chain");
-            return (Vec::new(), None);
-        };
-        if chain.steps.is_empty() {
-            self.complain("spec.pattern.chain.steps", "a chain needs at least one step");
-        }
-        let steps = self.list(spec, agents, &chain.steps, "spec.pattern.chain.steps", added);
-        let outputs = spec.outputs.as_ref().and_then(|outputs| outputs.from.as_ref()).and_then(|source| {
-            let known = Self::known_at(spec, &chain.steps, chain.steps.len());
-            self.known_template(source, "spec.outputs.from", &known)
-        });
-        (steps, outputs)
-    }
-
-    /// A list of steps, one after the other, with the gates that floors add to it.
-    fn list(
-        &mut self,
-        spec: &WorkflowSpec,
-        agents: &BTreeMap<String, PlannedAgent>,
+        ground: &Ground<'_>,
         steps: &[Step],
         field: &str,
-        added: &[AddedStep],
+        prefix: &str,
+        base: &Known,
     ) -> Vec<PlannedStep> {
-        let mut earlier: Vec<PlannedStep> = Vec::new();
-        let mut names: Vec<String> = Vec::new();
-        for placed in self.with_added(steps, field, added) {
-            let Placed { step, field, at, added_by, guarded } = placed;
-            if names.contains(&step.name) {
-                match added_by {
-                    None => {
-                        self.complain(format!("{field}.name"), format!("{} stands twice: names are unique", step.name));
-                    }
-                    Some(source) => self.complain_as(
-                        "FloorsContradict",
-                        field.clone(),
-                        format!(
-                            "{source} adds a gate named {}, and there is a step of that name: give one of them another",
-                            step.name
-                        ),
-                    ),
-                }
+        if steps.is_empty() {
+            self.complain(field, "a list needs at least one step");
+        }
+        self.unique(steps.iter().map(|step| step.name.as_str()), field);
+        let mut planned: Vec<PlannedStep> = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            let known = Self::known_in_list(base, steps, at);
+            let mut place = Place::new(ground, format!("{field}[{at}]"), prefix, known);
+            place.earlier = planned.iter().enumerate().collect();
+            if !step.deps.is_empty() {
+                self.complain(place.field("deps"), "only the tasks of a dag depend on each other: leave deps out");
             }
-            names.push(step.name.clone());
-            let known = Self::known_at(spec, steps, at);
-            let place = Place { spec, agents, earlier: &earlier, known, field, added_by, guarded };
-            if let Some(step) = self.step(&step, &place) {
-                earlier.push(step);
+            if let Some(step) = self.step(step, &place) {
+                planned.push(step);
             }
         }
-        earlier
+        planned
     }
 
-    fn step(&mut self, step: &Step, place: &Place<'_>) -> Option<PlannedStep> {
-        if !is_dns_label(&step.name) {
-            self.complain(
-                place.field("name"),
-                "a step's name has 1 to 63 lower-case letters, digits and `-`, and starts and ends with a letter or digit",
-            );
+    /// Complains about names that occur twice.
+    pub(super) fn unique<'n>(&mut self, names: impl Iterator<Item = &'n str>, field: &str) {
+        let mut seen = std::collections::BTreeSet::new();
+        for (at, name) in names.enumerate() {
+            if !seen.insert(name) {
+                self.complain(format!("{field}[{at}].name"), format!("{name} stands twice: names are unique"));
+            }
         }
+    }
+
+    pub(super) fn step(&mut self, step: &Step, place: &Place<'_>) -> Option<PlannedStep> {
+        self.name(&step.name, &place.field("name"));
         let kinds = [step.agent.is_some(), step.http.is_some(), step.set.is_some(), step.hitl.is_some()];
         if kinds.into_iter().filter(|given| *given).count() != 1 {
             let message = format!("step {} does exactly one thing: give one of agent, http, set and hitl", step.name);
             self.complain(&place.field, message);
         }
-        if step.on_error == Some(OnError::Escalate) {
-            self.complain(place.field("onError"), "escalate is not supported yet: use fail or continue");
-        }
         let vars = self.vars(step, place);
         let known = Self::with_vars(place.known.clone(), step);
-        let place = &Place { known, field: place.field.clone(), ..*place };
+        let place = &Place { known, field: place.field.clone(), earlier: place.earlier.clone(), ..*place };
         let skip_if =
             step.skip_if.as_ref().and_then(|source| self.condition(source, &place.field("skipIf"), &place.known));
+        if let Some(schema) = &step.output_schema
+            && let Err(why) = decision::compile(schema)
+        {
+            self.complain(place.field("outputSchema"), why);
+        }
         let action = self.action(step, place)?;
-        let usual = Duration::from_secs(if step.agent.is_some() { 300 } else { 30 });
-        Some(PlannedStep {
-            name: step.name.clone(),
+        let usual = if step.agent.is_some() { AGENT_TIMEOUT } else { Duration::from_secs(30) };
+        let mut planned = PlannedStep {
+            path: format!("{}{}", place.prefix, step.name),
             vars,
             skip_if,
-            retry: PlannedRetry::of(step),
+            retry: PlannedRetry::of(step.retry.as_ref()),
             timeout: step.timeout.map_or(usual, Span::duration),
             on_error: step.on_error.unwrap_or_default(),
-            action,
-            added: place.added_by.is_some(),
-            guards: place.guarded.is_some(),
-        })
+            added_by: place.added_by.map(str::to_owned),
+            ..PlannedStep::new(&step.name, action)
+        };
+        self.with_gates(&mut planned, step.output_schema.clone(), place);
+        if place.guarded.is_none() && place.added_by.is_none() {
+            planned.guards = self.guards(step, place);
+        }
+        Some(planned)
+    }
+
+    pub(super) fn name(&mut self, name: &str, field: &str) {
+        if !is_dns_label(name) {
+            self.complain(
+                field,
+                "a name has 1 to 63 lower-case letters, digits and `-`, and starts and ends with a letter or digit",
+            );
+        }
     }
 
     fn vars(&mut self, step: &Step, place: &Place<'_>) -> Vec<(String, Template)> {
@@ -221,28 +277,32 @@ impl Check<'_> {
         } else if let Some(set) = &step.set {
             self.known_template(&set.value, &place.field("set.value"), &place.known).map(Action::Set)
         } else {
-            let gate = self.gate(step.hitl.as_ref()?, &place.field("hitl"), place)?;
+            let gate = self.gate_step(step.hitl.as_ref()?, &place.field("hitl"), place)?;
             Some(Action::Gate(Box::new(gate)))
         }
     }
 
-    fn agent_step(&mut self, agent: &AgentStep, place: &Place<'_>) -> Option<PlannedAgentStep> {
-        match place.agents.get(&agent.name) {
+    /// Complains where there is no such agent, or its instructions ask for names that do not exist here.
+    pub(super) fn agent(&mut self, name: &str, field: &str, place: &Place<'_>) {
+        match place.ground.agents.get(name) {
             Some(planned) => {
                 if let Some(system) = &planned.system {
-                    let field = format!("{} (the system prompt of {})", place.field("agent.name"), agent.name);
+                    let field = format!("{field} (the system prompt of {name})");
                     self.references(system.references(), &place.known, &field);
                 }
             }
             None => {
-                let names: Vec<_> = place.agents.keys().map(String::as_str).collect();
-                let message = format!("no agent is named {}; spec.agents has: {}", agent.name, names.join(", "));
-                self.complain(place.field("agent.name"), message);
+                let names: Vec<_> = place.ground.agents.keys().map(String::as_str).collect();
+                self.complain(field, format!("no agent is named {name}; spec.agents has: {}", names.join(", ")));
             }
         }
+    }
+
+    fn agent_step(&mut self, agent: &AgentStep, place: &Place<'_>) -> Option<PlannedAgentStep> {
+        self.agent(&agent.name, &place.field("agent.name"), place);
         let input = self.known_template(&agent.input, &place.field("agent.input"), &place.known)?;
         let fresh = agent.conversation == Some(Conversation::Fresh);
-        Some(PlannedAgentStep { agent: agent.name.clone(), input, fresh })
+        Some(PlannedAgentStep { agent: agent.name.clone(), input: Some(input), addition: None, fresh })
     }
 
     fn http_step(&mut self, http: &HttpStep, place: &Place<'_>) -> Option<PlannedHttp> {
@@ -271,7 +331,7 @@ impl Check<'_> {
     }
 
     /// A condition whose every name is known.
-    fn condition(&mut self, source: &str, field: &str, known: &Known) -> Option<Condition> {
+    pub(super) fn condition(&mut self, source: &str, field: &str, known: &Known) -> Option<Condition> {
         match Condition::parse(source, field) {
             Ok(condition) => {
                 self.references(&condition.references(), known, field);
@@ -285,9 +345,39 @@ impl Check<'_> {
     }
 }
 
+impl PlannedStep {
+    /// A step of this name and nothing but what it does.
+    pub(super) fn new(name: &str, action: Action) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: name.to_owned(),
+            vars: Vec::new(),
+            skip_if: None,
+            retry: PlannedRetry::of(None),
+            timeout: AGENT_TIMEOUT,
+            on_error: OnError::Fail,
+            action,
+            output: None,
+            escalation: None,
+            added_by: None,
+            guards: Vec::new(),
+        }
+    }
+
+    /// What can be given to it anew when it failed.
+    pub(super) fn can_be_changed(&self) -> About {
+        About::Failure(match &self.action {
+            Action::Agent(_) => &["input"],
+            Action::Http(_) => &["url", "body"],
+            Action::Set(_) => &["value"],
+            Action::Gate(_) => &[],
+        })
+    }
+}
+
 impl PlannedRetry {
-    fn of(step: &Step) -> Self {
-        let retry = step.retry.clone().unwrap_or_default();
+    pub(super) fn of(retry: Option<&Retry>) -> Self {
+        let retry = retry.cloned().unwrap_or_default();
         let backoff = retry.backoff.unwrap_or_default();
         Self {
             limit: retry.limit.clamp(0, 20),

@@ -1,40 +1,103 @@
-//! A `hitl` step: the question that is asked, and what each verdict means for the list.
+//! A gate: the question that is asked, who decided what, and what each verdict means for a list of steps.
 //!
 //! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
 
 use signoff_api::{
-    Verdict,
-    approval::GateType,
+    Outcome, Verdict,
+    approval::Source,
     journal::{StepKind, StepPhase, StepRecord},
 };
 
-use super::{Next, Stop};
+use super::{Next, Stop, unless_skipped};
 use crate::{
     activity::{Opening, Place, Run, Trouble},
     language::text,
     plan::{PlannedGate, PlannedStep},
     request::{self, Facts},
-    scope,
+    scope::{self, Frame},
 };
 
 /// How often a gate asks again, whether by Retry, by Defer or by a timeout that retries.
-const ASKS_AGAIN: usize = 3;
+pub(crate) const ASKS_AGAIN: usize = 3;
 
-/// The Approval of a gate, from the values known at `seq`.
-pub(super) fn ask(
-    run: &Run<'_>,
+/// What a gate asks about, from what was known at a number: the path of its record, and its text.
+pub(crate) type Shown<'f> = &'f dyn Fn(i64) -> Result<Option<(String, String)>, Trouble>;
+
+/// A gate that was decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    /// Approve where nobody had to be asked.
+    pub(crate) verdict: Verdict,
+    /// The gate's name, for people.
+    pub(crate) gate: String,
+    pub(crate) record: StepRecord,
+}
+
+impl Decided {
+    /// One sentence for people.
+    pub(crate) fn told(&self, more: &str) -> String {
+        let none = Outcome::default();
+        let outcome = self.record.decision.as_ref().unwrap_or(&none);
+        let who = match (outcome.source, outcome.decided_by.is_empty()) {
+            (Source::Timeout, _) => "nobody decided in time".to_owned(),
+            (source, true) => source.name().to_owned(),
+            (_, false) => {
+                let names: Vec<_> = outcome.decided_by.iter().map(|n| text::display(n, 80)).collect();
+                format!("decided by {}", names.join(", "))
+            }
+        };
+        let why = outcome.reason.as_ref().map(|r| format!(": {}", text::display(r, 400))).unwrap_or_default();
+        format!("gate {}: {}, {who}{why}{more}", self.gate, self.verdict)
+    }
+
+    /// The whole decision: what was long was kept apart.
+    pub(crate) async fn whole(&self, run: &Run<'_>) -> Result<Outcome, Stop> {
+        run.made(|| scope::decision(run, &self.record)).await.map_err(Stop::Failed)
+    }
+}
+
+/// Asks at a gate until somebody has decided: a request that could not be trusted is made anew, as its next visit.
+pub(crate) async fn decide<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &'a PlannedStep,
+    base: &str,
+    shown: Shown<'_>,
+) -> Result<Decided, Stop> {
+    loop {
+        let (path, visit) = run.visit(base);
+        let place = Place { path, attempt: 1, kind: StepKind::Hitl };
+        let open = |seq| unless_skipped(run, frame, step, seq, || ask(run, frame, step, visit, seq, &place, shown));
+        let record = run.activity(frame, place.clone(), open).await;
+        if record.phase == StepPhase::Failed {
+            let why = record.error.as_ref().map_or("it failed", |e| e.message.as_str());
+            return Err(Stop::Failed(format!("gate {}: {why}", step.name)));
+        }
+        let verdict = match &record.decision {
+            None => Some(Verdict::Approve),
+            Some(outcome) => outcome.verdict,
+        };
+        if let Some(verdict) = verdict {
+            return Ok(Decided { verdict, gate: step.name.clone(), record });
+        }
+    }
+}
+
+fn ask<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
     step: &PlannedStep,
-    gate: &PlannedGate,
     visit: i32,
     seq: i64,
     place: &Place,
+    shown: Shown<'_>,
 ) -> Result<Opening, Trouble> {
+    let Some(gate) = step.gate() else { return Err(Trouble::Invalid(format!("{} is no gate", step.name))) };
     if let Some(why) = &gate.held {
         return Ok(Opening::Held(why.clone()));
     }
     let asked = run.books.borrow().journal.get(&place.path, 1).and_then(|r| r.request.clone());
     let facts = Facts {
-        gate: GateType::Step,
         name: &step.name,
         path: &place.path,
         visit,
@@ -42,55 +105,52 @@ pub(super) fn ask(
         deadline: asked.as_ref().map_or_else(|| run.now.at.after(gate.after).ceil_to_second(), |asked| asked.deadline),
         guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
     };
-    request::ask(run, step, gate, &facts).map(|ask| Opening::Gate(Box::new(ask)))
+    request::ask(run, frame, step, gate, &facts, shown(seq)?).map(|ask| Opening::Gate(Box::new(ask)))
+}
+
+/// The step that a gate of a list asks about, as it stood at `seq`.
+pub(super) fn reviewed<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    gate: &PlannedGate,
+    seq: i64,
+) -> Result<Option<(String, String)>, Trouble> {
+    let Some(step) = gate.reviews().and_then(|at| frame.step(at)) else { return Ok(None) };
+    let seen = frame.seen(run, seq);
+    let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
+    let (response, _) = scope::response(run, frame, one, seq)?;
+    let response = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
+    Ok(Some((one.record.path.clone(), response)))
 }
 
 /// What became of a gate means for its list.
-pub(super) fn judge(
-    run: &Run<'_>,
-    step: &PlannedStep,
-    gate: &PlannedGate,
-    at: usize,
-    record: &StepRecord,
-) -> Result<Next, Stop> {
-    if record.phase == StepPhase::Failed {
-        let why = record.error.as_ref().map_or("it failed", |e| e.message.as_str());
-        return Err(Stop::Failed(format!("gate {}: {why}", step.name)));
-    }
-    let Some(outcome) = &record.decision else { return Ok(Next::On) };
-    // Nobody decided: it was superseded, or cancelled and then not.
-    let Some(verdict) = outcome.verdict else { return Ok(Next::Again(at)) };
-    let who = match (outcome.source, outcome.decided_by.is_empty()) {
-        (signoff_api::approval::Source::Timeout, _) => "nobody decided in time".to_owned(),
-        (source, true) => source.name().to_owned(),
-        (_, false) => {
-            let names: Vec<_> = outcome.decided_by.iter().map(|n| text::display(n, 80)).collect();
-            format!("decided by {}", names.join(", "))
-        }
-    };
-    let why = outcome.reason.as_ref().map(|r| format!(": {}", text::display(r, 400))).unwrap_or_default();
-    let told = |verdict: Verdict, more: &str| format!("gate {}: {verdict}, {who}{why}{more}", step.name);
-    match verdict {
+pub(super) fn judge(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, decided: &Decided) -> Result<Next, Stop> {
+    match decided.verdict {
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Escalate => Ok(Next::On),
-        Verdict::Reject if gate.stops_on_reject => Err(Stop::Rejected(told(verdict, ""))),
+        Verdict::Reject if gate.stops_on_reject => Ok(Next::Refused(decided.told(""))),
         Verdict::Reject => Ok(Next::On),
-        Verdict::Abort => Err(Stop::Aborted(told(verdict, ""))),
-        Verdict::Defer | Verdict::Retry if asked_again(run, step, record) >= ASKS_AGAIN => {
-            Err(Stop::Rejected(told(verdict, &format!(", and it has asked again {ASKS_AGAIN} times already"))))
+        Verdict::Abort => Err(Stop::Aborted(decided.told(""))),
+        Verdict::Defer | Verdict::Retry if asked_again(run, decided) >= ASKS_AGAIN => {
+            Err(Stop::Rejected(decided.told(&format!(", and it has asked again {ASKS_AGAIN} times already"))))
         }
-        Verdict::Defer => Ok(Next::Again(gate.reviews.unwrap_or(at))),
-        Verdict::Retry => Ok(Next::Again(at)),
+        Verdict::Defer => Ok(Next::Again(gate.reviews().filter(|_| step.added_by.is_none()))),
+        Verdict::Retry => Ok(Next::Again(None)),
     }
 }
 
-/// How often this gate had asked again before this record.
-fn asked_again(run: &Run<'_>, step: &PlannedStep, record: &StepRecord) -> usize {
+/// How often this gate had asked again before this decision.
+pub(crate) fn asked_again(run: &Run<'_>, decided: &Decided) -> usize {
+    let place = |path: &str| match path.rsplit_once('#') {
+        Some((place, visit)) if !visit.contains('/') => place.to_owned(),
+        _ => path.to_owned(),
+    };
+    let own = place(&decided.record.path);
     let again = |r: &&StepRecord| {
         let verdict = r.decision.as_ref().and_then(|d| d.verdict);
         r.kind == StepKind::Hitl
-            && r.done < record.done
-            && scope::parts(&r.path).0 == step.name
+            && r.done < decided.record.done
             && matches!(verdict, Some(Verdict::Defer | Verdict::Retry))
+            && place(&r.path) == own
     };
     run.books.borrow().journal.records().iter().filter(again).count()
 }

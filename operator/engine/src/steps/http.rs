@@ -1,25 +1,33 @@
 //! An `http` step: one request, rendered. Nothing here sends it.
 
 use crate::{
-    activity::{Opening, Place, Run, Trouble},
+    activity::{Change, Opening, Place, Run, Trouble},
     plan::{PlannedHttp, PlannedStep},
+    scope::{self, Frame},
     turn::{Call, HttpCall, What},
 };
 
 /// The request, from the values known at `seq`.
-pub(super) fn call(
-    run: &Run<'_>,
+pub(super) fn call<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
     step: &PlannedStep,
     http: &PlannedHttp,
     seq: i64,
     place: &Place,
+    change: &Change,
 ) -> Result<Opening, Trouble> {
-    let scope = run.scope(step, seq)?;
+    let scope = scope::at(run, frame, step, seq)?;
     let mut headers = std::collections::BTreeMap::new();
     for (name, template) in &http.headers {
         headers.insert(name.clone(), template.render(&scope)?);
     }
     let expected = http.spec.expect.iter().flat_map(|expect| &expect.status);
+    let changed = |field: &str| change.parameters.get(field).cloned();
+    let body = match changed("body") {
+        Some(body) => Some(body),
+        None => http.body.as_ref().map(|template| template.render(&scope)).transpose()?,
+    };
     Ok(Opening::Call(Call {
         path: place.path.clone(),
         attempt: place.attempt,
@@ -27,9 +35,9 @@ pub(super) fn call(
         timeout: step.timeout,
         what: What::Http(HttpCall {
             method: http.spec.method.unwrap_or_default().name().to_owned(),
-            url: http.url.render(&scope)?,
+            url: changed("url").map_or_else(|| http.url.render(&scope), Ok)?,
             headers,
-            body: http.body.as_ref().map(|template| template.render(&scope)).transpose()?,
+            body,
             expect_status: expected.filter_map(|status| u16::try_from(*status).ok()).collect(),
         }),
     }))

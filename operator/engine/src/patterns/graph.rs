@@ -1,0 +1,93 @@
+//! `graph`: a node, then the first edge that matches, until none does.
+
+use signoff_api::journal::{StepKind, StepPhase};
+
+use super::Done;
+use crate::{
+    activity::{Opening, Place, Run, Trouble},
+    language::When,
+    plan::{PlannedEdge, PlannedGraph},
+    scope::{self, Frame, Listed},
+    steps::{self, Next, Stop},
+};
+
+pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Done<'a>, Stop> {
+    let frame = Frame::of("", Listed::Nodes, &graph.nodes);
+    let mut visits = vec![0; graph.nodes.len()];
+    let (mut at, mut steps) = (graph.entry, 0);
+    while let (Some(node), Some(visited)) = (graph.nodes.get(at), visits.get_mut(at)) {
+        if *visited >= graph.max_iterations {
+            return Err(Stop::Failed(format!("node {} has run {visited} times, as often as it may", node.name)));
+        }
+        if steps >= graph.max_steps {
+            return Err(Stop::Failed(format!("{steps} nodes have run, as many as may")));
+        }
+        (*visited, steps) = (*visited + 1, steps + 1);
+        let refused = match steps::step(run, &frame, node).await? {
+            Next::On => None,
+            Next::Refused(why) => Some(why),
+            Next::Again(from) => {
+                at = from.unwrap_or(at);
+                continue;
+            }
+        };
+        match (next(run, &frame, graph, at, refused.is_some()).await?, refused) {
+            (Some(to), _) => at = to,
+            (None, Some(why)) => return Err(Stop::Rejected(why)),
+            (None, None) => break,
+        }
+    }
+    Ok(Done::newest(frame))
+}
+
+/// The node after this one. An edge without a condition does not lead on from a no: only one that looked at it does.
+async fn next<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    graph: &'a PlannedGraph,
+    at: usize,
+    refused: bool,
+) -> Result<Option<usize>, Stop> {
+    let Some(node) = graph.nodes.get(at) else { return Ok(None) };
+    for edge in graph.edges.get(at).into_iter().flatten() {
+        match edge {
+            PlannedEdge::Always(to) if !refused => return Ok(Some(*to)),
+            PlannedEdge::Always(_) => {}
+            PlannedEdge::Choose(choices) => {
+                // Evaluated once: what it came to is a record.
+                let (path, _) = run.visit(&format!("{}/.next", node.path));
+                let place = Place { path, attempt: 1, kind: StepKind::Condition };
+                let open = |seq| chosen(run, frame, graph, choices, seq).map(Opening::Done);
+                let record = run.activity(frame, place, open).await;
+                if record.phase != StepPhase::Succeeded {
+                    let why = record.error.map_or_else(String::new, |error| error.message);
+                    return Err(Stop::Failed(format!("edge from {}: {why}", node.name)));
+                }
+                let name = record.response.as_ref().and_then(|name| name.0.as_str()).unwrap_or_default();
+                let to = graph.nodes.iter().position(|node| node.name == name);
+                if to.is_some() {
+                    return Ok(to);
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The name of the node that the first condition that holds leads to; empty where none does.
+fn chosen<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    graph: &PlannedGraph,
+    choices: &[(When, usize)],
+    seq: i64,
+) -> Result<String, Trouble> {
+    let wanted = choices.iter().flat_map(|(when, _)| when.references()).collect();
+    let scope = scope::general(run, frame, &wanted, seq)?;
+    for (when, to) in choices {
+        if when.is_else() || when.evaluate(&scope)? {
+            return Ok(graph.nodes.get(*to).map(|node| node.name.clone()).unwrap_or_default());
+        }
+    }
+    Ok(String::new())
+}

@@ -1,0 +1,113 @@
+//! The release of a result: its outputs and files rendered, and people asked where a gate stands before them.
+//!
+//! Nothing of it leaves before they said yes.
+
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use signoff_api::{
+    Verdict,
+    journal::{StepKind, StepPhase},
+};
+
+use super::{Done, Later, Shown, now, plain};
+use crate::{
+    activity::{Run, Trouble},
+    plan::{PlannedArtifact, safe_path},
+    scope::{self, Frame},
+    steps::{self, Performed, Stop},
+};
+
+pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, Stop> {
+    let mut done = done;
+    loop {
+        let text = run.made(|| text(run, &done)).await.map_err(|why| Stop::Failed(format!("outputs: {why}")))?;
+        let Some(gate) = &run.plan.release else { return shown(run, &done, text).await };
+        let output = text.clone();
+        let frame = done.frame.giving(move |_, _, _, scope| {
+            scope.set("output", json!(output));
+            Ok(())
+        });
+        let what = (".final".to_owned(), text.clone());
+        let decided = steps::decide(run, &frame, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
+        match steps::or_stop(run, &decided)? {
+            Verdict::Skip => return Ok(Shown { outputs: String::new(), artifacts: Vec::new() }),
+            Verdict::Modify => {
+                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
+                return shown(run, &done.replaced(edited.clone()), plain(&edited)).await;
+            }
+            Verdict::Respond => {
+                let said = decided.whole(run).await?.response.unwrap_or_default();
+                return shown(run, &done.replaced(json!(said)), said).await;
+            }
+            Verdict::Defer | Verdict::Retry => done = revised(run, done, &text).await?,
+            _ => return shown(run, &done, text).await,
+        }
+    }
+}
+
+fn text<'a>(run: &Run<'a>, done: &Done<'a>) -> Result<String, Trouble> {
+    let seq = now(run);
+    match &run.plan.outputs {
+        Some(template) => Ok(template.render(&scope::general(run, &done.frame, template.references(), seq)?)?),
+        None => Ok(plain(&(done.result)(run, seq)?)),
+    }
+}
+
+async fn shown<'a>(run: &Run<'a>, done: &Done<'a>, outputs: String) -> Result<Shown, Stop> {
+    let render = || {
+        let files: Vec<_> = run.plan.artifacts.iter().map(|artifact| file(run, &done.frame, artifact)).collect();
+        scope::all(files)
+    };
+    let files = run.made(render).await.map_err(|why| Stop::Failed(format!("outputs.artifacts: {why}")))?;
+    Ok(Shown { outputs, artifacts: files.into_iter().flatten().collect() })
+}
+
+/// The path and content of a file; none where it is left out.
+fn file<'a>(run: &Run<'a>, frame: &Frame<'a>, artifact: &PlannedArtifact) -> Result<Option<(String, String)>, Trouble> {
+    let mut wanted = artifact.path.references().clone();
+    wanted.extend(artifact.from.references().iter().cloned());
+    wanted.extend(artifact.skip_if.iter().flat_map(|condition| condition.references()));
+    let scope = scope::general(run, frame, &wanted, now(run))?;
+    // A condition without a value leaves nothing out.
+    if artifact.skip_if.as_ref().is_some_and(|condition| condition.evaluate(&scope).unwrap_or(false)) {
+        return Ok(None);
+    }
+    let path = artifact.path.render(&scope)?.trim().to_owned();
+    safe_path(&path)
+        .map_err(|why| Trouble::Invalid(format!("{}: {why}", crate::language::text::display(&path, 200))))?;
+    Ok(Some((path, artifact.from.render(&scope)?)))
+}
+
+impl<'a> Done<'a> {
+    /// The same end, with another result.
+    fn replaced(&self, value: Value) -> Self {
+        let result: Later<'a> = Rc::new(move |_, _| Ok(value.clone()));
+        Self { frame: self.frame.clone(), result }.with_result()
+    }
+}
+
+/// The agent that spoke last makes its answer anew; it hears what was said at the gate.
+async fn revised<'a>(run: &Run<'a>, done: Done<'a>, text: &str) -> Result<Done<'a>, Stop> {
+    let newest = {
+        let books = run.books.borrow();
+        let records = books.journal.records().iter();
+        let spoke = records.filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded);
+        spoke.max_by_key(|record| record.done).map(|record| (record.path.clone(), record.attempt))
+    };
+    let told = newest.and_then(|key| run.told.borrow().get(&key).cloned());
+    let Some(step) = told.and_then(|told| run.plan.reviser_of(told.step)) else {
+        return Err(Stop::Rejected("the final response cannot be made anew: no agent made it".to_owned()));
+    };
+    let output = text.to_owned();
+    let frame = done.frame.giving(move |_, _, _, scope| {
+        scope.set("output", json!(output));
+        Ok(())
+    });
+    let frame = Frame { memory: String::new(), hears: Some(String::new()), ..frame };
+    match steps::perform(run, &frame, step, ".revision", None).await? {
+        Performed::Answered(answer) => Ok(done.replaced(json!(answer))),
+        _ => Ok(done),
+    }
+}

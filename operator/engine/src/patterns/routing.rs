@@ -1,0 +1,75 @@
+//! `routing`: an agent chooses a chain, people may look at the choice, the chain runs.
+
+use serde_json::json;
+use signoff_api::Verdict;
+
+use super::{Done, chain};
+use crate::{
+    activity::Run,
+    language::json as extract,
+    plan::PlannedRouting,
+    scope::{Frame, Listed},
+    steps::{self, Performed, Reads, Stop},
+};
+
+pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<Done<'a>, Stop> {
+    let routed = Frame::of("", Listed::Nothing, [&routing.router].into_iter().chain(&routing.review));
+    let (chosen, answer) = choose(run, routing, &routed).await?;
+    let Some(route) = routing.routes.iter().find(|route| route.name == chosen) else {
+        return Err(Stop::Failed(format!("there is no route {chosen}")));
+    };
+    let prefix = format!("{}/", route.name);
+    let (memory, hears) = (String::new(), Some(String::new()));
+    let beside = routing.review.iter().collect();
+    let frame = Frame { memory, hears, beside, ..Frame::of(&prefix, Listed::Steps, &route.steps) };
+    let frame = frame.giving(move |_, _, _, scope| {
+        scope.set("router", json!({"chosen_route": chosen, "response": answer}));
+        Ok(())
+    });
+    chain::list(run, &frame, &route.steps).await?;
+    Ok(Done::newest(frame))
+}
+
+/// The name of the route, as people left it, and what the router answered.
+async fn choose<'a>(run: &Run<'a>, routing: &'a PlannedRouting, frame: &Frame<'a>) -> Result<(String, String), Stop> {
+    let names: Vec<&str> = routing.routes.iter().map(|route| route.name.as_str()).collect();
+    let read = |text: &str| route(text, &names).map(drop);
+    loop {
+        let reads = Reads { read: &read, retries: routing.max_retries };
+        let answer = match steps::perform(run, frame, &routing.router, ".router", Some(&reads)).await? {
+            Performed::Answered(answer) => answer,
+            _ => return Err(Stop::Failed("the router was left out, so no route was chosen".to_owned())),
+        };
+        let chosen = route(&answer, &names).map_err(Stop::Failed)?;
+        let Some(review) = &routing.review else { return Ok((chosen, answer)) };
+        let (shown, text) = ((".router".to_owned(), chosen.clone()), answer.clone());
+        let asked = frame.giving({
+            let chosen = chosen.clone();
+            move |_, _, _, scope| {
+                scope.set("router", json!({"chosen_route": chosen, "response": text}));
+                Ok(())
+            }
+        });
+        let decided = steps::decide(run, &asked, review, ".review", &|_| Ok(Some(shown.clone()))).await?;
+        match steps::or_stop(run, &decided)? {
+            Verdict::Modify => {
+                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                let other = parameters.0.get("route").and_then(|route| route.as_str()).unwrap_or_default();
+                return Ok((other.to_owned(), answer));
+            }
+            // The router hears what was said, and chooses again.
+            Verdict::Respond | Verdict::Defer | Verdict::Retry => {}
+            _ => return Ok((chosen, answer)),
+        }
+    }
+}
+
+/// The route that an answer names.
+fn route(text: &str, names: &[&str]) -> Result<String, String> {
+    let found = extract::extract_where(text, |value| value.get("route").is_some());
+    let Some(found) = found else { return Err("there is no JSON object with a route in it".to_owned()) };
+    match found.get("route").and_then(|route| route.as_str()) {
+        Some(name) if names.contains(&name) => Ok(name.to_owned()),
+        _ => Err(format!("{} is none of the routes {}", found["route"], names.join(", "))),
+    }
+}

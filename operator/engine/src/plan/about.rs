@@ -1,0 +1,118 @@
+//! What a gate asks about, and so which verdicts mean something there and what they take along.
+//!
+//! Words only: what a verdict does is the business of whoever asked.
+
+use serde_json::json;
+use signoff_api::{JsonObject, Verdict, approval::GateType, step::HitlStep};
+
+/// What a gate asks about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// The step at this position of its list, or nothing.
+    Step(Option<usize>),
+    /// The route that was chosen, of these.
+    Route(Vec<String>),
+    /// The parts that the work was divided into, at most so many.
+    Subtasks(usize),
+    /// A draft and the judgement on it.
+    Draft,
+    /// What the workers came to.
+    Workers,
+    /// What the branches or workers came to, joined.
+    Result,
+    /// What the run has to show.
+    Final,
+    /// What a step answered.
+    Output,
+    /// A step that failed; what it was given has these fields.
+    Failure(&'static [&'static str]),
+}
+
+impl About {
+    /// The kind of gate, as its request says it.
+    pub(crate) fn gate_type(&self) -> GateType {
+        match self {
+            Self::Step(_) | Self::Draft | Self::Workers | Self::Result => GateType::Step,
+            Self::Route(_) | Self::Subtasks(_) => GateType::PlanApproval,
+            Self::Final => GateType::FinalResponse,
+            Self::Output => GateType::OutputValidation,
+            Self::Failure(_) => GateType::ErrorEscalation,
+        }
+    }
+
+    /// Whether there is something that Modify could replace.
+    pub(crate) fn is_something(&self) -> bool {
+        !matches!(self, Self::Step(None) | Self::Failure([]))
+    }
+
+    /// What means nothing here, with what to say instead.
+    pub(crate) fn meaningless(&self) -> &'static [(Verdict, &'static str)] {
+        match self {
+            Self::Step(_) | Self::Result | Self::Output | Self::Final => &[],
+            Self::Route(_) | Self::Subtasks(_) | Self::Draft => {
+                &[(Verdict::Skip, "there is nothing to go on with: allow Reject or Abort")]
+            }
+            Self::Workers => &[
+                (Verdict::Skip, "there is nothing to go on with: allow Approve or Abort"),
+                (Verdict::Respond, "nobody would read the answer: allow Modify, or Defer with guidance"),
+            ],
+            Self::Failure(_) => {
+                &[(Verdict::Approve, "a failure cannot be approved: allow Retry, Skip, Modify, Defer or Respond")]
+            }
+        }
+    }
+
+    /// What may be decided where the gate does not say.
+    pub(crate) fn usual(&self, hitl: &HitlStep) -> Vec<Verdict> {
+        let questions = || hitl.form.iter().flat_map(|form| &form.questions);
+        let options = questions().next().is_some() && questions().all(|q| !q.takes_text());
+        let answers = hitl.threshold.unwrap_or(1) == 1 || options;
+        let mut usual = match self {
+            Self::Failure(_) => vec![Verdict::Retry, Verdict::Skip, Verdict::Reject],
+            Self::Workers => vec![Verdict::Approve, Verdict::Retry, Verdict::Reject],
+            _ => vec![Verdict::Approve, Verdict::Reject],
+        };
+        if self.is_something() {
+            usual.push(Verdict::Modify);
+        }
+        // To replace a final answer by another is more than most want to allow.
+        if answers && !matches!(self, Self::Workers | Self::Final | Self::Failure(_)) {
+            usual.push(Verdict::Respond);
+        }
+        usual.push(Verdict::Abort);
+        usual
+    }
+
+    /// A JSON Schema by verdict of what `parameters` must look like; none where it is the response of a step.
+    pub(crate) fn parameters(&self) -> Option<JsonObject> {
+        let one = |field: &str, schema: serde_json::Value| {
+            json!({"Modify": {"type": "object", "required": [field], "additionalProperties": false,
+                "properties": {field: schema}}})
+        };
+        let text = || json!({"type": "string", "minLength": 1});
+        let schemas = match self {
+            Self::Step(_) | Self::Result | Self::Final | Self::Output => return None,
+            Self::Route(names) => one("route", json!({"enum": names})),
+            Self::Subtasks(most) => {
+                let task = json!({"type": "object", "required": ["task"], "properties": {"task": text()}});
+                one("subtasks", json!({"type": "array", "maxItems": most, "items": task}))
+            }
+            Self::Draft => one("draft", text()),
+            Self::Workers => {
+                let mut schemas = one(
+                    "workers",
+                    json!({"type": "object", "minProperties": 1, "propertyNames": {"pattern": "^[0-9]+$"}}),
+                );
+                schemas["Retry"] = json!({"type": "object", "required": ["workers"], "additionalProperties": false,
+                    "properties": {"workers": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}});
+                schemas
+            }
+            Self::Failure(fields) => {
+                let properties: serde_json::Map<_, _> = fields.iter().map(|f| ((*f).to_owned(), text())).collect();
+                json!({"Modify": {"type": "object", "minProperties": 1, "additionalProperties": false,
+                    "properties": properties}})
+            }
+        };
+        schemas.as_object().cloned().map(JsonObject)
+    }
+}

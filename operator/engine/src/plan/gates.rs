@@ -1,0 +1,163 @@
+//! The gates of `spec.gates`: which of them asks about what.
+//!
+//! Whom they ask and what may be decided is checked like any other gate.
+
+use std::collections::BTreeSet;
+
+use signoff_api::{
+    JsonObject,
+    step::OnError,
+    workflow::{Gate, SpecGateType, WorkflowSpec},
+};
+
+use super::{
+    About, Action, Check, PlannedStep,
+    step::{Ground, Place, PlannedOutput},
+};
+use crate::language::{Condition, Known, Members};
+
+/// After how many attempts people are asked where it is not said.
+const AFTER_ATTEMPTS: i32 = 3;
+
+/// What may be asked of `error`.
+const ERROR: [&str; 3] = ["class", "message", "attempt"];
+
+/// The gates of a spec, and which steps they have met so far.
+pub(super) struct Gates<'a> {
+    list: Vec<(String, &'a Gate)>,
+    met: std::cell::RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Gates<'a> {
+    pub(super) fn of(spec: &'a WorkflowSpec) -> Self {
+        let list = spec.gates.iter().enumerate().map(|(at, gate)| (format!("spec.gates[{at}]"), gate)).collect();
+        Self { list, met: std::cell::RefCell::default() }
+    }
+
+    fn of_type(&self, type_: SpecGateType) -> impl Iterator<Item = &(String, &'a Gate)> {
+        self.list.iter().filter(move |(_, gate)| gate.type_ == type_)
+    }
+
+    /// The gate that is for this step, and whether it names it.
+    fn for_step(&self, type_: SpecGateType, name: &str) -> Option<(&(String, &'a Gate), bool)> {
+        self.met.borrow_mut().insert(name.to_owned());
+        let named = self.of_type(type_).find(|(_, gate)| gate.steps.iter().any(|step| step == name));
+        let general = || self.of_type(type_).find(|(_, gate)| gate.steps.is_empty());
+        named.map(|found| (found, true)).or_else(|| general().map(|found| (found, false)))
+    }
+}
+
+impl Check<'_> {
+    /// Complains about gates that could never ask.
+    pub(super) fn spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
+        self.unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
+        let pattern = &spec.pattern;
+        for (field, gate) in &gates.list {
+            self.name(&gate.name, &format!("{field}.name"));
+            let of_steps = matches!(gate.type_, SpecGateType::OutputValidation | SpecGateType::ErrorEscalation);
+            if !of_steps && !gate.steps.is_empty() {
+                self.complain(
+                    format!("{field}.steps"),
+                    "gates of this type are for the run, not for steps: leave it out",
+                );
+            }
+            for name in gate.steps.iter().filter(|name| of_steps && !gates.met.borrow().contains(*name)) {
+                self.complain(format!("{field}.steps"), format!("there is no step {name} that could be asked about"));
+            }
+            if gate.after_attempts.is_some() && gate.type_ != SpecGateType::ErrorEscalation {
+                self.complain(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
+            }
+            let plans = pattern.routing.is_some() || pattern.orchestrator_workers.is_some();
+            if gate.type_ == SpecGateType::PlanApproval && !plans {
+                let message = "planApproval asks about a route or about subtasks: this pattern makes neither";
+                self.complain(format!("{field}.type"), message);
+            }
+        }
+        for type_ in [SpecGateType::PlanApproval, SpecGateType::FinalResponse] {
+            for (field, _) in gates.of_type(type_).skip(1) {
+                self.complain(format!("{field}.type"), "one gate of this type is enough: merge them");
+            }
+        }
+    }
+
+    /// The gate of this type that asks about the whole run, at this path.
+    pub(super) fn gate_of_run(
+        &mut self,
+        ground: &Ground<'_>,
+        type_: SpecGateType,
+        path: &str,
+        known: &Known,
+        about: About,
+    ) -> Option<PlannedStep> {
+        let (field, gate) = ground.gates.of_type(type_).next()?;
+        self.spec_gate(ground, field, gate, path, known.clone(), about)
+    }
+
+    /// Who is asked about the answers and the failures of a step.
+    pub(super) fn with_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, place: &Place<'_>) {
+        if step.is_gate() {
+            return;
+        }
+        let (ground, path) = (place.ground, step.path.clone());
+        let name = step.name.trim_start_matches('.');
+        let found = ground.gates.for_step(SpecGateType::OutputValidation, name);
+        let found = found.filter(|(_, named)| *named || schema.is_some());
+        if schema.is_some() || found.is_some() {
+            let always = found.is_some_and(|(_, named)| named);
+            let known = place.known.clone().with("output", Members::Open).with("problem", Members::Open);
+            let gate = found.and_then(|((field, gate), _)| {
+                self.spec_gate(ground, field, gate, &format!("{path}/.output"), known, About::Output)
+            });
+            step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
+        }
+        let found = ground.gates.for_step(SpecGateType::ErrorEscalation, name);
+        match found.filter(|(_, named)| *named || step.on_error == OnError::Escalate) {
+            Some(((field, gate), _)) => {
+                let known = place.known.clone().with("error", Members::fields(ERROR));
+                let about = step.can_be_changed();
+                let asked = self.spec_gate(ground, field, gate, &format!("{path}/.error"), known, about);
+                let after = gate.after_attempts.unwrap_or(AFTER_ATTEMPTS);
+                step.escalation = asked.map(|asked| (after, Box::new(asked)));
+            }
+            None if step.on_error == OnError::Escalate => {
+                let message = "escalate needs somebody to ask: add a gate of the type errorEscalation to spec.gates";
+                self.complain(format!("{}.onError", place.field), message);
+            }
+            None => {}
+        }
+    }
+
+    fn spec_gate(
+        &mut self,
+        ground: &Ground<'_>,
+        field: &str,
+        gate: &Gate,
+        path: &str,
+        known: Known,
+        about: About,
+    ) -> Option<PlannedStep> {
+        let place = Place::new(ground, field, "", known);
+        let skip_if = gate.condition.as_ref().and_then(|source| {
+            self.condition(source, &format!("{field}.condition"), &place.known)?;
+            Condition::parse(&format!("!({source})"), field).ok()
+        });
+        let asked = self.gate(&gate.hitl, &format!("{field}.hitl"), &place, about)?;
+        let planned = PlannedStep::new(&gate.name, Action::Gate(Box::new(asked)));
+        Some(PlannedStep { path: path.to_owned(), skip_if, ..planned })
+    }
+
+    /// A gate that a pattern has a place for.
+    pub(super) fn review(
+        &mut self,
+        ground: &Ground<'_>,
+        hitl: &signoff_api::step::HitlStep,
+        (name, field): (&str, &str),
+        known: &Known,
+        about: About,
+    ) -> Option<PlannedStep> {
+        let place = Place::new(ground, field, "", known.clone());
+        let asked = self.gate(hitl, field, &place, about)?;
+        let planned = PlannedStep::new(name, Action::Gate(Box::new(asked)));
+        Some(PlannedStep { path: format!(".{name}"), ..planned })
+    }
+}

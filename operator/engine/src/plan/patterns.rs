@@ -1,0 +1,193 @@
+//! The seven patterns of a plan: their steps parsed, their shape checked, the names of each place known.
+//!
+//! What a pattern does in which order is not said here: see [`crate::patterns`].
+
+mod agents;
+mod dag;
+mod evaluator;
+mod graph;
+mod lists;
+
+use signoff_api::workflow::WorkflowSpec;
+
+use super::{Check, PlannedStep, step::Ground};
+use crate::language::{Known, When};
+
+/// What runs in which order.
+#[derive(Clone, Debug)]
+pub(crate) enum PlannedPattern {
+    Chain(Vec<PlannedStep>),
+    Dag(PlannedDag),
+    Routing(Box<PlannedRouting>),
+    Parallel(Box<PlannedParallel>),
+    Evaluator(Box<PlannedEvaluator>),
+    Orchestrator(Box<PlannedOrchestrator>),
+    Graph(PlannedGraph),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedDag {
+    pub(crate) tasks: Vec<PlannedTask>,
+    pub(crate) max_parallel: Option<usize>,
+    pub(crate) fail_fast: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedTask {
+    pub(crate) step: PlannedStep,
+    /// The positions of the tasks it waits for.
+    pub(crate) deps: Vec<usize>,
+    /// The positions of those and of all that they wait for, in the order of the list.
+    pub(crate) before: Vec<usize>,
+    /// What runs again where this gate defers: the reviewed task and all between, in an order in which they can.
+    pub(crate) again: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedRouting {
+    pub(crate) router: PlannedStep,
+    pub(crate) max_retries: i32,
+    pub(crate) review: Option<PlannedStep>,
+    pub(crate) routes: Vec<PlannedBranch>,
+}
+
+/// A named chain.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedBranch {
+    pub(crate) name: String,
+    pub(crate) steps: Vec<PlannedStep>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedParallel {
+    pub(crate) branches: Vec<PlannedBranch>,
+    pub(crate) reduce: Option<PlannedStep>,
+    pub(crate) max_parallel: Option<usize>,
+    pub(crate) fail_fast: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedEvaluator {
+    pub(crate) producer: PlannedStep,
+    pub(crate) evaluator: PlannedStep,
+    pub(crate) reviser: PlannedStep,
+    pub(crate) review: Option<PlannedStep>,
+    pub(crate) min_score: f64,
+    pub(crate) max_iterations: usize,
+    pub(crate) accepts_best: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedOrchestrator {
+    pub(crate) orchestrator: PlannedStep,
+    pub(crate) max_workers: Option<usize>,
+    pub(crate) max_tasks: usize,
+    pub(crate) decomposition_review: Option<PlannedStep>,
+    pub(crate) worker: PlannedStep,
+    pub(crate) reduce_review: Option<PlannedStep>,
+    pub(crate) reduce: Option<PlannedStep>,
+    pub(crate) writeup: Option<PlannedStep>,
+    pub(crate) fail_fast: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedGraph {
+    pub(crate) nodes: Vec<PlannedStep>,
+    pub(crate) entry: usize,
+    /// By the position of the node they leave.
+    pub(crate) edges: Vec<Vec<PlannedEdge>>,
+    pub(crate) max_iterations: i32,
+    pub(crate) max_steps: i32,
+}
+
+/// Where a graph goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum PlannedEdge {
+    Always(usize),
+    Choose(Vec<(When, usize)>),
+}
+
+impl PlannedPattern {
+    /// Every step that may have records, with the gates that belong to it.
+    pub(crate) fn steps(&self) -> Vec<&PlannedStep> {
+        let own: Vec<&PlannedStep> = match self {
+            Self::Chain(steps) => steps.iter().collect(),
+            Self::Dag(dag) => dag.tasks.iter().map(|task| &task.step).collect(),
+            Self::Routing(routing) => [Some(&routing.router), routing.review.as_ref()]
+                .into_iter()
+                .flatten()
+                .chain(routing.routes.iter().flat_map(|route| &route.steps))
+                .collect(),
+            Self::Parallel(parallel) => {
+                parallel.branches.iter().flat_map(|branch| &branch.steps).chain(&parallel.reduce).collect()
+            }
+            Self::Evaluator(evaluator) => [&evaluator.producer, &evaluator.evaluator, &evaluator.reviser]
+                .into_iter()
+                .chain(&evaluator.review)
+                .collect(),
+            Self::Orchestrator(all) => [&all.orchestrator, &all.worker]
+                .into_iter()
+                .chain([&all.decomposition_review, &all.reduce_review, &all.reduce, &all.writeup].into_iter().flatten())
+                .collect(),
+            Self::Graph(graph) => graph.nodes.iter().collect(),
+        };
+        own.into_iter().flat_map(PlannedStep::with_its_gates).collect()
+    }
+}
+
+impl Check<'_> {
+    /// The pattern of a spec, and the names that exist when it has ended.
+    pub(super) fn pattern(&mut self, ground: &Ground<'_>) -> Option<(PlannedPattern, Known)> {
+        let base = Self::known_everywhere(ground.spec);
+        let given = given(ground.spec);
+        if given.len() != 1 {
+            let message = format!(
+                "a run has exactly one pattern ({}): give one of chain, dag, routing, parallel, evaluatorOptimizer, orchestratorWorkers and graph",
+                if given.is_empty() { "there is none".to_owned() } else { format!("here are {}", given.join(" and ")) }
+            );
+            self.complain("spec.pattern", message);
+            return None;
+        }
+        let pattern = &ground.spec.pattern;
+        if let Some(chain) = &pattern.chain {
+            return Some(self.chain(ground, chain, &base));
+        }
+        if let Some(dag) = &pattern.dag {
+            return self.dag(ground, dag, &base);
+        }
+        if let Some(routing) = &pattern.routing {
+            return self.routing(ground, routing, &base);
+        }
+        if let Some(parallel) = &pattern.parallel {
+            return self.parallel(ground, parallel, &base);
+        }
+        if let Some(evaluator) = &pattern.evaluator_optimizer {
+            return self.evaluator(ground, evaluator, &base);
+        }
+        if let Some(orchestrator) = &pattern.orchestrator_workers {
+            return self.orchestrator(ground, orchestrator, &base);
+        }
+        self.graph(ground, pattern.graph.as_ref()?, &base)
+    }
+}
+
+fn given(spec: &WorkflowSpec) -> Vec<&'static str> {
+    let pattern = &spec.pattern;
+    [
+        ("chain", pattern.chain.is_some()),
+        ("dag", pattern.dag.is_some()),
+        ("routing", pattern.routing.is_some()),
+        ("parallel", pattern.parallel.is_some()),
+        ("evaluatorOptimizer", pattern.evaluator_optimizer.is_some()),
+        ("orchestratorWorkers", pattern.orchestrator_workers.is_some()),
+        ("graph", pattern.graph.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(name, given)| given.then_some(name))
+    .collect()
+}
+
+/// A limit that was written, as a count.
+fn count(limit: Option<i32>) -> Option<usize> {
+    limit.and_then(|limit| usize::try_from(limit).ok()).map(|limit| limit.max(1))
+}

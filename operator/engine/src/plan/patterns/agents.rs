@@ -1,0 +1,152 @@
+//! The agents that a pattern itself asks: routers, producers, orchestrators, workers; and what stands beside them.
+//!
+//! They are steps like any other, but for their names, which begin with a dot.
+
+use signoff_api::{
+    pattern::OrchestratorWorkers,
+    step::{AgentStep, HitlStep, Step},
+    workflow::SpecGateType,
+};
+
+use super::{Check, Ground, Known, PlannedOrchestrator, PlannedPattern, PlannedStep, count};
+use crate::{
+    language::Members,
+    plan::{
+        About, Action, PlannedAgentStep,
+        references::{RECORD, with_decision},
+        step::{AGENT_TIMEOUT, Place, PlannedRetry},
+    },
+};
+
+/// Into how many parts work may be divided where it is not said.
+const MAX_TASKS: usize = 32;
+
+impl Check<'_> {
+    /// An agent that the pattern asks, with the gates that floors and the spec have for it.
+    pub(super) fn made_agent(
+        &mut self,
+        name: &str,
+        agent: &str,
+        input: Option<&str>,
+        addition: Option<String>,
+        place: &Place<'_>,
+    ) -> Option<PlannedStep> {
+        self.agent(agent, &format!("{}.agent", place.field), place);
+        let planned_agent = place.ground.agents.get(agent);
+        if input.is_none() && planned_agent.is_some_and(|agent| agent.system.is_none()) {
+            let message = format!("agent {agent} has no system prompt to go by: say what it is told");
+            self.complain(format!("{}.input", place.field), message);
+        }
+        let input = match input {
+            Some(source) => Some(self.known_template(source, &format!("{}.input", place.field), &place.known)?),
+            None => None,
+        };
+        let action = Action::Agent(PlannedAgentStep { agent: agent.to_owned(), input, addition, fresh: false });
+        let mut step = PlannedStep { path: format!(".{name}"), ..PlannedStep::new(&format!(".{name}"), action) };
+        self.with_gates(&mut step, None, place);
+        let agent = AgentStep { name: agent.to_owned(), ..AgentStep::default() };
+        step.guards = self.guards(&Step { name: format!(".{name}"), agent: Some(agent), ..Step::default() }, place);
+        Some(step)
+    }
+
+    /// A step that stands alone: a reduce, a writeup.
+    pub(super) fn alone(
+        &mut self,
+        ground: &Ground<'_>,
+        step: &Step,
+        field: &str,
+        known: &Known,
+    ) -> Option<PlannedStep> {
+        if !step.deps.is_empty() {
+            self.complain(format!("{field}.deps"), "only the tasks of a dag depend on each other: leave deps out");
+        }
+        self.step(step, &Place { result: true, ..Place::new(ground, field, "", known.clone()) })
+    }
+
+    /// The gate before a plan is followed: the pattern's own, or that of `spec.gates`.
+    pub(super) fn plan_review(
+        &mut self,
+        ground: &Ground<'_>,
+        own: Option<&HitlStep>,
+        (name, field): (&str, &str),
+        known: &Known,
+        about: About,
+    ) -> Option<PlannedStep> {
+        let known = with_decision(known.clone());
+        let general = self.gate_of_run(ground, SpecGateType::PlanApproval, &format!(".{name}"), &known, about.clone());
+        match own {
+            Some(_) if general.is_some() => {
+                self.complain(field, "a gate of spec.gates with the type planApproval asks already: keep one of them");
+                general
+            }
+            Some(hitl) => self.review(ground, hitl, (name, field), &known, about),
+            None => general,
+        }
+    }
+
+    pub(super) fn orchestrator(
+        &mut self,
+        ground: &Ground<'_>,
+        spec: &OrchestratorWorkers,
+        base: &Known,
+    ) -> Option<(PlannedPattern, Known)> {
+        let field = "spec.pattern.orchestratorWorkers";
+        let max_tasks = count(spec.orchestrator.max_tasks).unwrap_or(MAX_TASKS);
+        let place = Place::new(ground, format!("{field}.orchestrator"), "", with_decision(base.clone()));
+        let addition = format!(
+            "Answer with JSON and nothing else: [{{\"task\": \"<what a worker shall do>\"}}, ...], at most {max_tasks} of them."
+        );
+        let own = &spec.orchestrator;
+        let orchestrator = self.made_agent("orchestrator", &own.agent, own.input.as_deref(), Some(addition), &place);
+        let parts = base.clone().with("subtasks", Members::Open).with("task_count", Members::Open);
+        let review = self.plan_review(
+            ground,
+            spec.decomposition_review.as_ref(),
+            ("decomposition", &format!("{field}.decompositionReview")),
+            &parts,
+            About::Subtasks(max_tasks),
+        );
+        let parts = with_decision(parts).with("num_workers", Members::Open);
+        let at_work = parts.clone().with("task", Members::Open).with("index", Members::Open);
+        let place = Place::new(ground, format!("{field}.worker"), "", at_work);
+        let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
+        let worker =
+            self.made_agent("worker", &spec.worker.agent, Some(input), None, &place).map(|worker| PlannedStep {
+                retry: PlannedRetry::of(spec.worker.retry.as_ref()),
+                timeout: spec.worker.timeout.map_or(AGENT_TIMEOUT, signoff_api::Span::duration),
+                on_error: spec.worker.on_error.unwrap_or_default(),
+                ..worker
+            });
+        let done = parts.with("workers", Members::Open).with("last_response", Members::Open);
+        let reduce_review = spec.reduce_review.as_ref().and_then(|hitl| {
+            self.review(ground, hitl, ("reduce-review", &format!("{field}.reduceReview")), &done, About::Workers)
+        });
+        let reduce = spec.reduce.as_ref().and_then(|step| self.alone(ground, step, &format!("{field}.reduce"), &done));
+        let reduced = match &spec.reduce {
+            Some(_) => done.clone().with("reduce", Members::fields(RECORD)),
+            None => done.clone(),
+        };
+        let writeup =
+            spec.writeup.as_ref().and_then(|step| self.alone(ground, step, &format!("{field}.writeup"), &reduced));
+        if let (Some(reduce), Some(writeup)) = (&spec.reduce, &spec.writeup)
+            && reduce.name == writeup.name
+        {
+            self.complain(
+                format!("{field}.writeup.name"),
+                format!("{} is the name of reduce: choose another", writeup.name),
+            );
+        }
+        let planned = PlannedOrchestrator {
+            orchestrator: orchestrator?,
+            max_workers: count(own.max_workers),
+            max_tasks,
+            decomposition_review: review,
+            worker: worker?,
+            reduce_review,
+            reduce,
+            writeup,
+            fail_fast: spec.fail_fast.unwrap_or(true),
+        };
+        Some((PlannedPattern::Orchestrator(Box::new(planned)), reduced))
+    }
+}

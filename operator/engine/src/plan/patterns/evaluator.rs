@@ -1,0 +1,58 @@
+//! The evaluator-optimizer in a plan: who drafts, who judges, who revises, who is asked in between.
+//!
+//! It may not know what a score means: that is read from answers.
+
+use signoff_api::pattern::{EvaluatorOptimizer, OnExhausted};
+
+use super::{Check, Ground, Known, PlannedEvaluator, PlannedPattern, count};
+use crate::{
+    language::Members,
+    plan::{About, references::with_decision, step::Place},
+};
+
+/// What is good enough where it is not said, and how often it is tried.
+const USUAL: (i32, usize) = (80, 3);
+const EVALUATE: &str = "Judge this draft.\n\n{{ draft }}";
+const REVISE: &str = "Revise the draft.\n\nDraft:\n{{ draft }}\n\nJudgement: {{ evaluation | tojson }}\
+    {% if hitl_response %}\n\nWhat a person said about it:\n{{ hitl_response }}{% endif %}";
+const ANSWER: &str =
+    "Answer with JSON and nothing else: {\"score\": <0 to 100>, \"issues\": [\"...\"], \"fixes\": [\"...\"]}.";
+
+impl Check<'_> {
+    pub(super) fn evaluator(
+        &mut self,
+        ground: &Ground<'_>,
+        spec: &EvaluatorOptimizer,
+        base: &Known,
+    ) -> Option<(PlannedPattern, Known)> {
+        let field = "spec.pattern.evaluatorOptimizer";
+        let place = Place::new(ground, field, "", base.clone());
+        let producer = self.made_agent("producer", &spec.producer, spec.input.as_deref(), None, &place);
+        let drafted = base.clone().with("draft", Members::Open).with("iteration", Members::Open);
+        let drafted = drafted.with("iterations", Members::Open).with("last_response", Members::Open);
+        let place = Place::new(ground, format!("{field}.evaluator"), "", with_decision(drafted.clone()));
+        let input = spec.evaluator.input.as_deref().unwrap_or(EVALUATE);
+        let evaluator =
+            self.made_agent("evaluator", &spec.evaluator.agent, Some(input), Some(ANSWER.to_owned()), &place);
+        let judged = with_decision(drafted).with("evaluation", Members::fields(["score", "issues", "fixes"]));
+        let judged = judged.with("current_draft", Members::Open);
+        let judged = judged.with("current_evaluation", Members::fields(["score", "issues", "fixes"]));
+        let review = spec.review_gate.as_ref().and_then(|hitl| {
+            self.review(ground, hitl, ("review", &format!("{field}.reviewGate")), &judged, About::Draft)
+        });
+        let place = Place::new(ground, format!("{field}.revisePrompt"), "", judged.clone());
+        let prompt = spec.revise_prompt.as_deref().unwrap_or(REVISE);
+        let reviser = self.made_agent("reviser", &spec.producer, Some(prompt), None, &place);
+        let accept = spec.accept.clone().unwrap_or_default();
+        let planned = PlannedEvaluator {
+            producer: producer?,
+            evaluator: evaluator?,
+            reviser: reviser?,
+            review,
+            min_score: f64::from(accept.min_score.unwrap_or(USUAL.0)),
+            max_iterations: count(accept.max_iterations).unwrap_or(USUAL.1),
+            accepts_best: spec.on_exhausted == Some(OnExhausted::AcceptBest),
+        };
+        Some((PlannedPattern::Evaluator(Box::new(planned)), judged))
+    }
+}

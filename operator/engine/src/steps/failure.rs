@@ -1,0 +1,67 @@
+//! A step that failed, or whose outcome nobody knows: the run fails, bears it, or people say what to do.
+//!
+//! It never repeats anything by itself: what may be repeated without asking was repeated before.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use signoff_api::{Verdict, journal::StepError, step::OnError};
+
+use super::{Stop, gate, or_stop};
+use crate::{
+    activity::{Change, Run},
+    plan::PlannedStep,
+    scope::Frame,
+};
+
+/// What is done about a failure.
+pub(super) enum Remedy {
+    /// Once more, with these changes.
+    Again(Change),
+    /// The step counts as left out.
+    Skip,
+    /// The run goes on, and can read that it failed.
+    Bear,
+}
+
+pub(super) async fn decide<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &'a PlannedStep,
+    path: &str,
+    attempt: i32,
+    error: &StepError,
+) -> Result<Remedy, Stop> {
+    let name = step.name.trim_start_matches('.');
+    let Some((_, asked)) = &step.escalation else {
+        return match step.on_error {
+            OnError::Continue => Ok(Remedy::Bear),
+            OnError::Fail | OnError::Escalate => Err(Stop::Failed(format!("step {name}: {}", error.message))),
+        };
+    };
+    let shown = json!({"class": error.class, "message": error.message, "attempt": attempt});
+    let value = shown.clone();
+    let frame = frame.giving(move |_, _, _, scope| {
+        scope.set("error", value.clone());
+        Ok(())
+    });
+    let what = (path.to_owned(), error.message.clone());
+    let decided = gate::decide(run, &frame, asked, &format!("{path}/.error"), &|_| Ok(Some(what.clone()))).await?;
+    // Nobody had to be asked: the gate's condition did not hold.
+    if decided.record.decision.is_none() {
+        return Err(Stop::Failed(format!("step {name}: {}", error.message)));
+    }
+    if decided.verdict == Verdict::Reject {
+        return Err(Stop::Failed(format!("step {name}: {}; given up at {}", error.message, decided.told(""))));
+    }
+    match or_stop(run, &decided)? {
+        Verdict::Skip => Ok(Remedy::Skip),
+        Verdict::Modify => {
+            let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+            let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
+            Ok(Remedy::Again(Change { parameters: texts.collect::<BTreeMap<_, _>>() }))
+        }
+        // What a person said reaches the agent with its next turn.
+        _ => Ok(Remedy::Again(Change::default())),
+    }
+}
