@@ -21,6 +21,16 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
 }
 
+/// Writes the beginning of a line on standard error, behind which somebody types.
+///
+/// # Errors
+/// When nobody can read it.
+pub fn prompt(text: &str) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    err.write_all(text.as_bytes())?;
+    err.flush()
+}
+
 /// Whether an error is a reader that went away: `signoff sessions list | head -1` is no failure.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -29,6 +39,16 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Whether somebody is there to be asked.
 pub fn is_manned() -> bool {
     io::stdin().is_terminal()
+}
+
+/// Whether somebody sees what is asked: standard error, for standard output may go elsewhere.
+pub fn is_watched() -> bool {
+    io::stderr().is_terminal()
+}
+
+/// Whether results are read by eyes and not by a program.
+pub fn is_shown() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Asks a question whose answer is no unless the person says yes.

@@ -2,8 +2,11 @@
 //!
 //! A command is a file of its own with its `Args` and one function; here stands only which there are.
 
+mod answer;
 mod exit;
 mod import;
+mod run;
+mod sessions;
 mod texts;
 mod validate;
 
@@ -27,6 +30,8 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Import(import::Import),
+    Run(Box<run::Arguments>),
+    Sessions(sessions::Arguments),
     Validate(validate::Validate),
 }
 
@@ -35,7 +40,7 @@ async fn main() -> ExitCode {
     // The first thing of all, or the first connection would not know which of two providers to take. Only a second call
     // could fail.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    match run(Arguments::parse().command).await {
+    match obey(Arguments::parse().command).await {
         Ok(exit) => exit.into(),
         Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -46,9 +51,11 @@ async fn main() -> ExitCode {
 }
 
 /// Each command returns how the process ends; an error says it in one sentence (`Exit::because`).
-async fn run(command: Command) -> anyhow::Result<Exit> {
+async fn obey(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Import(options) => import::import(&options),
+        Command::Run(options) => run::run(*options).await,
+        Command::Sessions(options) => sessions::sessions(options).await,
         Command::Validate(options) => validate::validate(&options),
     }
 }

@@ -13,6 +13,8 @@ pub struct Asked {
     pub approval: Approval,
     /// The whole context where the request shows only its beginning.
     pub context: Option<String>,
+    /// The whole of what is reviewed where the request shows only its beginning.
+    pub reviewed: Option<String>,
     /// Why the handler's last decision about this very Approval was refused; the gate is as it was.
     pub refused: Option<String>,
 }
@@ -52,6 +54,21 @@ where
     async fn answer(&self, asked: Asked) -> Option<Decision> {
         // A closure would say the same again.
         if asked.refused.is_some() { None } else { self(asked.request()) }
+    }
+}
+
+#[async_trait]
+impl<H: Handler + ?Sized> Handler for std::sync::Arc<H> {
+    async fn answer(&self, asked: Asked) -> Option<Decision> {
+        (**self).answer(asked).await
+    }
+
+    fn resumed(&self, approval: &Approval) {
+        (**self).resumed(approval);
+    }
+
+    fn happened(&self, event: &Event<'_>) {
+        (**self).happened(event);
     }
 }
 

@@ -112,6 +112,7 @@ const MAX_CALLS: usize = 8;
 pub struct Local {
     sessions: Sessions,
     user: String,
+    decider: String,
     handler: Arc<dyn Handler>,
     caller: Arc<dyn Caller>,
     clock: Arc<dyn Clock>,
@@ -143,6 +144,7 @@ impl Local {
         Ok(Self {
             sessions,
             user: user.to_owned(),
+            decider: user.to_owned(),
             handler: Arc::new(Pause),
             caller: Arc::new(caller),
             clock,
@@ -156,6 +158,13 @@ impl Local {
     #[must_use]
     pub fn handler(mut self, handler: impl Handler + 'static) -> Self {
         self.handler = Arc::new(handler);
+        self
+    }
+
+    /// In whose name the handler decides, where that is not who asks for runs. Nobody vouches for it.
+    #[must_use]
+    pub fn decider(mut self, user: &str) -> Self {
+        user.clone_into(&mut self.decider);
         self
     }
 
@@ -193,7 +202,13 @@ impl Local {
     /// system.
     pub fn begin(&self, mut workflow: Workflow) -> Result<Run, Error> {
         workflow.status = None;
+        let suffix = session::random(5);
         let metadata = &mut workflow.metadata;
+        if metadata.name.is_none()
+            && let Some(prefix) = metadata.generate_name.take()
+        {
+            metadata.name = Some(prefix + &suffix);
+        }
         metadata.namespace.get_or_insert_with(|| NAMESPACE.to_owned());
         metadata.uid = Some(uid());
         metadata.generation = Some(1);

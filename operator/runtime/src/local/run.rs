@@ -195,8 +195,8 @@ impl Run {
         let mut turn = self.advance(control, &before, facts, &now).await?;
         let claims = if held { Vec::new() } else { self.claim(&mut turn) };
         self.commit(&turn, held, now.at).await?;
-        self.dispatch(&turn, claims, now.at)?;
         self.report(&before, &turn);
+        self.dispatch(&turn, claims, now.at)?;
         if turn.end.is_some() {
             self.call_off(&now)?;
         }
@@ -394,7 +394,14 @@ impl Run {
             Some(reference) => Some(self.fetch(&reference.digest).await?),
             None => None,
         };
-        Ok(Some(Asked { approval, context, refused }))
+        let review = approval.spec.request.reviews.as_ref();
+        let cut = review.filter(|review| Digest::of_bytes(review.response.as_bytes()) != review.digest);
+        let reviewed = match cut {
+            // What a person made of an earlier response has no file of its own.
+            Some(review) => self.fetch(&review.digest).await.ok(),
+            None => None,
+        };
+        Ok(Some(Asked { approval, context, reviewed, refused }))
     }
 
     /// Whether anything is under way whose outcome would be unknown if it were given up.

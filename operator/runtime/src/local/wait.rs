@@ -84,7 +84,7 @@ enum Answered {
 
 fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<Answered, Error> {
     let Some(decision) = decision else { return Ok(Answered::Declined) };
-    let user = run.local.user.clone();
+    let user = run.local.decider.clone();
     match run.decide(name, &user, decision) {
         Ok(super::run::Counted::Decided) => Ok(Answered::Taken),
         // It takes somebody else.

@@ -1,0 +1,277 @@
+//! Answers to gates, as they are given on the command line or in a file: decisions, each for one gate.
+//!
+//! It may not decide whether one counts, and gives out each only once: one answer never satisfies two gates.
+
+pub mod editor;
+pub mod lines;
+pub mod menu;
+pub mod page;
+pub mod person;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use signoff_api::{
+    Approval, ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Subject, verdict::Word,
+};
+use signoff_runtime::local::decision_of;
+
+/// Answers that wait for their gates.
+#[derive(Debug, Default)]
+pub struct Answers {
+    entries: Vec<Entry>,
+}
+
+/// The answers for a gate: the first one for the first time it asks, and so on.
+#[derive(Debug)]
+struct Entry {
+    /// The gate's name, its path, or the name of its Approval.
+    gate: String,
+    given: VecDeque<Given>,
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given {
+    /// What somebody typed: a word for a verdict, or an answer.
+    Text {
+        /// The text.
+        text: String,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// A verdict, and what goes with it.
+    Decision(Box<Decision>),
+}
+
+impl Given {
+    /// The decision that it is at a gate.
+    ///
+    /// # Errors
+    /// The gate allows nothing that it could mean.
+    pub fn decision(self, request: &ApprovalRequest) -> Result<Decision, String> {
+        match self {
+            Self::Decision(decision) => Ok(*decision),
+            Self::Text { text, reason } => Ok(Decision { reason, ..decision_of(request, &text)? }),
+        }
+    }
+}
+
+impl Answers {
+    /// The one answer of a command line, for one Approval.
+    pub fn one(approval: &str, given: Given) -> Self {
+        Self { entries: vec![Entry { gate: approval.to_owned(), given: VecDeque::from([given]) }] }
+    }
+
+    /// The answers of a file: a gate's name, path or Approval, and a text, a decision, or a list of such.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn of_file(text: &str) -> Result<Self, String> {
+        let value = read(text)?;
+        let Value::Object(gates) = value else {
+            return Err("not a map from gates to answers, such as `review: approve`".to_owned());
+        };
+        let mut entries = Vec::new();
+        for (gate, value) in gates {
+            let list = match value {
+                Value::Array(items) => items,
+                one => vec![one],
+            };
+            let given: Result<VecDeque<Given>, String> = list.into_iter().map(given).collect();
+            entries.push(Entry { given: given.map_err(|why| format!("{gate}: {why}"))?, gate });
+        }
+        Ok(Self { entries })
+    }
+
+    /// The next answer for an Approval: by its own name, its gate's path, or its gate's name, whichever is closest.
+    pub fn take(&mut self, approval: &Approval) -> Option<Given> {
+        let gate = &approval.spec.request.gate;
+        let names = [approval.metadata.name.as_deref().unwrap_or_default(), &gate.path, &gate.name];
+        let place = names
+            .iter()
+            .find_map(|name| self.entries.iter().position(|entry| entry.gate == **name && !entry.given.is_empty()))?;
+        self.entries.get_mut(place)?.given.pop_front()
+    }
+
+    /// The gates whose answers nobody asked for.
+    pub fn unused(&self) -> Vec<&str> {
+        self.entries.iter().filter(|entry| !entry.given.is_empty()).map(|entry| entry.gate.as_str()).collect()
+    }
+}
+
+/// An answer as it stands in a file.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    verdict: Option<String>,
+    reason: Option<String>,
+    response: Option<Value>,
+    answers: Option<BTreeMap<String, Value>>,
+    parameters: Option<Map<String, Value>>,
+    guidance: Option<String>,
+    #[serde(default)]
+    escalate_to: Vec<Subject>,
+}
+
+fn given(value: Value) -> Result<Given, String> {
+    match value {
+        Value::Object(fields) => {
+            let written: Written = serde_json::from_value(Value::Object(fields)).map_err(|why| why.to_string())?;
+            decision(written).map(|decision| Given::Decision(Box::new(decision)))
+        }
+        other => scalar(other).map(|text| Given::Text { text, reason: None }),
+    }
+}
+
+fn decision(written: Written) -> Result<Decision, String> {
+    let verdict = match &written.verdict {
+        Some(word) => verdict(word)?,
+        None if written.response.is_some() || written.answers.is_some() => Verdict::Respond,
+        None if written.parameters.is_some() => Verdict::Modify,
+        None if written.guidance.is_some() => Verdict::Defer,
+        None => return Err("it needs a verdict".to_owned()),
+    };
+    let answers = written.answers.map(|answers| answers.into_iter().map(|(id, value)| Ok((id, answer(value)?))));
+    Ok(Decision {
+        reason: written.reason,
+        response: written.response.map(scalar).transpose()?,
+        answers: answers.map(Iterator::collect::<Result<_, String>>).transpose()?,
+        parameters: written.parameters.map(JsonObject),
+        guidance: written.guidance,
+        escalate_to: written.escalate_to,
+        ..Decision::new(verdict)
+    })
+}
+
+fn answer(value: Value) -> Result<Answer, String> {
+    match value {
+        Value::Object(_) => serde_json::from_value(value).map_err(|why| why.to_string()),
+        Value::Array(ids) => {
+            let options = ids.into_iter().map(scalar).collect::<Result<_, _>>()?;
+            Ok(Answer { options, text: None })
+        }
+        other => Ok(Answer { options: Vec::new(), text: Some(scalar(other)?) }),
+    }
+}
+
+/// A text, also where YAML takes it for a number or for true and false.
+fn scalar(value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+        _ => Err("an answer is a text, or an object with a verdict".to_owned()),
+    }
+}
+
+/// A verdict by its name, or by a word for it.
+///
+/// # Errors
+/// The text is no verdict: those that there are.
+pub fn verdict(word: &str) -> Result<Verdict, String> {
+    if word.trim().eq_ignore_ascii_case(Verdict::Respond.name()) {
+        return Ok(Verdict::Respond);
+    }
+    match Word::read(word) {
+        Word::Verdict(verdict) => Ok(verdict),
+        _ => {
+            let names: Vec<_> = Verdict::ALL.iter().map(|verdict| verdict.name().to_lowercase()).collect();
+            Err(format!("no verdict: use one of {}", names.join(", ")))
+        }
+    }
+}
+
+/// YAML or JSON as people type it: `yes` and `no` are words, and stay so.
+fn read(text: &str) -> Result<Value, String> {
+    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|why| format!("neither YAML nor JSON: {why}"))
+}
+
+/// An object in YAML or JSON.
+///
+/// # Errors
+/// The text is something else.
+pub fn object(text: &str) -> Result<JsonObject, String> {
+    match read(text)? {
+        Value::Object(fields) => Ok(JsonObject(fields)),
+        _ => Err("no object, such as '{response: the better text}'".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use serde_json::json;
+
+    use super::*;
+
+    pub fn approval(name: &str, gate: &str, path: &str) -> Approval {
+        serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": name},
+            "spec": {"request": {
+                "workflow": {"name": "w", "uid": "u"}, "gate": {"name": gate, "type": "step", "path": path, "visit": 1},
+                "specDigest": "sha256:0", "guardEpoch": "local", "deadline": "2030-01-01T00:00:00Z", "prompt": "?",
+                "allowedVerdicts": ["Approve", "Respond"], "approvers": [], "threshold": 1, "requestedBy": "dana",
+                "timeout": {}, "digest": "sha256:0"}},
+        }))
+        .unwrap()
+    }
+
+    fn text(text: &str) -> Given {
+        Given::Text { text: text.to_owned(), reason: None }
+    }
+
+    #[test]
+    fn each_answer_is_given_once_and_to_the_closest_name() {
+        let mut answers = Answers::of_file("{review: [one, two], 'review#2': path, w-review-3: own}").unwrap();
+        assert_eq!(answers.take(&approval("w-review-1", "review", "review")), Some(text("one")));
+        assert_eq!(answers.take(&approval("w-review-2", "review", "review#2")), Some(text("path")));
+        assert_eq!(answers.take(&approval("w-review-3", "review", "review#3")), Some(text("own")));
+        assert_eq!(answers.unused(), ["review"]);
+        assert_eq!(answers.take(&approval("w-review-4", "review", "review#4")), Some(text("two")));
+        assert_eq!(answers.take(&approval("w-review-5", "review", "review#5")), None);
+        assert!(answers.unused().is_empty());
+    }
+
+    #[test]
+    fn a_file_may_hold_everything_that_goes_with_a_verdict() {
+        let file = "a: {verdict: reject, reason: no}\nb: {parameters: {response: x}}\nc: 5\nd: true\n\
+                    e: {answers: {one: yes, two: [x, y], three: {text: z}}}";
+        let answers = Answers::of_file(file).unwrap();
+        let given: Vec<_> = answers.entries.iter().map(|entry| entry.given[0].clone()).collect();
+        let Given::Decision(reject) = &given[0] else { panic!("{given:?}") };
+        assert_eq!((reject.verdict, reject.reason.as_deref()), (Verdict::Reject, Some("no")));
+        let Given::Decision(modify) = &given[1] else { panic!("{given:?}") };
+        assert_eq!(modify.verdict, Verdict::Modify);
+        assert_eq!((&given[2], &given[3]), (&text("5"), &text("true")));
+        let Given::Decision(respond) = &given[4] else { panic!("{given:?}") };
+        let answers = respond.answers.as_ref().unwrap();
+        assert_eq!(answers["one"].text.as_deref(), Some("yes"));
+        assert_eq!(answers["two"].options, ["x", "y"]);
+    }
+
+    #[test]
+    fn what_a_file_means_is_never_guessed() {
+        for (file, why) in [
+            ("[]", "not a map"),
+            ("{", "neither YAML nor JSON"),
+            ("a: {}", "needs a verdict"),
+            ("a: {verdict: maybe}", "no verdict"),
+            ("a: {verdict: approve, resaon: x}", "unknown field"),
+            ("a: {verdict: approve, parameters: 1}", "invalid type"),
+            ("a: null", "an answer is a text"),
+        ] {
+            let found = Answers::of_file(file).unwrap_err();
+            assert!(found.contains(why), "{file}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_named_or_meant_by_a_word() {
+        assert_eq!(verdict("Respond"), Ok(Verdict::Respond));
+        assert_eq!(verdict("APPROVE"), Ok(Verdict::Approve));
+        assert_eq!(verdict("y"), Ok(Verdict::Approve));
+        assert!(verdict("trust").is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! Lines that a person types, one at a time, such that waiting for one can be called off.
+//!
+//! It may not read ahead: what follows the line belongs to whoever reads next, such as an editor.
+
+use std::{
+    io::{self, IsTerminal},
+    os::fd::OwnedFd,
+    sync::Arc,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::{Errno, read, write},
+    pipe::pipe,
+    termios::{QueueSelector, tcflush},
+};
+
+/// Standard input by lines.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// What was read beyond the last line: only where standard input is no terminal, which gives a line at a time.
+    rest: Vec<u8>,
+}
+
+/// Calls the wait off when it is dropped.
+struct Wait(OwnedFd);
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        // Whoever waits hears of the end of the pipe in any case.
+        let _ = write(&self.0, b"x");
+    }
+}
+
+impl Lines {
+    /// The next line without its end; none at the end of the input (ctrl-D on a terminal).
+    ///
+    /// Dropping the future calls the wait off; what was typed meanwhile on a terminal is then thrown away, so that it
+    /// cannot pass for an answer to another question.
+    ///
+    /// # Errors
+    /// When standard input cannot be read.
+    pub async fn next(&mut self) -> io::Result<Option<String>> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                return Ok(Some(text(&line)));
+            }
+            match self.more().await? {
+                Some(bytes) if !bytes.is_empty() => self.rest.extend(bytes),
+                _ if self.rest.is_empty() => return Ok(None),
+                _ => return Ok(Some(text(&std::mem::take(&mut self.rest)))),
+            }
+        }
+    }
+
+    /// The next bytes, none of them at the end.
+    async fn more(&self) -> io::Result<Option<Vec<u8>>> {
+        let (ear, mouth) = pipe()?;
+        let ear = Arc::new(ear);
+        let _wait = Wait(mouth);
+        let read = tokio::task::spawn_blocking(move || wait_and_read(&ear));
+        read.await.map_err(io::Error::other)?
+    }
+}
+
+/// Reads once there is something to read, and nothing at all once the wait is called off.
+fn wait_and_read(ear: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
+    let stdin = io::stdin();
+    loop {
+        let mut both = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(ear, PollFlags::IN)];
+        match poll(&mut both, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let [typed, called_off] = both.map(|one| !one.revents().is_empty());
+        if called_off {
+            if stdin.is_terminal() {
+                tcflush(&stdin, QueueSelector::IFlush)?;
+            }
+            return Ok(None);
+        }
+        if typed {
+            let mut bytes = vec![0; 4096];
+            let length = match read(&stdin, &mut bytes) {
+                Ok(length) => length,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            bytes.truncate(length);
+            return Ok(Some(bytes));
+        }
+    }
+}
+
+fn text(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    text.trim_end_matches(['\n', '\r']).to_owned()
+}

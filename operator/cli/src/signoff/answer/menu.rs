@@ -1,0 +1,193 @@
+//! What can be chosen at a gate, and what somebody chose by typing a line.
+//!
+//! It may not take an answer for a verdict: where free text is an answer, verdicts have words and no numbers.
+
+use signoff_api::{ApprovalRequest, Verdict, gate::Question};
+use signoff_cli::fence::one_line;
+
+use super::verdict;
+
+/// What can be chosen.
+#[derive(Debug)]
+pub struct Menu<'r> {
+    /// The only question, where Respond is allowed and there is only one.
+    question: Option<&'r Question>,
+    verdicts: Vec<Verdict>,
+}
+
+/// What was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Picked {
+    /// A verdict, of which Respond still needs its answer.
+    Verdict(Verdict),
+    /// Options of the only question.
+    Options(Vec<String>),
+    /// An answer to the only question.
+    Text(String),
+    /// Nothing that can be chosen: what can be.
+    Unknown(String),
+}
+
+impl<'r> Menu<'r> {
+    /// The menu of a gate.
+    pub fn of(request: &'r ApprovalRequest) -> Self {
+        let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
+        let responds = request.allowed_verdicts.contains(&Verdict::Respond);
+        let question = match questions {
+            [only] if responds => Some(only),
+            _ => None,
+        };
+        // Options are listed themselves: where nothing else is an answer, Respond adds nothing.
+        let listed = |verdict: &Verdict| *verdict != Verdict::Respond || question.is_none_or(Question::takes_text);
+        Self { question, verdicts: request.allowed_verdicts.iter().copied().filter(listed).collect() }
+    }
+
+    /// Whether a line that is nothing else is an answer.
+    pub fn takes_text(&self) -> bool {
+        self.question.is_some_and(Question::takes_text)
+    }
+
+    /// The menu of one of several questions.
+    pub fn of_question(question: &'r Question) -> Self {
+        Self { question: Some(question), verdicts: Vec::new() }
+    }
+
+    fn options(&self) -> usize {
+        self.question.map_or(0, |question| question.options.len())
+    }
+
+    /// The menu as lines.
+    pub fn shown(&self) -> String {
+        let mut lines = String::new();
+        for (place, option) in self.question.iter().flat_map(|question| &question.options).enumerate() {
+            let id = one_line(&option.id, 63);
+            let label = if option.label() == option.id { String::new() } else { one_line(option.label(), 253) };
+            let more =
+                option.description.as_ref().map(|text| format!(" ({})", one_line(text, 200))).unwrap_or_default();
+            lines += format!("  {:>2}  {id:<12}{label}{more}", place + 1).trim_end();
+            lines.push('\n');
+        }
+        for (place, verdict) in self.verdicts.iter().enumerate() {
+            let number = if self.takes_text() { String::new() } else { (self.options() + place + 1).to_string() };
+            lines += &format!("  {number:>2}  {:<12}{}\n", verdict.name().to_lowercase(), meaning(*verdict));
+        }
+        lines
+    }
+
+    /// What is said before the line is typed.
+    pub fn hint(&self) -> &'static str {
+        let several = self.question.is_some_and(|question| question.multiple == Some(true));
+        match (self.options() > 0, self.takes_text(), several) {
+            (_, true, false) => "Your answer, or one of these words",
+            (_, true, true) => "Your answer, numbers of options joined by commas, or one of these words",
+            (true, false, true) => "Numbers or words, options joined by commas",
+            _ => "A number or a word",
+        }
+    }
+
+    /// What a line chooses.
+    pub fn pick(&self, line: &str) -> Picked {
+        let typed = line.trim();
+        if let Some(question) = self.question
+            && let Some(options) = options(question, typed)
+        {
+            return Picked::Options(options);
+        }
+        if let Ok(place) = typed.parse::<usize>()
+            && !self.takes_text()
+            && let Some(verdict) = place.checked_sub(self.options() + 1).and_then(|place| self.verdicts.get(place))
+        {
+            return Picked::Verdict(*verdict);
+        }
+        match verdict(typed) {
+            Ok(verdict) if self.verdicts.contains(&verdict) => Picked::Verdict(verdict),
+            _ if self.takes_text() => Picked::Text(line.to_owned()),
+            _ => Picked::Unknown(format!("that is none of 1 to {}", self.options() + self.verdicts.len())),
+        }
+    }
+}
+
+/// The options that a line names, each by number, key or label; several where the question takes several.
+fn options(question: &Question, typed: &str) -> Option<Vec<String>> {
+    let one = |part: &str| {
+        let part = part.trim();
+        let by_number = || part.parse::<usize>().ok()?.checked_sub(1).and_then(|place| question.options.get(place));
+        question.option_named(part).or_else(by_number).map(|option| option.id.clone())
+    };
+    if let Some(id) = one(typed) {
+        return Some(vec![id]);
+    }
+    if question.multiple != Some(true) {
+        return None;
+    }
+    typed.split(',').map(one).collect()
+}
+
+fn meaning(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Approve => "go on with exactly this",
+        Verdict::Reject => "do not",
+        Verdict::Modify => "go on with what you make of it, in your editor",
+        Verdict::Respond => "answer in several lines",
+        Verdict::Defer => "do it again with your guidance, then ask again",
+        Verdict::Escalate => "ask more people",
+        Verdict::Abort => "end the whole run",
+        Verdict::Skip => "go on without",
+        Verdict::Retry => "ask again",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use signoff_api::gate::Form;
+
+    use super::*;
+    use crate::answer::tests::approval;
+
+    fn request(allowed: &[Verdict], question: serde_json::Value) -> ApprovalRequest {
+        let mut request = approval("a", "g", "g").spec.request;
+        request.allowed_verdicts = allowed.to_vec();
+        let form: Form = serde_json::from_value(json!({"questions": [question]})).unwrap();
+        request.form = Some(form);
+        request
+    }
+
+    #[test]
+    fn where_text_is_an_answer_a_number_is_never_a_verdict() {
+        use Verdict::{Approve, Reject, Respond};
+        let request = request(&[Approve, Reject, Respond], json!({"id": "answer"}));
+        let menu = Menu::of(&request);
+        assert_eq!(menu.pick("2"), Picked::Text("2".into()));
+        assert_eq!(menu.pick(" no "), Picked::Verdict(Reject));
+        assert_eq!(menu.pick("respond"), Picked::Verdict(Respond));
+        assert_eq!(menu.pick("do not approve"), Picked::Text("do not approve".into()));
+        assert_eq!(menu.pick("skip"), Picked::Text("skip".into()), "what is not allowed is no verdict");
+    }
+
+    #[test]
+    fn options_are_chosen_by_number_key_or_label_and_verdicts_follow() {
+        use Verdict::{Approve, Reject, Respond};
+        let options = json!([{"id": "lis", "label": "Lisbon"}, {"id": "opo"}]);
+        let single = request(&[Approve, Reject, Respond], json!({"id": "answer", "options": options}));
+        let menu = Menu::of(&single);
+        for typed in ["1", "lis", "Lisbon", " 1 "] {
+            assert_eq!(menu.pick(typed), Picked::Options(vec!["lis".into()]), "{typed}");
+        }
+        assert_eq!(menu.pick("3"), Picked::Verdict(Approve));
+        assert_eq!(menu.pick("4"), Picked::Verdict(Reject));
+        assert!(matches!(menu.pick("5"), Picked::Unknown(_)) && matches!(menu.pick("1,2"), Picked::Unknown(_)));
+        assert_eq!(menu.shown().lines().count(), 4);
+        let several = request(&[Respond], json!({"id": "answer", "options": options, "multiple": true}));
+        assert_eq!(Menu::of(&several).pick("2, lis"), Picked::Options(vec!["opo".into(), "lis".into()]));
+    }
+
+    #[test]
+    fn a_menu_shows_no_tricks_of_its_author() {
+        let options = json!([{"id": "a", "label": "x\u{1b}[2J\u{202e}y\nz"}]);
+        let request = request(&[Verdict::Respond], json!({"id": "answer", "options": options}));
+        let shown = Menu::of(&request).shown();
+        assert!(!shown.contains('\u{1b}') && shown.contains("⟨U+202E⟩") && shown.lines().count() == 1, "{shown}");
+    }
+}

@@ -1,0 +1,77 @@
+//! An open gate as it is shown on a terminal: what is asked first, then the words of others, fenced.
+//!
+//! It may not shorten what binds, and no text of others stands outside a fence by more than a line.
+
+use signoff_api::{
+    Approval, ApprovalRequest, Digest, Moment,
+    gate::{Subject, TimeoutAction},
+};
+use signoff_cli::{
+    clock::distance,
+    fence::{fenced, one_line},
+};
+
+/// The longest text of others on the page, in characters.
+const LONGEST: usize = 20_000;
+
+/// The page. `context` is the whole one where the request has only its beginning.
+pub fn page(approval: &Approval, context: Option<&str>, now: Moment) -> String {
+    let request = &approval.spec.request;
+    let mut page = format!("\n{}\n{}", title(request), fenced(&request.prompt, LONGEST));
+    if let Some(review) = &request.reviews {
+        page += &section(&format!("What step {} made", one_line(&review.path, 512)), &review.response);
+        if Digest::of_bytes(review.response.as_bytes()) != review.digest {
+            page += "  cut here: this is the beginning\n";
+        }
+    }
+    if let Some(shown) = context.or(request.context.as_deref()) {
+        page += &section("Context, in the run's own words (nobody has checked them)", shown);
+    }
+    page += &format!("\n{}\n", terms(approval, now));
+    page
+}
+
+fn section(title: &str, text: &str) -> String {
+    format!("\n{title}:\n{}", fenced(text, LONGEST))
+}
+
+/// `Gate review, asked for the 2. time:`
+fn title(request: &ApprovalRequest) -> String {
+    let visit = match request.gate.visit {
+        1 => String::new(),
+        again => format!(", asked for the {again}. time"),
+    };
+    format!("Gate {}{visit}:", one_line(&request.gate.path, 512))
+}
+
+/// Who is asked, how many it takes, and until when.
+fn terms(approval: &Approval, now: Moment) -> String {
+    let request = &approval.spec.request;
+    let status = approval.status.clone().unwrap_or_default();
+    let in_force = if status.approvers.is_empty() { &request.approvers } else { &status.approvers };
+    let whom: Vec<_> = in_force.iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect();
+    let mut terms = format!("Asks {}", whom.join(", "));
+    if request.threshold > 1 {
+        let have = status.tally.unwrap_or_default().have;
+        terms += &format!(" ({have} of {} agree)", request.threshold);
+    }
+    terms + &format!(". {}.", deadline(approval, now))
+}
+
+/// `Until 2026-01-01T10:00:00Z (in 24h); then it counts as rejected`
+pub fn deadline(approval: &Approval, now: Moment) -> String {
+    let request = &approval.spec.request;
+    let moved = approval.status.as_ref().and_then(|status| status.deadline);
+    let until = moved.unwrap_or(request.deadline).ceil_to_second();
+    let then = match request.timeout.action.unwrap_or_default() {
+        TimeoutAction::Reject => "it counts as rejected",
+        TimeoutAction::Approve => "it counts as APPROVED",
+        TimeoutAction::Retry => "it is asked again",
+        TimeoutAction::Escalate => "more people are asked",
+        TimeoutAction::Abort => "the whole run is aborted",
+        TimeoutAction::Skip => "the run goes on without an answer",
+        TimeoutAction::Default => "the default is the answer",
+        TimeoutAction::Expire => "it stays open for retry, reject and abort only",
+    };
+    format!("Until {until} ({}); then {then}", distance(until, now))
+}

@@ -1,0 +1,236 @@
+//! The person at the terminal: shows a gate, and reads their decision about it.
+//!
+//! It may not decide whether a decision counts. Everything is written to standard error: standard output is for the
+//! result of the run.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+use signoff_api::{ApprovalRequest, Decision, Digest, JsonObject, Verdict, approval::Answer, gate::Question};
+use signoff_cli::{
+    clock,
+    fence::{fenced, one_line},
+    terminal,
+};
+use signoff_runtime::local::Asked;
+
+use super::{
+    editor,
+    lines::Lines,
+    menu::{Menu, Picked},
+    object,
+    page::page,
+};
+
+/// The line that ends a text of several lines.
+const END: &str = ".";
+
+/// A person at a terminal.
+#[derive(Default)]
+pub struct Person {
+    lines: Lines,
+    /// Whether their editor has the terminal: ctrl-C is the editor's then.
+    editing: Arc<AtomicBool>,
+}
+
+impl Person {
+    /// A person; `editing` is true while their editor is open.
+    pub fn new(editing: Arc<AtomicBool>) -> Self {
+        Self { lines: Lines::default(), editing }
+    }
+
+    /// Shows a gate and reads a decision. None where the person leaves it for later (ctrl-D).
+    ///
+    /// # Errors
+    /// The terminal cannot be read.
+    pub async fn decide(&mut self, asked: &Asked) -> io::Result<Option<Decision>> {
+        let request = asked.request();
+        let menu = Menu::of(request);
+        match &asked.refused {
+            None => terminal::note(&page(&asked.approval, asked.context.as_deref(), clock::now())),
+            Some(why) => terminal::note(&format!("That does not count: {}.\n", one_line(why, 1000))),
+        }
+        terminal::note(&format!("{}{} (ctrl-D leaves it for later):", menu.shown(), menu.hint()));
+        loop {
+            let Some(line) = self.line("> ").await? else { return Ok(None) };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let decision = match menu.pick(&line) {
+                Picked::Unknown(why) => {
+                    terminal::note(&why);
+                    None
+                }
+                Picked::Options(options) => Some(respond(request, Answer { options, text: None })),
+                Picked::Text(text) => Some(respond(request, Answer { options: Vec::new(), text: Some(text) })),
+                Picked::Verdict(verdict) => self.more(asked, verdict).await?,
+            };
+            if let Some(decision) = decision {
+                return self.with_reason(request, decision).await.map(Some);
+            }
+        }
+    }
+
+    /// What a verdict needs beside itself; none where the person thought better of it.
+    async fn more(&mut self, asked: &Asked, verdict: Verdict) -> io::Result<Option<Decision>> {
+        let mut decision = Decision::new(verdict);
+        match verdict {
+            Verdict::Respond => return self.answers(asked.request()).await,
+            Verdict::Defer => {
+                let guidance = self.text("What to do differently").await?;
+                if guidance.is_empty() {
+                    return Ok(None);
+                }
+                decision.guidance = Some(guidance);
+            }
+            Verdict::Modify => match self.parameters(asked).await? {
+                Some(parameters) => decision.parameters = Some(parameters),
+                None => return Ok(None),
+            },
+            _ => {}
+        }
+        Ok(Some(decision))
+    }
+
+    /// The answers to all questions, one after the other.
+    async fn answers(&mut self, request: &ApprovalRequest) -> io::Result<Option<Decision>> {
+        let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
+        if let [only] = questions {
+            let text = self.text("Your answer").await?;
+            let answers = BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(text) })]);
+            return Ok(Some(Decision { answers: Some(answers), ..Decision::new(Verdict::Respond) }));
+        }
+        let mut answers = BTreeMap::new();
+        for question in questions {
+            if let Some(answer) = self.answer(question).await? {
+                answers.insert(question.id.clone(), answer);
+            }
+        }
+        Ok(Some(Decision { answers: Some(answers), ..Decision::new(Verdict::Respond) }))
+    }
+
+    /// The answer to one of several questions; none where it is left out.
+    async fn answer(&mut self, question: &Question) -> io::Result<Option<Answer>> {
+        let asks = question.question.as_deref().unwrap_or(&question.id);
+        terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fenced(asks, 1024)));
+        let menu = Menu::of_question(question);
+        terminal::note(menu.shown().trim_end());
+        loop {
+            let left_out = if question.may_be_left_out() { "empty leaves it out" } else { "it is required" };
+            let Some(line) = self.line(&format!("({left_out}) > ")).await? else { return Ok(None) };
+            match menu.pick(&line) {
+                _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(None),
+                _ if line.trim().is_empty() => {}
+                Picked::Options(options) => return Ok(Some(Answer { options, text: None })),
+                Picked::Text(text) => return Ok(Some(Answer { options: Vec::new(), text: Some(text) })),
+                Picked::Verdict(_) | Picked::Unknown(_) => terminal::note("that is none of the options"),
+            }
+        }
+    }
+
+    /// What to go on with instead, from the person's editor.
+    async fn parameters(&mut self, asked: &Asked) -> io::Result<Option<JsonObject>> {
+        let Some(before) = draft(asked) else {
+            terminal::note("What is reviewed is too long to be edited here: use --answers FILE with its parameters.");
+            return Ok(None);
+        };
+        let mut text = before.clone();
+        loop {
+            self.editing.store(true, Ordering::SeqCst);
+            let edited = tokio::task::spawn_blocking(move || editor::edit("parameters.yaml", &text)).await;
+            self.editing.store(false, Ordering::SeqCst);
+            let edited = edited.map_err(io::Error::other)?;
+            let edited = match edited {
+                Ok(Some(edited)) if edited.trim() != before.trim() => edited,
+                Ok(_) => {
+                    terminal::note("Nothing was changed, so that nothing is decided:");
+                    return Ok(None);
+                }
+                Err(error) => {
+                    terminal::note(&format!("The editor cannot be used (set EDITOR): {error}"));
+                    return Ok(None);
+                }
+            };
+            match object(&edited) {
+                Ok(parameters) => return Ok(Some(parameters)),
+                Err(why) => terminal::note(&format!("These are {}.", one_line(&why, 400))),
+            }
+            match self.line("Edit them again? [Y/n] ").await? {
+                Some(line) if !line.trim().to_lowercase().starts_with('n') => text = edited,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// The decision with a reason where one is needed, or where one is usually given.
+    async fn with_reason(&mut self, request: &ApprovalRequest, mut decision: Decision) -> io::Result<Decision> {
+        let needed = request.require_reason == Some(true);
+        if needed || matches!(decision.verdict, Verdict::Reject | Verdict::Abort) {
+            let asks = if needed { "Why? > " } else { "Why? (empty for no reason) > " };
+            let reason = self.line(asks).await?.filter(|line| !line.trim().is_empty());
+            decision.reason = reason;
+        }
+        Ok(decision)
+    }
+
+    /// A text of several lines.
+    async fn text(&mut self, asks: &str) -> io::Result<String> {
+        terminal::note(&format!("{asks}; a line with only `{END}`, or ctrl-D, ends it:"));
+        let mut lines: Vec<String> = Vec::new();
+        while let Some(line) = self.line("").await?
+            && line != END
+        {
+            lines.push(line);
+        }
+        Ok(lines.join("\n"))
+    }
+
+    async fn line(&mut self, asks: &str) -> io::Result<Option<String>> {
+        terminal::prompt(asks)?;
+        let line = self.lines.next().await?;
+        if line.is_none() {
+            // The cursor stands behind what was asked.
+            terminal::note("\n");
+        }
+        Ok(line)
+    }
+}
+
+fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {
+    let question = request.form.iter().flat_map(|form| &form.questions).next();
+    let id = question.map_or(Question::PLAIN, |question| &question.id).to_owned();
+    Decision { answers: Some(BTreeMap::from([(id, answer)])), ..Decision::new(Verdict::Respond) }
+}
+
+/// What Modify begins with: the reviewed response, as YAML with a word on what is expected. None where only a part of
+/// that response is at hand.
+fn draft(asked: &Asked) -> Option<String> {
+    let request = asked.request();
+    let mut text = String::from("# What to go on with instead. Leave it as it is to decide nothing.\n");
+    let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get(Verdict::Modify.name()));
+    if let Some(schema) = schema {
+        text += &format!("# It must fit this JSON Schema: {}\n", one_line(&schema.to_string(), 2000));
+    }
+    let reviewed = match (&request.reviews, &asked.reviewed) {
+        (_, Some(whole)) => whole,
+        (Some(review), None) if Digest::of_bytes(review.response.as_bytes()) == review.digest => &review.response,
+        (Some(_), None) => return None,
+        (None, None) => "",
+    };
+    let value = match (schema, serde_json::from_str::<Value>(reviewed)) {
+        (Some(_), Ok(Value::Object(fields))) => Value::Object(fields),
+        (Some(_), _) => return Some(text + "{}\n"),
+        (None, _) => json!({ "response": reviewed }),
+    };
+    // YAML reads nicer; where it would not read back as the same, JSON does.
+    let yaml = serde_saphyr::to_string(&value).ok();
+    let same = |yaml: &String| serde_saphyr::from_str::<Value>(yaml).is_ok_and(|read| read == value);
+    Some(text + &yaml.filter(same).unwrap_or_else(|| value.to_string()))
+}

@@ -1,0 +1,319 @@
+//! `signoff run`: runs a Workflow on this machine, or goes on with one that was paused.
+//!
+//! It may not know what a Workflow means or what an answer is worth: it reads, asks, tells and writes.
+
+mod attendant;
+mod source;
+pub mod tell;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use signoff_api::{Approval, Decision, JsonObject, Verdict};
+use signoff_cli::{fence::one_line, terminal};
+use signoff_runtime::local::{self, Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    answer::{self, Answers, Given},
+    exit::Exit,
+};
+use attendant::Attendant;
+
+/// Where `--help` lists what is about answers.
+const ANSWERS: &str = "Answers";
+
+/// The variable that says where sessions are.
+const SESSIONS: &str = "SIGNOFF_SESSIONS_DIR";
+
+/// Runs a Workflow on this machine, without a cluster. It stops at gates that nobody answers (code 19), and goes on
+/// from there with --resume.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct Arguments {
+    /// The Workflow, YAML or JSON; - for standard input
+    #[arg(value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
+    file: Option<PathBuf>,
+    /// Go on with a paused session
+    #[arg(long, value_name = "ID")]
+    resume: Option<String>,
+    /// The value of an input, read as the input's type says; may be given more than once
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resume", value_parser = pair)]
+    var: Vec<(String, String)>,
+    /// A YAML or JSON file with the values of inputs; --var goes before it
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    vars_file: Option<PathBuf>,
+    /// Write the artifacts of the run below this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace files below --out that exist
+    #[arg(long, requires = "out")]
+    force: bool,
+    /// How the result is told on standard output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write who decided what, as JSON
+    #[arg(long, value_name = "FILE")]
+    export_hitl_history: Option<PathBuf>,
+    /// A folder with a folder a Secret and a file a key; without it, keys are SIGNOFF_SECRET_<NAME>_<KEY>
+    #[arg(long, value_name = "DIR")]
+    secrets_dir: Option<PathBuf>,
+    /// Where sessions are
+    #[command(flatten)]
+    pub place: Place,
+    /// Answers to gates.
+    #[command(flatten)]
+    answer: Answer,
+}
+
+/// Answers to gates.
+#[derive(Args, Debug, Default)]
+struct Answer {
+    /// Ask on the terminal; the default where there is one
+    #[arg(long, help_heading = ANSWERS, overrides_with = "no_interactive")]
+    interactive: bool,
+    /// Pause at gates instead of asking
+    #[arg(long, help_heading = ANSWERS)]
+    no_interactive: bool,
+    /// What somebody said at the pending gate: a word for a verdict it allows, else its answer
+    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "resume", conflicts_with = "answers")]
+    hitl_response: Option<String>,
+    /// approve, reject, modify, respond, defer, escalate, abort, skip or retry the pending gate
+    #[arg(long, help_heading = ANSWERS, requires = "resume", conflicts_with = "answers", value_parser = answer::verdict)]
+    verdict: Option<Verdict>,
+    /// Why
+    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "resume")]
+    reason: Option<String>,
+    /// What to go on with instead, for modify and retry: an object in YAML or JSON
+    #[arg(long, help_heading = ANSWERS, value_name = "OBJECT", requires = "verdict", value_parser = parameters)]
+    parameters: Option<JsonObject>,
+    /// What to do differently, for defer
+    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "verdict")]
+    guidance: Option<String>,
+    /// Which pending gate is answered, where there are several: its name, its path or its Approval
+    #[arg(long, help_heading = ANSWERS, value_name = "NAME", requires = "resume")]
+    gate: Option<String>,
+    /// A YAML or JSON file from gates to answers
+    #[arg(long, help_heading = ANSWERS, value_name = "FILE")]
+    answers: Option<PathBuf>,
+    /// In whose name; nobody vouches for it on this machine. Default: the user of this process
+    #[arg(long = "as", help_heading = ANSWERS, value_name = "USER")]
+    decider: Option<String>,
+}
+
+/// Where sessions are.
+#[derive(Args, Clone, Debug)]
+pub struct Place {
+    /// The folder of sessions. Default: signoff/sessions below XDG_STATE_HOME or ~/.local/state
+    #[arg(long, env = SESSIONS, value_name = "DIR")]
+    pub sessions_dir: Option<PathBuf>,
+}
+
+/// How a result is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+const HELP: &str = "\
+Answers in a file (--answers), each used once:
+  review: approve                        a word, or the text of an answer
+  review#2: {verdict: Reject, reason: too long}
+  plan: {verdict: Modify, parameters: {route: billing}}
+  city: [Lisbon, Porto]                  the first and the second time it asks
+
+ctrl-C pauses: calls that must not be repeated are waited for, everything else goes on with --resume.";
+
+/// Runs or goes on, and tells what came of it.
+pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
+    let sessions = Sessions::new(options.place.folder()?);
+    let user = whoami::username().context("finding out who runs this")?;
+    let editing = Arc::new(AtomicBool::new(false));
+    let decider = options.answer.decider.clone().unwrap_or_else(|| user.clone());
+    let secrets = options.secrets_dir.clone().map(LocalSecrets::in_folder).unwrap_or_default();
+    let local = Local::with_secrets(sessions.clone(), &user, secrets)?.decider(&decider);
+    let workflow = match &options.file {
+        Some(file) => Some(source::workflow(file, &options.var, options.vars_file.as_deref())?),
+        None => None,
+    };
+    let asks = options.answer.asks();
+    let attendant = Attendant::new(answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
+    let local = local.handler(Arc::clone(&attendant));
+    pause_when_asked(local.stop(), editing)?;
+
+    let mut run = match (workflow, &options.resume) {
+        (Some(workflow), _) => local.begin(workflow).map_err(failure)?,
+        (None, Some(id)) => local.resume(id).await.map_err(failure)?,
+        (None, None) => return Err(Exit::Usage.because("name a FILE, or a session with --resume")),
+    };
+    if options.resume.is_some()
+        && let Some(given) = options.answer.given()
+    {
+        address(&run, options.answer.gate.as_deref(), given, &attendant)?;
+    }
+    if options.resume.is_none() {
+        terminal::note(&format!("session {}", run.id()));
+    }
+    run.warnings().iter().for_each(|warning| terminal::note(&format!("warning: {}", one_line(warning, 1000))));
+
+    let ended = run.go().await.map_err(failure)?;
+    let snapshot = run.snapshot();
+    drop(run);
+    let exported = match &options.export_hitl_history {
+        Some(file) => tell::export(file, &snapshot),
+        None => Ok(()),
+    };
+    let written = tell::artifacts(&sessions, &snapshot, options.out.as_deref(), options.force).await;
+    let told = tell::Told {
+        snapshot: &snapshot,
+        sessions: options.place.said(),
+        artifacts: written.as_ref().map_or(&[], Vec::as_slice),
+    };
+    terminal::print(&tell::result(&sessions, &told, options.format).await?)?;
+    attendant.unused().iter().for_each(|why| terminal::note(why));
+    written?;
+    exported?;
+    Ok(match ended {
+        Ended::Over(end) => tell::exit(end.phase()),
+        // The answer was for this gate, and it does not count.
+        Ended::Paused if attendant.was_refused() => Exit::Usage,
+        Ended::Paused => Exit::Paused,
+    })
+}
+
+impl Place {
+    /// The folder, where a command that is to be copied has to say it: the environment says it by itself.
+    pub fn said(&self) -> Option<&Path> {
+        let by_itself = env::var_os(SESSIONS).map(PathBuf::from);
+        self.sessions_dir.as_deref().filter(|folder| by_itself.as_deref() != Some(folder))
+    }
+
+    /// The folder.
+    ///
+    /// # Errors
+    /// Nobody says where, and there is no home.
+    pub fn folder(&self) -> anyhow::Result<PathBuf> {
+        let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let state = || given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
+        self.sessions_dir
+            .clone()
+            .or_else(|| Some(state()?.join("signoff/sessions")))
+            .ok_or_else(|| Exit::Usage.because("HOME is not set: say where sessions are with --sessions-dir"))
+    }
+}
+
+impl Answer {
+    fn asks(&self) -> bool {
+        self.interactive || (!self.no_interactive && terminal::is_manned() && terminal::is_watched())
+    }
+
+    /// The answer of the command line itself.
+    fn given(&self) -> Option<Given> {
+        let reason = self.reason.clone();
+        match (self.verdict, &self.hitl_response) {
+            (None, None) => None,
+            (None, Some(text)) => Some(Given::Text { text: text.clone(), reason }),
+            (Some(verdict), response) => Some(Given::Decision(Box::new(Decision {
+                reason,
+                response: response.clone(),
+                parameters: self.parameters.clone(),
+                guidance: self.guidance.clone(),
+                ..Decision::new(verdict)
+            }))),
+        }
+    }
+}
+
+fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
+    let Some(file) = &options.answers else { return Ok(Answers::default()) };
+    let text = fs::read_to_string(file).map_err(|why| Exit::Usage.because(format!("{}: {why}", file.display())))?;
+    Answers::of_file(&text).map_err(|why| Exit::Usage.because(format!("{}: {}", file.display(), one_line(&why, 2000))))
+}
+
+/// Gives an answer to the pending gate that it is for. Where time has decided meanwhile, nothing is answered.
+fn address(run: &Run, gate: Option<&str>, given: Given, attendant: &Attendant) -> anyhow::Result<()> {
+    let pending = run.pending();
+    let is_meant = |approval: &&&Approval| {
+        let asked = &approval.spec.request.gate;
+        gate.is_none_or(|gate| {
+            [asked.name.as_str(), &asked.path, approval.metadata.name.as_deref().unwrap_or_default()].contains(&gate)
+        })
+    };
+    let open: Vec<_> = pending.iter().filter(is_meant).collect();
+    let names = || pending.iter().map(|a| one_line(&a.spec.request.gate.path, 512)).collect::<Vec<_>>().join(", ");
+    match (open.as_slice(), gate) {
+        ([only], _) => {
+            let name = only.metadata.name.clone().unwrap_or_default();
+            // What cannot be meant here is said before anything goes on.
+            given.clone().decision(&only.spec.request).map_err(|why| Exit::Usage.because(one_line(&why, 1000)))?;
+            attendant.give(Answers::one(&name, given));
+            Ok(())
+        }
+        ([], _) if pending.is_empty() => {
+            terminal::note("no gate is pending (time may have decided it): the answer is not used");
+            Ok(())
+        }
+        ([], Some(gate)) => {
+            Err(Exit::Usage.because(format!("no pending gate is called {gate}: there are {}", names())))
+        }
+        _ => Err(Exit::Usage.because(format!("several gates are pending: say which with --gate ({})", names()))),
+    }
+}
+
+/// The code of a failure of a session.
+pub fn failure(error: Error) -> anyhow::Error {
+    let exit = match &error {
+        Error::Invalid(_) => Exit::Invalid,
+        Error::Bug { .. } => Exit::Unexpected,
+        _ => Exit::Session,
+    };
+    exit.because(error.to_string())
+}
+
+/// ctrl-C and a request to end pause the run; a second one does not wait for calls.
+fn pause_when_asked(stop: Stop, editing: Arc<AtomicBool>) -> anyhow::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                // While the editor is open it is the editor's.
+                Some(()) = interrupt.recv() => if !editing.load(Ordering::SeqCst) { stop.ask() },
+                Some(()) = terminate.recv() => stop.ask(),
+            }
+        }
+    });
+    Ok(())
+}
+
+fn pair(typed: &str) -> Result<(String, String), String> {
+    match typed.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".into()),
+    }
+}
+
+fn parameters(typed: &str) -> Result<JsonObject, String> {
+    answer::object(typed)
+}
+
+/// Reads a whole session's snapshot, for commands that only look.
+pub fn read(sessions: &Sessions, id: &str) -> anyhow::Result<local::Snapshot> {
+    sessions.read(id).map_err(failure)
+}
+
+/// A path as it stands in a message.
+pub fn shown(path: &Path) -> String {
+    one_line(&path.display().to_string(), 1024)
+}

@@ -1,0 +1,159 @@
+//! Whoever attends a run: answers that were given beforehand come first, then the person at the terminal, if there is
+//! one; and what happens is told on standard error.
+//!
+//! It may not decide anything itself.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
+
+use async_trait::async_trait;
+use signoff_api::{
+    Approval, Decision,
+    journal::{StepKind, StepPhase, StepRecord},
+};
+use signoff_cli::{fence::one_line, terminal};
+use signoff_runtime::local::{Asked, Event, Handler};
+use tokio::sync::Mutex as Turns;
+
+use crate::answer::{Answers, person::Person};
+
+/// Attends a run.
+pub struct Attendant {
+    state: Mutex<State>,
+    person: Option<Turns<Person>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order in which they are looked at.
+    given: Vec<Answers>,
+    /// The Approval for which the last of them was given.
+    last: Option<String>,
+    /// Whether one did not count.
+    refused: bool,
+}
+
+impl Attendant {
+    /// With these answers, and a person where there is one: whether their editor is open is said in `person`.
+    pub fn new(answers: Answers, person: Option<Arc<AtomicBool>>) -> Arc<Self> {
+        let state = Mutex::new(State { given: vec![answers], ..State::default() });
+        Arc::new(Self { state, person: person.map(|editing| Turns::new(Person::new(editing))) })
+    }
+
+    /// One more answer, before the others.
+    pub fn give(&self, answers: Answers) {
+        self.state().given.insert(0, answers);
+    }
+
+    /// Whether an answer that was given beforehand did not count, and nobody was there to give another.
+    pub fn was_refused(&self) -> bool {
+        self.person.is_none() && self.state().refused
+    }
+
+    /// What to say about answers that nobody asked for.
+    pub fn unused(&self) -> Vec<String> {
+        let state = self.state();
+        let gates = state.given.iter().flat_map(|answers| answers.unused());
+        gates.map(|gate| format!("the answer for {} was not used: no such gate asked", one_line(gate, 253))).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An answer that was given beforehand.
+    fn given(&self, asked: &Asked) -> Option<Decision> {
+        let given = {
+            let mut state = self.state();
+            let given = state.given.iter_mut().find_map(|answers| answers.take(&asked.approval))?;
+            state.last.clone_from(&asked.approval.metadata.name);
+            given
+        };
+        match given.decision(asked.request()) {
+            Ok(decision) => Some(decision),
+            Err(why) => {
+                self.refused(&asked.approval, &why);
+                None
+            }
+        }
+    }
+
+    fn refused(&self, approval: &Approval, why: &str) {
+        self.state().refused = true;
+        let gate = one_line(&approval.spec.request.gate.path, 512);
+        let why = one_line(why, 1000);
+        terminal::note(&format!("{gate}: the answer does not count, and the gate stays open: {why}"));
+    }
+}
+
+#[async_trait]
+impl Handler for Attendant {
+    async fn answer(&self, mut asked: Asked) -> Option<Decision> {
+        if let Some(why) = asked.refused.take_if(|_| self.state().last.take() == asked.approval.metadata.name) {
+            // It was given beforehand: whoever is at the terminal has not seen the gate yet.
+            self.refused(&asked.approval, &why);
+        } else if asked.refused.is_none()
+            && let Some(decision) = self.given(&asked)
+        {
+            return Some(decision);
+        }
+        let mut person = self.person.as_ref()?.lock().await;
+        match person.decide(&asked).await {
+            Ok(decision) => decision,
+            Err(error) => {
+                terminal::note(&format!("the terminal cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    fn resumed(&self, approval: &Approval) {
+        let Some(outcome) = approval.status.as_ref().and_then(|status| status.outcome.as_ref()) else { return };
+        let by = if outcome.decided_by.is_empty() {
+            "nobody in time".to_owned()
+        } else {
+            one_line(&outcome.decided_by.join(", "), 300)
+        };
+        let gate = one_line(&approval.spec.request.gate.path, 512);
+        terminal::note(&format!("{gate}: {} by {by}", outcome.phase.name().to_lowercase()));
+    }
+
+    fn happened(&self, event: &Event<'_>) {
+        match event {
+            Event::Began(record) => terminal::note(&format!("{}: begins", name(record))),
+            Event::Ended(record) if record.kind != StepKind::Hitl => terminal::note(&ended(record)),
+            Event::Asks(approval) => {
+                let gate = one_line(&approval.spec.request.gate.path, 512);
+                terminal::note(&format!("{gate}: asks {}", one_line(&approval.spec.request.prompt, 200)));
+            }
+            // What a decision came to is told when the run goes on from it.
+            Event::Said(approval, note) if note.key != "decided" => {
+                let gate = one_line(&approval.spec.request.gate.path, 512);
+                terminal::note(&format!("{gate}: {}", one_line(&note.message, 500)));
+            }
+            Event::Finishing { calls } => {
+                let what = if *calls == 1 { "one call that" } else { "calls that" };
+                terminal::note(&format!(
+                    "pausing; waiting for {what} must not be repeated (ctrl-C again: do not wait)"
+                ));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn name(record: &StepRecord) -> String {
+    let attempt = if record.attempt > 1 { format!(" (attempt {})", record.attempt) } else { String::new() };
+    format!("{}{attempt}", one_line(&record.path, 512))
+}
+
+fn ended(record: &StepRecord) -> String {
+    let took = record.finished_at.map(|at| at.since(record.at).as_secs_f64()).unwrap_or_default();
+    let time = if took >= 0.1 { format!(" in {took:.1}s") } else { String::new() };
+    match (&record.error, record.phase) {
+        (Some(error), phase) => {
+            format!("{}: {}: {}", name(record), phase.name().to_lowercase(), one_line(&error.message, 1000))
+        }
+        (None, StepPhase::Skipped) => format!("{}: skipped", name(record)),
+        (None, _) => format!("{}: done{time}", name(record)),
+    }
+}

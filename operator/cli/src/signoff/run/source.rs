@@ -1,0 +1,143 @@
+//! The Workflow of a file, with the values that its inputs have in this run.
+//!
+//! It may not run anything, and drops no value that was given.
+
+use std::{fs, path::Path};
+
+use serde_json::{Map, Value};
+use signoff_api::{
+    Json, Workflow,
+    workflow::{Input, InputType},
+};
+use signoff_cli::{fence::one_line, terminal};
+use signoff_engine::Settings;
+use signoff_manifest::{Severity, check, report};
+
+use crate::{exit::Exit, texts};
+
+/// Reads and checks a file, then gives its inputs their values.
+///
+/// # Errors
+/// Everything that is wrong with the file, or the first value that fits no input.
+pub fn workflow(file: &Path, vars: &[(String, String)], vars_file: Option<&Path>) -> anyhow::Result<Workflow> {
+    let texts::Text { name, text } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
+    let mut documents = check(&text, &Settings::default());
+    if documents.len() > 1 {
+        let why = format!("{name} has {} documents, and a run is one Workflow", documents.len());
+        return Err(Exit::Invalid.because(why));
+    }
+    let Some(document) = documents.pop() else {
+        return Err(Exit::Invalid.because(format!("{name} is empty")));
+    };
+    // What is wrong with values is said once they are known.
+    let about_values = |field: &str| field.starts_with("spec.inputs[") && field.ends_with(".value");
+    let is_error = |severity| severity == Severity::Error;
+    let mut problems =
+        document.problems.iter().filter(|p| !(is_error(p.severity) && about_values(&p.field))).peekable();
+    let invalid = document.problems.iter().any(|p| is_error(p.severity) && !about_values(&p.field));
+    if problems.peek().is_some() {
+        problems.for_each(|problem| terminal::note(&report::shown(&name, &text, problem)));
+    }
+    match document.workflow {
+        Some(mut workflow) if !invalid => {
+            give(&mut workflow.spec.inputs, vars, vars_file).map_err(|why| Exit::Invalid.because(why))?;
+            Ok(*workflow)
+        }
+        _ => Err(Exit::Invalid.because(format!("{name}: {} cannot be run", one_line(&document.title, 200)))),
+    }
+}
+
+fn give(inputs: &mut [Input], vars: &[(String, String)], vars_file: Option<&Path>) -> Result<(), String> {
+    let from_file = vars_file.map(read).transpose()?.unwrap_or_default();
+    for (name, value) in from_file {
+        find(inputs, &name)?.value = Some(Json(value));
+    }
+    for (name, text) in vars {
+        let input = find(inputs, name)?;
+        input.value = Some(Json(typed(input, text)?));
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Map<String, Value>, String> {
+    let text = fs::read_to_string(file).map_err(|why| format!("{}: {why}", file.display()))?;
+    match serde_saphyr::from_str(&text) {
+        Ok(Value::Object(values)) => Ok(values),
+        Ok(_) => Err(format!("{}: not a map from inputs to values", file.display())),
+        Err(why) => Err(format!("{}: neither YAML nor JSON: {}", file.display(), one_line(&why.to_string(), 1000))),
+    }
+}
+
+fn find<'i>(inputs: &'i mut [Input], name: &str) -> Result<&'i mut Input, String> {
+    let names = inputs.iter().map(|input| input.name.clone()).collect::<Vec<_>>().join(", ");
+    let known = if names.is_empty() { "it declares none".to_owned() } else { format!("it declares {names}") };
+    let found = inputs.iter_mut().find(|input| input.name == name);
+    found.ok_or_else(|| format!("the Workflow has no input {}: {known}", one_line(name, 63)))
+}
+
+/// A text as a value of the type that its input declares.
+fn typed(input: &Input, text: &str) -> Result<Value, String> {
+    let kind = input.type_.unwrap_or_default();
+    if kind == InputType::String {
+        return Ok(text.into());
+    }
+    let value: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+    let (fits, word) = match kind {
+        InputType::String => (true, "a string"),
+        InputType::Number => (value.is_number(), "a number"),
+        InputType::Integer => (value.is_i64() || value.is_u64(), "an integer"),
+        InputType::Boolean => (value.is_boolean(), "true or false"),
+        InputType::Object => (value.is_object(), "a JSON object"),
+        InputType::Array => (value.is_array(), "a JSON array"),
+    };
+    if fits { Ok(value) } else { Err(format!("input {} is {word}, and {} is not", input.name, one_line(text, 100))) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn inputs() -> Vec<Input> {
+        serde_json::from_value(json!([
+            {"name": "who"}, {"name": "n", "type": "integer", "default": 1}, {"name": "on", "type": "boolean"},
+            {"name": "list", "type": "array"},
+        ]))
+        .unwrap()
+    }
+
+    fn given(vars: &[(&str, &str)]) -> Result<Vec<Option<Value>>, String> {
+        let mut inputs = inputs();
+        let vars: Vec<_> = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        give(&mut inputs, &vars, None)?;
+        Ok(inputs.into_iter().map(|input| input.value.map(|value| value.0)).collect())
+    }
+
+    #[test]
+    fn a_value_is_read_as_its_input_declares() {
+        let values = given(&[("who", "5"), ("n", "5"), ("on", "true"), ("list", "[1, \"a\"]")]).unwrap();
+        assert_eq!(values, [Some(json!("5")), Some(json!(5)), Some(json!(true)), Some(json!([1, "a"]))]);
+    }
+
+    #[test]
+    fn a_value_that_fits_no_input_is_refused_with_what_would() {
+        assert_eq!(given(&[("n", "five")]).unwrap_err(), "input n is an integer, and five is not");
+        assert_eq!(given(&[("on", "yes")]).unwrap_err(), "input on is true or false, and yes is not");
+        assert_eq!(given(&[("wo", "x")]).unwrap_err(), "the Workflow has no input wo: it declares who, n, on, list");
+    }
+
+    #[test]
+    fn a_file_of_values_comes_before_single_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("vars.yaml");
+        fs::write(&file, "who: Ann\nn: 7\n").unwrap();
+        let mut all = inputs();
+        give(&mut all, &[("n".to_owned(), "8".to_owned())], Some(&file)).unwrap();
+        assert_eq!(all[0].value, Some(Json(json!("Ann"))));
+        assert_eq!(all[1].value, Some(Json(json!(8))));
+        fs::write(&file, "[]").unwrap();
+        assert!(give(&mut all, &[], Some(&file)).unwrap_err().contains("not a map"));
+    }
+}

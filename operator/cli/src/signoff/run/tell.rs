@@ -1,0 +1,234 @@
+//! What came of a run, for people or for programs: its result, how to answer what is pending, artifacts, history.
+//!
+//! It may not change a session. Commands that it shows are quoted as a shell reads them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use signoff_api::{Approval, Verdict, gate::Question, journal::BlobRef, workflow::WorkflowPhase};
+use signoff_cli::{clock, fence::one_line, terminal};
+use signoff_engine::language::text::display;
+use signoff_runtime::{
+    BlobStore as _,
+    local::{Sessions, Snapshot, history, owner, write_outputs},
+};
+
+use super::{Format, shown};
+use crate::{answer::page::deadline, exit::Exit};
+
+/// What is told of a session.
+pub struct Told<'s> {
+    pub snapshot: &'s Snapshot,
+    /// Where sessions are, if that was said.
+    pub sessions: Option<&'s Path>,
+    /// The artifacts that were written.
+    pub artifacts: &'s [PathBuf],
+}
+
+/// The code of a run that is over.
+pub fn exit(phase: WorkflowPhase) -> Exit {
+    match phase {
+        WorkflowPhase::Succeeded => Exit::Ok,
+        WorkflowPhase::Failed => Exit::Failed,
+        WorkflowPhase::Rejected | WorkflowPhase::Aborted | WorkflowPhase::Cancelled => Exit::Stopped,
+        _ => Exit::Paused,
+    }
+}
+
+/// The result as it stands on standard output.
+///
+/// # Errors
+/// A large value of the session cannot be read.
+pub async fn result(sessions: &Sessions, told: &Told<'_>, format: Format) -> anyhow::Result<String> {
+    let outputs = outputs(sessions, told.snapshot).await?;
+    if format == Format::Json {
+        return Ok(serde_json::to_string_pretty(&json(told, outputs.as_deref()))? + "\n");
+    }
+    let status = told.snapshot.workflow.status.clone().unwrap_or_default();
+    Ok(match status.phase {
+        WorkflowPhase::Succeeded => {
+            told.artifacts.iter().for_each(|file| terminal::note(&format!("wrote {}", shown(file))));
+            let text = outputs.unwrap_or_default();
+            // A program gets the text itself; a terminal gets nothing that could move its cursor.
+            let text = if terminal::is_shown() { display(&text, usize::MAX) } else { text };
+            if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
+        }
+        phase if phase.is_end() => {
+            let why = status.message.unwrap_or_default();
+            terminal::note(&format!("{}: {}", phase.name().to_lowercase(), one_line(&why, 1024)));
+            String::new()
+        }
+        _ => paused(told),
+    })
+}
+
+/// What the run has to show.
+///
+/// # Errors
+/// It is kept beside the session and cannot be read.
+pub async fn outputs(sessions: &Sessions, session: &Snapshot) -> anyhow::Result<Option<String>> {
+    let status = session.workflow.status.as_ref();
+    match status.and_then(|status| status.outputs_ref.as_ref()) {
+        Some(reference) => value(sessions, session, reference).await.map(Some),
+        None => Ok(status.and_then(|status| status.outputs.clone())),
+    }
+}
+
+async fn value(sessions: &Sessions, session: &Snapshot, reference: &BlobRef) -> anyhow::Result<String> {
+    let blobs = sessions.blobs(&session.id).map_err(super::failure)?;
+    let found = blobs.get(&owner(&session.workflow), reference.digest.as_str()).await;
+    let bytes = found.map_err(|why| Exit::Session.because(why.to_string()))?;
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok());
+    let gone = || Exit::Session.because(format!("session {}: the value {} is gone", session.id, reference.digest));
+    text.ok_or_else(gone)
+}
+
+/// Writes the artifacts of a run that succeeded below a folder.
+///
+/// # Errors
+/// One cannot be written; what to do then.
+pub async fn artifacts(
+    sessions: &Sessions,
+    session: &Snapshot,
+    out: Option<&Path>,
+    force: bool,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let listed = session.workflow.status.as_ref().map_or(&[][..], |status| status.artifacts.as_slice());
+    let Some(out) = out else {
+        if !listed.is_empty() {
+            let how = quoted(&["signoff", "sessions", "show", &session.id, "--out", "DIR"]);
+            terminal::note(&format!("{} artifacts are kept in the session: {how} writes them", listed.len()));
+        }
+        return Ok(Vec::new());
+    };
+    let mut files = Vec::new();
+    for artifact in listed {
+        files.push((artifact.path.clone(), value(sessions, session, &artifact.content).await?));
+    }
+    write_outputs(out, &files, force).map_err(|why| {
+        let how = quoted(&["signoff", "sessions", "show", &session.id, "--out", "DIR"]);
+        Exit::Output.because(format!("{}; the run is over and keeps them: {how}", one_line(&why.to_string(), 1000)))
+    })
+}
+
+/// Writes who decided what.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn export(file: &Path, session: &Snapshot) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(&history(session))? + "\n";
+    fs::write(file, text).map_err(|why| Exit::Output.because(format!("cannot write {}: {why}", shown(file))))
+}
+
+/// The open gates of a session, in the order in which they were asked.
+pub fn pending(session: &Snapshot) -> Vec<&Approval> {
+    let names = session.workflow.status.as_ref().map_or(&[][..], |status| status.pending.as_slice());
+    let is_open = |approval: &&Approval| approval.metadata.name.as_ref().is_some_and(|name| names.contains(name));
+    session.approvals.iter().filter(is_open).collect()
+}
+
+/// That a run waits, for what, and how to go on.
+pub fn paused(told: &Told<'_>) -> String {
+    let pending = pending(told.snapshot);
+    let id = &told.snapshot.id;
+    if pending.is_empty() {
+        return format!("Session {id} is paused. To go on:\n  {}\n", resume(told, &[]));
+    }
+    let mut text = format!("Session {id} waits for people.\n");
+    for approval in &pending {
+        let request = &approval.spec.request;
+        text += &format!(
+            "\n{}: {}\n  {}.\n",
+            one_line(&request.gate.path, 512),
+            one_line(&request.prompt, 300),
+            deadline(approval, clock::now())
+        );
+        for command in commands(told, approval, pending.len() > 1) {
+            text += &format!("  {command}\n");
+        }
+    }
+    text
+}
+
+/// How a gate is answered, a command a verdict that it allows.
+fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> {
+    let request = &approval.spec.request;
+    let gate: &[&str] = if several { &["--gate", &request.gate.path] } else { &[] };
+    let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "why"] } else { &[] };
+    let command = |verdict: &Verdict| {
+        let word = verdict.name().to_lowercase();
+        let only = request.form.as_ref().and_then(|form| match form.questions.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        });
+        let mut parts: Vec<&str> = Vec::new();
+        match (verdict, only) {
+            (Verdict::Respond, Some(question)) => parts.extend(["--hitl-response", example(question)]),
+            (Verdict::Respond, None) => parts.extend(["--answers", "answers.yaml"]),
+            (Verdict::Modify, _) => parts.extend(["--verdict", &word, "--parameters", "{response: better}"]),
+            (Verdict::Defer, _) => parts.extend(["--verdict", &word, "--guidance", "what to do differently"]),
+            _ => parts.extend(["--verdict", &word]),
+        }
+        resume(told, &[&parts[..], gate, reason].concat())
+    };
+    request.allowed_verdicts.iter().map(command).collect()
+}
+
+fn example(question: &Question) -> &str {
+    question.options.first().map_or("your answer", |option| &option.id)
+}
+
+/// `signoff run --resume ID …`, quoted.
+fn resume(told: &Told<'_>, more: &[&str]) -> String {
+    let folder = told.sessions.map(|folder| folder.display().to_string());
+    let place: Vec<&str> = folder.iter().flat_map(|folder| ["--sessions-dir", folder.as_str()]).collect();
+    quoted(&[&["signoff", "run", "--resume", &told.snapshot.id][..], more, &place].concat())
+}
+
+/// Words as a shell reads them as exactly these words. What no shell takes, and what a terminal would not show as it
+/// is, is shown as something else: such a command is not to be copied.
+fn quoted(words: &[&str]) -> String {
+    let one = |word: &&str| {
+        let safe = one_line(word, 4096);
+        shlex::try_quote(&safe).map_or_else(|_| "'?'".to_owned(), std::borrow::Cow::into_owned)
+    };
+    words.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn json(told: &Told<'_>, outputs: Option<&str>) -> Value {
+    let session = told.snapshot;
+    let status = session.workflow.status.clone().unwrap_or_default();
+    let gates = pending(session);
+    let pending: Vec<Value> = gates
+        .iter()
+        .map(|approval| {
+            let request = &approval.spec.request;
+            json!({
+                "approval": approval.metadata.name, "gate": request.gate.name, "path": request.gate.path,
+                "visit": request.gate.visit, "prompt": request.prompt, "context": request.context,
+                "form": request.form, "allowedVerdicts": request.allowed_verdicts, "deadline": request.deadline,
+                "answer": commands(told, approval, gates.len() > 1),
+            })
+        })
+        .collect();
+    json!({
+        "session": session.id, "workflow": session.workflow.metadata.name, "phase": status.phase,
+        "message": status.message, "outputs": outputs, "artifacts": told.artifacts, "usage": status.usage,
+        "pending": pending,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_shown_is_read_as_it_was_meant() {
+        let words = ["signoff", "run", "--hitl-response", "it's $HOME; `rm`\"", "--gate", "a b"];
+        assert_eq!(shlex::split(&quoted(&words)).unwrap_or_default(), words);
+        assert!(!quoted(&["x\u{1b}[2J\ny\u{202e}"]).contains(['\u{1b}', '\n', '\u{202e}']));
+    }
+}

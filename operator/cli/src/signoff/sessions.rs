@@ -1,0 +1,272 @@
+//! `signoff sessions`: what runs there are on this machine, and what became of them.
+//!
+//! It may not go on with a run, and removes only what it is told to.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use signoff_api::{Moment, Span, workflow::WorkflowPhase};
+use signoff_cli::{clock, fence::one_line, table::table, terminal};
+use signoff_runtime::local::{Sessions, Snapshot};
+
+use crate::{
+    exit::Exit,
+    run::{Format, Place, failure, read, tell},
+};
+
+/// Lists, shows and removes sessions: runs on this machine.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Every session
+    List(List),
+    /// How one stands, what is pending and how to answer
+    Show(Show),
+    /// Removes sessions for good
+    Delete(Delete),
+    /// Removes sessions whose run is over
+    Cleanup(Cleanup),
+}
+
+/// `list`.
+#[derive(Args, Debug)]
+struct List {
+    /// Only those of this phase, such as waiting; may be given more than once
+    #[arg(long, value_name = "PHASE", value_parser = phase)]
+    status: Vec<WorkflowPhase>,
+    /// How they are told
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `show`.
+#[derive(Args, Debug)]
+struct Show {
+    /// The session
+    id: String,
+    /// How it is told
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write who decided what, as JSON
+    #[arg(long, value_name = "FILE")]
+    export_hitl_history: Option<PathBuf>,
+    /// Write the artifacts of the run below this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace files below --out that exist
+    #[arg(long, requires = "out")]
+    force: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `delete`.
+#[derive(Args, Debug)]
+struct Delete {
+    /// The sessions
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// `cleanup`.
+#[derive(Args, Debug)]
+struct Cleanup {
+    /// Only those that nothing happened to for so long: 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    older_than: Option<Duration>,
+    /// Those of this phase instead of all that are over; may be given more than once
+    #[arg(long, value_name = "PHASE", value_parser = phase)]
+    status: Vec<WorkflowPhase>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Does what was asked for.
+pub async fn sessions(options: Arguments) -> anyhow::Result<Exit> {
+    match options.command {
+        Command::List(options) => list(&options),
+        Command::Show(options) => show(&options).await,
+        Command::Delete(options) => delete(&options),
+        Command::Cleanup(options) => cleanup(&options),
+    }
+}
+
+fn list(options: &List) -> anyhow::Result<Exit> {
+    let sessions = Sessions::new(options.place.folder()?);
+    let (mut rows, mut objects) = (Vec::new(), Vec::new());
+    let mut exit = Exit::Ok;
+    for id in sessions.ids().map_err(failure)? {
+        match sessions.read(&id) {
+            Ok(session) if options.status.is_empty() || options.status.contains(&phase_of(&session)) => {
+                objects.push(object(&session));
+                rows.push(row(&session));
+            }
+            Ok(_) => {}
+            Err(why) => {
+                // One that is damaged hides no other.
+                terminal::note(&format!("{id}: {}", one_line(&why.to_string(), 1000)));
+                exit = Exit::Session;
+            }
+        }
+    }
+    let page = match options.format {
+        Format::Json => serde_json::to_string_pretty(&objects)? + "\n",
+        Format::Text if rows.is_empty() => "no sessions\n".to_owned(),
+        Format::Text => table(&["SESSION", "PHASE", "PENDING", "BEGAN", "REASON"], rows),
+    };
+    terminal::print(&page)?;
+    Ok(exit)
+}
+
+fn row(session: &Snapshot) -> Vec<String> {
+    let status = session.workflow.status.clone().unwrap_or_default();
+    let pending: Vec<_> = tell::pending(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
+    let began = status.started_at.map(|at| clock::distance(at, clock::now())).unwrap_or_default();
+    let why = if status.phase == WorkflowPhase::Succeeded { String::new() } else { status.message.unwrap_or_default() };
+    vec![session.id.clone(), status.phase.name().to_owned(), pending.join(", "), began, one_line(&why, 80)]
+}
+
+fn object(session: &Snapshot) -> Value {
+    let status = session.workflow.status.clone().unwrap_or_default();
+    json!({
+        "session": session.id, "workflow": session.workflow.metadata.name, "phase": status.phase,
+        "pending": tell::pending(session).iter().map(|a| &a.spec.request.gate.path).collect::<Vec<_>>(),
+        "startedAt": status.started_at, "finishedAt": status.finished_at, "message": status.message,
+    })
+}
+
+async fn show(options: &Show) -> anyhow::Result<Exit> {
+    let sessions = Sessions::new(options.place.folder()?);
+    let session = read(&sessions, &options.id)?;
+    if let Some(file) = &options.export_hitl_history {
+        tell::export(file, &session)?;
+    }
+    let artifacts = match &options.out {
+        Some(out) => tell::artifacts(&sessions, &session, Some(out), options.force).await?,
+        None => Vec::new(),
+    };
+    let told = tell::Told { snapshot: &session, sessions: options.place.said(), artifacts: &artifacts };
+    let mut page = if options.format == Format::Text { steps(&session) } else { String::new() };
+    page += &tell::result(&sessions, &told, options.format).await?;
+    terminal::print(&page)?;
+    Ok(Exit::Ok)
+}
+
+/// The run so far, a line an activity.
+fn steps(session: &Snapshot) -> String {
+    let status = session.workflow.status.clone().unwrap_or_default();
+    let rows = status.steps.iter().map(|record| {
+        let told = record.error.as_ref().map(|error| error.message.clone()).or_else(|| {
+            let outcome = record.decision.as_ref()?;
+            Some(format!("{} by {}", outcome.phase.name(), outcome.decided_by.join(", ")))
+        });
+        let attempt = if record.attempt > 1 { format!(" ({})", record.attempt) } else { String::new() };
+        vec![
+            format!("{}{attempt}", one_line(&record.path, 120)),
+            record.kind.name().to_owned(),
+            record.phase.name().to_owned(),
+            one_line(&told.unwrap_or_default(), 100),
+        ]
+    });
+    let title = format!("Session {}: {}\n\n", session.id, status.phase.name());
+    title + &table(&["STEP", "KIND", "PHASE", "NOTE"], rows.collect()) + "\n"
+}
+
+fn delete(options: &Delete) -> anyhow::Result<Exit> {
+    let sessions = Sessions::new(options.place.folder()?);
+    for id in &options.ids {
+        sessions.delete(id).map_err(failure)?;
+        terminal::print(&format!("{id} removed\n"))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn cleanup(options: &Cleanup) -> anyhow::Result<Exit> {
+    let sessions = Sessions::new(options.place.folder()?);
+    let now = clock::now();
+    let mut exit = Exit::Ok;
+    for id in sessions.ids().map_err(failure)? {
+        let removed = match sessions.read(&id) {
+            Ok(session) if is_meant(&session, options, now) => sessions.delete(&id),
+            Ok(_) => continue,
+            // What cannot be read may be worth something to somebody: `delete` removes it by name.
+            Err(why) => Err(why),
+        };
+        match removed {
+            Ok(()) => terminal::print(&format!("{id} removed\n"))?,
+            Err(why) => {
+                terminal::note(&format!("{id} stays: {}", one_line(&why.to_string(), 1000)));
+                exit = Exit::Session;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+fn is_meant(session: &Snapshot, options: &Cleanup, now: Moment) -> bool {
+    let phase = phase_of(session);
+    let chosen = if options.status.is_empty() { phase.is_end() } else { options.status.contains(&phase) };
+    let records = session.workflow.status.iter().flat_map(|status| &status.steps);
+    let newest = records.map(|record| record.finished_at.unwrap_or(record.at)).max();
+    let began = session.workflow.metadata.creation_timestamp.as_ref().map(|at| Moment::from(at.0));
+    let last = newest.max(session.workflow.status.as_ref().and_then(|status| status.finished_at)).max(began);
+    chosen && options.older_than.is_none_or(|age| last.is_some_and(|last| now.since(last) >= age))
+}
+
+fn phase_of(session: &Snapshot) -> WorkflowPhase {
+    session.workflow.status.as_ref().map(|status| status.phase).unwrap_or_default()
+}
+
+fn phase(typed: &str) -> Result<WorkflowPhase, String> {
+    const ALL: [WorkflowPhase; 9] = [
+        WorkflowPhase::Pending,
+        WorkflowPhase::Running,
+        WorkflowPhase::Waiting,
+        WorkflowPhase::Suspended,
+        WorkflowPhase::Succeeded,
+        WorkflowPhase::Failed,
+        WorkflowPhase::Rejected,
+        WorkflowPhase::Aborted,
+        WorkflowPhase::Cancelled,
+    ];
+    let found = ALL.into_iter().find(|phase| phase.name().eq_ignore_ascii_case(typed));
+    found.ok_or_else(|| format!("no phase: use one of {}", ALL.map(WorkflowPhase::name).join(", ").to_lowercase()))
+}
+
+/// `90s`, `12h`, and days, which a Workflow does not have.
+fn length(typed: &str) -> Result<Duration, String> {
+    if let Some(days) = typed.strip_suffix('d') {
+        let days: u64 = days.parse().map_err(|_| "write a whole number of days, such as 7d".to_owned())?;
+        return days.checked_mul(86_400).map(Duration::from_secs).ok_or_else(|| "that is too long".to_owned());
+    }
+    typed.parse::<Span>().map(Span::duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_read_in_days_too() {
+        assert_eq!(length("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(length("90s"), Ok(Duration::from_secs(90)));
+        assert!(length("soon").is_err() && length("d").is_err());
+    }
+
+    #[test]
+    fn a_phase_is_named_in_any_case() {
+        assert_eq!(phase("waiting"), Ok(WorkflowPhase::Waiting));
+        assert!(phase("paused").is_err_and(|why| why.contains("waiting")));
+    }
+}
