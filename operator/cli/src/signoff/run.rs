@@ -145,7 +145,7 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let secrets = options.secrets_dir.clone().map(LocalSecrets::in_folder).unwrap_or_default();
     let local = Local::with_secrets(sessions.clone(), &user, secrets)?.decider(&decider);
     let workflow = match &options.file {
-        Some(file) => Some(source::workflow(file, &options.var, options.vars_file.as_deref())?),
+        Some(file) => Some(source::workflow(file, &user, &options.var, options.vars_file.as_deref())?),
         None => None,
     };
     let asks = options.answer.asks();

@@ -11,40 +11,38 @@ use signoff_api::{
 };
 use signoff_cli::{fence::one_line, terminal};
 use signoff_engine::Settings;
-use signoff_manifest::{Severity, check, report};
+use signoff_manifest::{Problem, read_any, report, strands};
 
 use crate::{exit::Exit, texts};
 
-/// Reads and checks a file, then gives its inputs their values.
+/// Reads and checks a file, a Workflow or a file of the Strands CLI, then gives its inputs their values.
 ///
 /// # Errors
 /// Everything that is wrong with the file, or the first value that fits no input.
-pub fn workflow(file: &Path, vars: &[(String, String)], vars_file: Option<&Path>) -> anyhow::Result<Workflow> {
+pub fn workflow(
+    file: &Path,
+    user: &str,
+    vars: &[(String, String)],
+    vars_file: Option<&Path>,
+) -> anyhow::Result<Workflow> {
     let texts::Text { name, text } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
-    let mut documents = check(&text, &Settings::default());
-    if documents.len() > 1 {
-        let why = format!("{name} has {} documents, and a run is one Workflow", documents.len());
-        return Err(Exit::Invalid.because(why));
+    let told = |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
+    let read = read_any(&text, user, &Settings::default()).map_err(|problems| {
+        told(&problems);
+        Exit::Invalid.because(format!("{name} cannot be run: {}", report::counted(&problems)))
+    })?;
+    // That an input has no value yet is said of what is given here, and only if it still has none.
+    let warnings: Vec<_> =
+        read.warnings.into_iter().filter(|problem| !problem.field.starts_with("spec.inputs")).collect();
+    told(&warnings);
+    read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
+    if read.notes.iter().any(|note| note.weight == strands::Weight::Unsupported) {
+        let remedy = "make a Workflow of it with `signoff import --lenient`, change that, and run it";
+        return Err(Exit::Unsupported.because(format!("{name} asks for what is not there (see above): {remedy}")));
     }
-    let Some(document) = documents.pop() else {
-        return Err(Exit::Invalid.because(format!("{name} is empty")));
-    };
-    // What is wrong with values is said once they are known.
-    let about_values = |field: &str| field.starts_with("spec.inputs[") && field.ends_with(".value");
-    let is_error = |severity| severity == Severity::Error;
-    let mut problems =
-        document.problems.iter().filter(|p| !(is_error(p.severity) && about_values(&p.field))).peekable();
-    let invalid = document.problems.iter().any(|p| is_error(p.severity) && !about_values(&p.field));
-    if problems.peek().is_some() {
-        problems.for_each(|problem| terminal::note(&report::shown(&name, &text, problem)));
-    }
-    match document.workflow {
-        Some(mut workflow) if !invalid => {
-            give(&mut workflow.spec.inputs, vars, vars_file).map_err(|why| Exit::Invalid.because(why))?;
-            Ok(*workflow)
-        }
-        _ => Err(Exit::Invalid.because(format!("{name}: {} cannot be run", one_line(&document.title, 200)))),
-    }
+    let mut workflow = *read.workflow;
+    give(&mut workflow.spec.inputs, vars, vars_file).map_err(|why| Exit::Invalid.because(why))?;
+    Ok(workflow)
 }
 
 fn give(inputs: &mut [Input], vars: &[(String, String)], vars_file: Option<&Path>) -> Result<(), String> {

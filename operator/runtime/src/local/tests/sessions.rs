@@ -127,10 +127,15 @@ async fn long_values_are_kept_beside_and_verified() {
     let (id, _) = paused(&local(&folder), chain(&steps)).await;
     let blobs: Vec<PathBuf> = walk(&folder.path().join(&id).join("blobs"));
     fs::write(&blobs[0], "y".repeat(6000)).unwrap();
-    let mut run = local(&folder).resume(&id).await.unwrap();
-    let gate = run.pending()[0].metadata.name.clone().unwrap();
-    run.decide(&gate, "dana", approve()).unwrap();
-    assert!(matches!(run.go().await, Err(Error::Blob(_))));
+    let refused = match local(&folder).resume(&id).await {
+        Err(error) => error,
+        Ok(mut run) => {
+            let gate = run.pending()[0].metadata.name.clone().unwrap();
+            run.decide(&gate, "dana", approve()).unwrap();
+            run.go().await.unwrap_err()
+        }
+    };
+    assert!(matches!(refused, Error::Blob(_)), "{refused}");
 }
 
 fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
