@@ -100,12 +100,9 @@ fn described_once(spec: &mut Value) {
 
 fn for_each_step_or_gate(schema: &mut Value, change: &mut impl FnMut(&mut Value)) {
     let Value::Object(fields) = schema else { return };
-    if let Some(properties) = fields.get_mut("properties") {
-        if properties.get("hitl").is_some_and(|_| properties.get("skipIf").is_some())
-            || properties.get("prompt").is_some()
-        {
-            return change(properties);
-        }
+    let is_one = |p: &Value| (p.get("hitl").is_some() && p.get("skipIf").is_some()) || p.get("prompt").is_some();
+    if let Some(properties) = fields.get_mut("properties").filter(|properties| is_one(properties)) {
+        return change(properties);
     }
     fields.values_mut().for_each(|inner| for_each_step_or_gate(inner, change));
 }

@@ -1,180 +1,19 @@
-//! What a chain means, told by runs: a small driver plays the world and the people.
-//!
-//! Each turn starts from what the last one committed, as if the operator had crashed in between: no other way exists.
+//! What a chain means, told by runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Moment, Outcome, Verdict, Workflow,
+    Outcome, Verdict,
     approval::{ApprovalPhase, Source},
-    journal::{StepPhase, StepRecord},
+    journal::StepPhase,
     workflow::WorkflowPhase,
 };
 
 use super::*;
 use crate::{
-    plan::Settings,
-    turn::{Command, Failure, Reply, What},
+    driven::{Driven, chain_of, decided, gate, start},
+    turn::{Command, What},
 };
-
-/// A run that is driven by hand.
-struct Driven {
-    plan: Plan,
-    journal: Journal,
-    blobs: Blobs,
-    control: Control,
-    clock: Moment,
-    turn: Turn,
-}
-
-fn start() -> Moment {
-    Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())
-}
-
-fn workflow(spec: Value) -> Workflow {
-    let mut spec = spec;
-    spec["requestedBy"] = json!("dana");
-    serde_json::from_value(json!({
-        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-        "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"},
-        "spec": spec,
-    }))
-    .expect("a Workflow")
-}
-
-fn chain_of(steps: Value) -> Value {
-    json!({
-        "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
-        "agents": [{"name": "writer", "system": "be brief"}],
-        "inputs": [{"name": "customer", "value": "ACME"}],
-        "pattern": {"chain": {"steps": steps}},
-    })
-}
-
-fn gate(more: Value) -> Value {
-    let mut hitl = json!({"prompt": "go on?", "approvers": [{"kind": "User", "name": "alice"}]});
-    for (key, value) in more.as_object().unwrap() {
-        hitl[key] = value.clone();
-    }
-    hitl
-}
-
-fn decided(verdict: Verdict) -> Outcome {
-    Outcome {
-        verdict: Some(verdict),
-        phase: ApprovalPhase::of(verdict),
-        decided_by: vec!["alice".into()],
-        decided_at: Some(start()),
-        ..Outcome::default()
-    }
-}
-
-impl Driven {
-    fn new(steps: Value) -> Self {
-        Self::of(chain_of(steps))
-    }
-
-    fn of(spec: Value) -> Self {
-        let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
-            .unwrap_or_else(|why| panic!("{why:?}"));
-        let now = Now { at: start(), guard_epoch: "epoch".into() };
-        let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
-        let mut run = Self {
-            plan,
-            journal: Journal::default(),
-            blobs: Blobs::new(),
-            control: Control::default(),
-            clock: start(),
-            turn,
-        };
-        run.commit();
-        run
-    }
-
-    /// Stores what the turn produced, by way of JSON, as the API server would.
-    fn commit(&mut self) {
-        self.blobs.extend(self.turn.blobs.iter().cloned());
-        let records: Vec<StepRecord> =
-            serde_json::from_value(serde_json::to_value(self.turn.journal.records()).unwrap()).unwrap();
-        self.journal = Journal::new(self.turn.journal.seq(), records);
-    }
-
-    fn take(&mut self, facts: Vec<Fact>) -> &Turn {
-        let now = Now { at: self.clock, guard_epoch: "epoch".into() };
-        self.turn = advance(&self.plan, self.control, self.journal.clone(), facts, &self.blobs, &now);
-        assert!(self.turn.missing.is_empty(), "everything is stored here: {:?}", self.turn.missing);
-        self.commit();
-        // Taking the same turn again, with nothing new, adds nothing.
-        if self.turn.end.is_none() {
-            let again = advance(&self.plan, self.control, self.journal.clone(), Vec::new(), &self.blobs, &now);
-            assert_eq!(again.journal.records(), self.journal.records(), "a replay adds nothing");
-        }
-        &self.turn
-    }
-
-    fn later(&mut self, seconds: u64) -> &Turn {
-        self.clock = self.clock.after(Duration::from_secs(seconds));
-        self.take(Vec::new())
-    }
-
-    fn decide(&mut self, path: &str, outcome: Outcome) -> &Turn {
-        self.take(vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }])
-    }
-
-    fn reply(&mut self, path: &str, attempt: i32, text: &str) -> &Turn {
-        let reply = Reply { response: json!(text), ..Reply::default() };
-        let at = self.clock;
-        self.take(vec![Fact::Ended { path: path.into(), attempt, result: Ok(reply), at }])
-    }
-
-    fn fail(&mut self, path: &str, attempt: i32, retryable: bool, unknown: bool) -> &Turn {
-        let failure = Failure {
-            class: "Status".into(),
-            message: "503".into(),
-            retryable,
-            unknown,
-            not_before: None,
-            facts: BTreeMap::from([("statusCode".into(), "503".into())]),
-        };
-        let at = self.clock;
-        self.take(vec![Fact::Ended { path: path.into(), attempt, result: Err(failure), at }])
-    }
-
-    fn record(&self, path: &str) -> &StepRecord {
-        self.journal.records().iter().rev().find(|r| r.path == path).unwrap_or_else(|| panic!("no record {path}"))
-    }
-
-    fn response(&self, path: &str) -> String {
-        self.record(path).response.as_ref().and_then(|r| r.0.as_str()).unwrap_or_default().to_owned()
-    }
-
-    fn calls(&self) -> Vec<String> {
-        self.turn
-            .commands
-            .iter()
-            .filter_map(|c| match c {
-                Command::Call(call) => Some(format!("{}@{}", call.path, call.attempt)),
-                Command::Ask(_) => None,
-            })
-            .collect()
-    }
-
-    fn told(&self) -> String {
-        self.turn
-            .commands
-            .iter()
-            .find_map(|c| match c {
-                Command::Call(call) => match &call.what {
-                    What::Agent(agent) => agent.messages.last().map(|m| m.text.clone()),
-                    What::Http(http) => http.body.clone(),
-                },
-                Command::Ask(_) => None,
-            })
-            .expect("a call")
-    }
-}
 
 fn with_draft(more: Value) -> Driven {
     let mut run = Driven::new(json!([

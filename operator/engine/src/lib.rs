@@ -42,6 +42,8 @@ pub use plan::{Complaint, Plan, Settings};
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 
 #[cfg(test)]
+mod driven;
+#[cfg(test)]
 mod order_tests;
 #[cfg(test)]
 mod request_tests;

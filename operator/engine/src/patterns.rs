@@ -105,3 +105,6 @@ fn plain(value: &Value) -> String {
 fn now(run: &Run<'_>) -> i64 {
     run.books.borrow().journal.seq() + 1
 }
+
+#[cfg(test)]
+mod tests;

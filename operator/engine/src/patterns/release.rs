@@ -41,7 +41,7 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, 
                 let said = decided.whole(run).await?.response.unwrap_or_default();
                 return shown(run, &done.replaced(json!(said)), said).await;
             }
-            Verdict::Defer | Verdict::Retry => done = revised(run, done, &text).await?,
+            Verdict::Defer | Verdict::Retry => done = revised(run, done, &text, decided.record.done).await?,
             _ => return shown(run, &done, text).await,
         }
     }
@@ -89,11 +89,11 @@ impl<'a> Done<'a> {
 }
 
 /// The agent that spoke last makes its answer anew; it hears what was said at the gate.
-async fn revised<'a>(run: &Run<'a>, done: Done<'a>, text: &str) -> Result<Done<'a>, Stop> {
+async fn revised<'a>(run: &Run<'a>, done: Done<'a>, text: &str, before: Option<i64>) -> Result<Done<'a>, Stop> {
     let newest = {
         let books = run.books.borrow();
         let records = books.journal.records().iter();
-        let spoke = records.filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded);
+        let spoke = records.filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before);
         spoke.max_by_key(|record| record.done).map(|record| (record.path.clone(), record.attempt))
     };
     let told = newest.and_then(|key| run.told.borrow().get(&key).cloned());

@@ -94,7 +94,7 @@ pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i6
     let mut view = json!({
         "name": one.step.name,
         "type": record.kind.name(),
-        "status": status(record.phase),
+        "status": if left_out(run, one, seq) { "skipped" } else { status(record.phase) },
         "response": response,
         "original": original,
         "error": record.error.as_ref().map(|e| e.message.clone()),
@@ -107,6 +107,13 @@ pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i6
         }
     }
     Ok(view)
+}
+
+/// Whether people left out a step that had failed.
+fn left_out(run: &Run<'_>, one: &Seen<'_>, seq: i64) -> bool {
+    one.step.escalation.is_some()
+        && one.record.phase != StepPhase::Succeeded
+        && run.beneath(&one.record.path, seq).last().and_then(verdict) == Some(Verdict::Skip)
 }
 
 /// What `hitl` holds.

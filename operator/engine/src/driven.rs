@@ -1,0 +1,288 @@
+//! A run that is driven by hand: a small driver plays the world and the people.
+//!
+//! Each turn starts from what the last one committed, as if the operator had crashed in between: no other way exists.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+use signoff_api::{Moment, Outcome, Verdict, Workflow, approval::ApprovalPhase, journal::StepRecord};
+
+use crate::{
+    Blobs, Control, End, Fact, Journal, Now, Plan, Settings, Turn, advance,
+    turn::{Ask, Command, Failure, Reply, What},
+};
+
+/// A run that is driven by hand.
+pub(crate) struct Driven {
+    pub(crate) plan: Plan,
+    pub(crate) journal: Journal,
+    pub(crate) blobs: Blobs,
+    pub(crate) control: Control,
+    pub(crate) clock: Moment,
+    pub(crate) turn: Turn,
+}
+
+pub(crate) fn start() -> Moment {
+    Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())
+}
+
+pub(crate) fn workflow(spec: Value) -> Workflow {
+    let mut spec = spec;
+    spec["requestedBy"] = json!("dana");
+    serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+        "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"},
+        "spec": spec,
+    }))
+    .expect("a Workflow")
+}
+
+pub(crate) fn chain_of(steps: Value) -> Value {
+    json!({
+        "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
+        "agents": [{"name": "writer", "system": "be brief"}],
+        "inputs": [{"name": "customer", "value": "ACME"}],
+        "pattern": {"chain": {"steps": steps}},
+    })
+}
+
+pub(crate) fn gate(more: Value) -> Value {
+    let mut hitl = json!({"prompt": "go on?", "approvers": [{"kind": "User", "name": "alice"}]});
+    for (key, value) in more.as_object().unwrap() {
+        hitl[key] = value.clone();
+    }
+    hitl
+}
+
+pub(crate) fn decided(verdict: Verdict) -> Outcome {
+    Outcome {
+        verdict: Some(verdict),
+        phase: ApprovalPhase::of(verdict),
+        decided_by: vec!["alice".into()],
+        decided_at: Some(start()),
+        ..Outcome::default()
+    }
+}
+
+impl Driven {
+    pub(crate) fn new(steps: Value) -> Self {
+        Self::of(chain_of(steps))
+    }
+
+    pub(crate) fn of(spec: Value) -> Self {
+        let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
+            .unwrap_or_else(|why| panic!("{why:?}"));
+        let now = Now { at: start(), guard_epoch: "epoch".into() };
+        let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
+        let mut run = Self {
+            plan,
+            journal: Journal::default(),
+            blobs: Blobs::new(),
+            control: Control::default(),
+            clock: start(),
+            turn,
+        };
+        run.commit();
+        run
+    }
+
+    /// Stores what the turn produced, by way of JSON, as the API server would.
+    pub(crate) fn commit(&mut self) {
+        self.blobs.extend(self.turn.blobs.iter().cloned());
+        let records: Vec<StepRecord> =
+            serde_json::from_value(serde_json::to_value(self.turn.journal.records()).unwrap()).unwrap();
+        self.journal = Journal::new(self.turn.journal.seq(), records);
+    }
+
+    pub(crate) fn take(&mut self, facts: Vec<Fact>) -> &Turn {
+        let now = Now { at: self.clock, guard_epoch: "epoch".into() };
+        self.turn = advance(&self.plan, self.control, self.journal.clone(), facts, &self.blobs, &now);
+        assert!(self.turn.missing.is_empty(), "everything is stored here: {:?}", self.turn.missing);
+        self.commit();
+        // Taking the same turn again, with nothing new, adds nothing.
+        if self.turn.end.is_none() {
+            let again = advance(&self.plan, self.control, self.journal.clone(), Vec::new(), &self.blobs, &now);
+            assert_eq!(again.journal.records(), self.journal.records(), "a replay adds nothing");
+        }
+        &self.turn
+    }
+
+    pub(crate) fn later(&mut self, seconds: u64) -> &Turn {
+        self.clock = self.clock.after(Duration::from_secs(seconds));
+        self.take(Vec::new())
+    }
+
+    pub(crate) fn decide(&mut self, path: &str, outcome: Outcome) -> &Turn {
+        self.take(vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }])
+    }
+
+    pub(crate) fn reply(&mut self, path: &str, attempt: i32, text: &str) -> &Turn {
+        let reply = Reply { response: json!(text), ..Reply::default() };
+        let at = self.clock;
+        self.take(vec![Fact::Ended { path: path.into(), attempt, result: Ok(reply), at }])
+    }
+
+    pub(crate) fn fail(&mut self, path: &str, attempt: i32, retryable: bool, unknown: bool) -> &Turn {
+        let failure = Failure {
+            class: "Status".into(),
+            message: "503".into(),
+            retryable,
+            unknown,
+            not_before: None,
+            facts: BTreeMap::from([("statusCode".into(), "503".into())]),
+        };
+        let at = self.clock;
+        self.take(vec![Fact::Ended { path: path.into(), attempt, result: Err(failure), at }])
+    }
+
+    pub(crate) fn record(&self, path: &str) -> &StepRecord {
+        self.journal.records().iter().rev().find(|r| r.path == path).unwrap_or_else(|| panic!("no record {path}"))
+    }
+
+    pub(crate) fn response(&self, path: &str) -> String {
+        self.record(path).response.as_ref().and_then(|r| r.0.as_str()).unwrap_or_default().to_owned()
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.turn
+            .commands
+            .iter()
+            .filter_map(|c| match c {
+                Command::Call(call) => Some(format!("{}@{}", call.path, call.attempt)),
+                Command::Ask(_) => None,
+            })
+            .collect()
+    }
+
+    pub(crate) fn told(&self) -> String {
+        self.turn
+            .commands
+            .iter()
+            .find_map(|c| match c {
+                Command::Call(call) => match &call.what {
+                    What::Agent(agent) => agent.messages.last().map(|m| m.text.clone()),
+                    What::Http(http) => http.body.clone(),
+                },
+                Command::Ask(_) => None,
+            })
+            .expect("a call")
+    }
+
+    /// The open gates, by path.
+    pub(crate) fn open(&self) -> Vec<String> {
+        let open = self.journal.records().iter().filter(|r| r.object.is_some() && !r.phase.is_end());
+        open.map(|record| record.path.clone()).collect()
+    }
+
+    /// What was asked in this turn at a path.
+    pub(crate) fn asked(&self, path: &str) -> &Ask {
+        let asks = self.turn.commands.iter().filter_map(|command| match command {
+            Command::Ask(ask) => Some(&**ask),
+            Command::Call(_) => None,
+        });
+        asks.filter(|ask| ask.path == path).next_back().unwrap_or_else(|| panic!("nothing is asked at {path}"))
+    }
+
+    /// What the agent of a call is told last.
+    pub(crate) fn told_at(&self, path: &str) -> String {
+        let mut calls = self.turn.commands.iter().filter_map(|command| match command {
+            Command::Call(call) if call.path == path => Some(&call.what),
+            _ => None,
+        });
+        match calls.next_back().unwrap_or_else(|| panic!("nothing is called at {path}: {:?}", self.calls())) {
+            What::Agent(agent) => agent.messages.last().unwrap().text.clone(),
+            What::Http(http) => http.body.clone().unwrap_or_default(),
+        }
+    }
+
+    /// All that the agent of a call is told, and what it said.
+    pub(crate) fn conversation(&self, path: &str) -> Vec<String> {
+        let mut calls = self.turn.commands.iter().filter_map(|command| match command {
+            Command::Call(call) if call.path == path => Some(&call.what),
+            _ => None,
+        });
+        match calls.next_back().unwrap_or_else(|| panic!("nothing is called at {path}: {:?}", self.calls())) {
+            What::Agent(agent) => agent.messages.iter().map(|message| message.text.clone()).collect(),
+            What::Http(_) => Vec::new(),
+        }
+    }
+
+    pub(crate) fn approve(&mut self, path: &str) -> &Turn {
+        self.decide(path, decided(Verdict::Approve))
+    }
+
+    /// A decision with parameters.
+    pub(crate) fn modify(&mut self, path: &str, parameters: Value) -> &Turn {
+        let parameters = Some(serde_json::from_value(parameters).unwrap());
+        self.decide(path, Outcome { parameters, ..decided(Verdict::Modify) })
+    }
+
+    pub(crate) fn respond(&mut self, path: &str, text: &str) -> &Turn {
+        self.decide(path, Outcome { response: Some(text.into()), ..decided(Verdict::Respond) })
+    }
+
+    pub(crate) fn defer(&mut self, path: &str, guidance: &str) -> &Turn {
+        self.decide(path, Outcome { guidance: Some(guidance.into()), ..decided(Verdict::Defer) })
+    }
+
+    /// What the run came to, where it ended well.
+    #[track_caller]
+    pub(crate) fn succeeded(&self) -> &str {
+        match &self.turn.end {
+            Some(End::Succeeded(text)) => text,
+            other => panic!("{other:?}, {:?} open, {:?} called", self.open(), self.calls()),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn failed(&self) -> &str {
+        match &self.turn.end {
+            Some(End::Failed(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn rejected(&self) -> &str {
+        match &self.turn.end {
+            Some(End::Rejected(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A spec of a pattern, with agents `a`, `b`, `router`, `judge` and `boss` of a script.
+pub(crate) fn of_pattern(pattern: Value) -> Value {
+    let agents: Vec<_> = ["a", "b", "router", "judge", "boss"]
+        .into_iter()
+        .map(|name| json!({"name": name, "system": format!("you are {name}")}))
+        .collect();
+    json!({
+        "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
+        "agents": agents, "inputs": [{"name": "topic", "value": "tea"}], "pattern": pattern,
+    })
+}
+
+/// What is wrong with a spec.
+pub(crate) fn complaints(spec: Value) -> Vec<String> {
+    match Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default()) {
+        Ok(_) => Vec::new(),
+        Err(found) => found.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// A step of an agent.
+pub(crate) fn agent(name: &str, agent: &str, input: &str) -> Value {
+    json!({"name": name, "agent": {"name": agent, "input": input}})
+}
+
+/// A gate of a list.
+pub(crate) fn hitl(name: &str, more: Value) -> Value {
+    json!({"name": name, "hitl": gate(more)})
+}
+
+/// A rendered template.
+pub(crate) fn set(name: &str, value: &str) -> Value {
+    json!({"name": name, "set": {"value": value}})
+}

@@ -1,0 +1,10 @@
+//! What the patterns mean, told by runs: a sentence a test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod dag;
+mod evaluator;
+mod gates;
+mod graph;
+mod orchestrator;
+mod parallel;
+mod routing;

@@ -1,0 +1,153 @@
+//! What the evaluator-optimizer means.
+
+use serde_json::{Value, json};
+use signoff_api::Verdict;
+
+use crate::driven::{Driven, decided, gate, of_pattern};
+
+fn evaluator(more: Value) -> Driven {
+    let mut pattern = json!({
+        "producer": "a", "input": "write about {{ inputs.topic }}",
+        "evaluator": {"agent": "judge", "input": "judge {{ draft }} ({{ iteration }})"},
+        "accept": {"minScore": 80, "maxIterations": 3},
+        "revisePrompt": "revise {{ draft }} by {{ evaluation.issues | join(',') }}{% if hitl_response %} and {{ hitl_response }}{% endif %}",
+    });
+    for (key, value) in more.as_object().unwrap() {
+        pattern[key] = value.clone();
+    }
+    Driven::of(of_pattern(json!({"evaluatorOptimizer": pattern})))
+}
+
+fn judge(run: &mut Driven, path: &str, score: i32) {
+    run.reply(path, 1, &format!("{{\"score\": {score}, \"issues\": [\"dull\"], \"fixes\": []}}"));
+}
+
+#[test]
+fn the_first_draft_is_the_producers_and_a_score_that_suffices_accepts_it() {
+    let mut run = evaluator(json!({}));
+    assert_eq!(run.told_at(".producer"), "write about tea");
+    run.reply(".producer", 1, "tea!");
+    assert!(run.told_at(".evaluator").starts_with("judge tea! (1)"));
+    judge(&mut run, ".evaluator", 80);
+    assert_eq!(run.succeeded(), "tea!");
+}
+
+#[test]
+fn without_input_the_producer_goes_by_its_own_rendered_prompt() {
+    let mut spec = of_pattern(json!({"evaluatorOptimizer": {"producer": "a", "evaluator": {"agent": "judge"}}}));
+    spec["agents"][0]["system"] = json!("write about {{ inputs.topic }}");
+    let run = Driven::of(spec);
+    assert_eq!(run.told_at(".producer"), "write about tea");
+}
+
+#[test]
+fn below_the_score_the_draft_is_revised_and_judged_again() {
+    let mut run = evaluator(json!({}));
+    run.reply(".producer", 1, "d1");
+    judge(&mut run, ".evaluator", 10);
+    assert_eq!(run.told_at(".reviser"), "revise d1 by dull");
+    run.reply(".reviser", 1, "d2");
+    assert!(run.told_at(".evaluator#2").starts_with("judge d2 (2)"));
+    judge(&mut run, ".evaluator#2", 90);
+    assert_eq!(run.succeeded(), "d2");
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_is_asked_for_once_more() {
+    let mut run = evaluator(json!({}));
+    run.reply(".producer", 1, "d1");
+    run.reply(".evaluator", 1, "great");
+    assert_eq!(run.calls(), [".evaluator/.ask-2@1"]);
+    run.reply(".evaluator/.ask-2", 1, r#"{"score": 101}"#);
+    assert!(run.failed().contains("0 to 100"), "{}", run.failed());
+}
+
+#[test]
+fn at_max_iterations_evaluations_without_acceptance_the_run_fails_after_one_revision_less() {
+    let mut run = evaluator(json!({}));
+    run.reply(".producer", 1, "d1");
+    judge(&mut run, ".evaluator", 10);
+    run.reply(".reviser", 1, "d2");
+    judge(&mut run, ".evaluator#2", 20);
+    run.reply(".reviser#2", 1, "d3");
+    judge(&mut run, ".evaluator#3", 30);
+    assert!(run.failed().contains("3 were judged"), "{}", run.failed());
+}
+
+#[test]
+fn on_exhausted_accept_best_takes_the_draft_with_the_highest_score() {
+    let mut run = evaluator(json!({"onExhausted": "acceptBest", "accept": {"minScore": 90, "maxIterations": 2}}));
+    run.reply(".producer", 1, "d1");
+    judge(&mut run, ".evaluator", 50);
+    run.reply(".reviser", 1, "d2");
+    judge(&mut run, ".evaluator#2", 20);
+    assert_eq!(run.succeeded(), "d1");
+}
+
+fn reviewed() -> Driven {
+    let all = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"]);
+    let context = "{{ iteration }} {{ current_draft }} {{ current_evaluation.score }} {{ iterations | length }}";
+    let mut run = evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": all, "contextDisplay": context}))}));
+    run.reply(".producer", 1, "d1");
+    judge(&mut run, ".evaluator", 10);
+    run
+}
+
+#[test]
+fn the_review_gate_shows_the_iteration_and_approve_ends_successfully_with_the_current_draft() {
+    let mut run = reviewed();
+    let request = &run.asked(".review").request;
+    assert_eq!(request.context.as_deref(), Some("1 d1 10 1"));
+    assert_eq!(request.reviews.as_ref().unwrap().response, "d1");
+    run.approve(".review");
+    assert_eq!(run.succeeded(), "d1");
+}
+
+#[test]
+fn respond_and_defer_revise_now_with_that_text() {
+    let mut run = reviewed();
+    run.respond(".review", "more sugar");
+    assert!(run.told_at(".reviser").starts_with("revise d1 by dull and more sugar"), "{}", run.told_at(".reviser"));
+    let mut run = reviewed();
+    run.defer(".review", "more milk");
+    assert!(run.told_at(".reviser").contains("more milk"), "{}", run.told_at(".reviser"));
+}
+
+#[test]
+fn retry_revises_without_text() {
+    let mut run = reviewed();
+    run.decide(".review", decided(Verdict::Retry));
+    assert!(run.told_at(".reviser").starts_with("revise d1 by dull"), "{}", run.told_at(".reviser"));
+}
+
+#[test]
+fn a_modified_draft_is_evaluated_next_and_counts_as_an_iteration() {
+    let mut run = reviewed();
+    run.modify(".review", json!({"draft": "mine"}));
+    assert!(run.told_at(".evaluator#2").starts_with("judge mine (2)"));
+    judge(&mut run, ".evaluator#2", 99);
+    assert_eq!(run.succeeded(), "mine");
+}
+
+#[test]
+fn reject_ends_the_run_and_so_does_abort() {
+    let mut run = reviewed();
+    run.decide(".review", decided(Verdict::Reject));
+    run.rejected();
+    let mut run = reviewed();
+    run.decide(".review", decided(Verdict::Abort));
+    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+}
+
+#[test]
+fn iterations_are_counted_across_pauses_and_each_asks_anew() {
+    let mut run = reviewed();
+    run.decide(".review", decided(Verdict::Retry));
+    run.reply(".reviser", 1, "d2");
+    judge(&mut run, ".evaluator#2", 20);
+    assert_eq!(run.open(), [".review#2"]);
+    run.decide(".review#2", decided(Verdict::Retry));
+    run.reply(".reviser#2", 1, "d3");
+    judge(&mut run, ".evaluator#3", 20);
+    assert!(run.failed().contains("3 were judged"));
+}

@@ -1,0 +1,381 @@
+//! What each verdict means at the gates of `spec.gates`: a cell of the table a test.
+
+use serde_json::{Value, json};
+use signoff_api::{Outcome, Verdict, journal::StepPhase};
+
+use crate::driven::{Driven, agent, chain_of, complaints, decided, gate};
+
+fn with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> Driven {
+    let mut gate = json!({"name": "human", "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
+    for (key, value) in more.as_object().unwrap() {
+        gate[key] = value.clone();
+    }
+    let mut spec = chain_of(steps);
+    spec["gates"] = json!([gate]);
+    Driven::of(spec)
+}
+
+mod final_response {
+    use super::*;
+
+    const ALL: [&str; 8] = ["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Skip", "Abort"];
+
+    fn finished() -> Driven {
+        let mut run = with_gate("finalResponse", &ALL, json!([agent("draft", "writer", "write")]), json!({}));
+        run.reply("draft", 1, "Dear all");
+        assert_eq!(run.asked(".final").request.reviews.as_ref().unwrap().response, "Dear all");
+        run
+    }
+
+    #[test]
+    fn approve_releases_it() {
+        let mut run = finished();
+        run.approve(".final");
+        assert_eq!(run.succeeded(), "Dear all");
+    }
+
+    #[test]
+    fn reject_withholds_it() {
+        let mut run = finished();
+        run.decide(".final", decided(Verdict::Reject));
+        run.rejected();
+    }
+
+    #[test]
+    fn modify_publishes_the_edited_text() {
+        let mut run = finished();
+        run.modify(".final", json!({"response": "Dear friends"}));
+        assert_eq!(run.succeeded(), "Dear friends");
+    }
+
+    #[test]
+    fn respond_replaces_it_only_if_allowed() {
+        let mut run = finished();
+        run.respond(".final", "Hello");
+        assert_eq!(run.succeeded(), "Hello");
+        let mut spec = chain_of(json!([{"name": "s", "set": {"value": "x"}}]));
+        spec["gates"] = json!([{"name": "human", "type": "finalResponse", "hitl": gate(json!({}))}]);
+        let run = Driven::of(spec);
+        assert!(!run.asked(".final").request.allowed_verdicts.contains(&Verdict::Respond));
+    }
+
+    #[test]
+    fn defer_revises_with_the_guidance_and_asks_in_a_new_approval() {
+        let mut run = finished();
+        run.defer(".final", "warmer");
+        assert!(run.told_at(".revision").contains("Dear all") && run.told_at(".revision").contains("warmer"));
+        run.reply(".revision", 1, "Dearest");
+        assert_eq!(run.open(), [".final#2"]);
+        run.approve(".final#2");
+        assert_eq!(run.succeeded(), "Dearest");
+    }
+
+    #[test]
+    fn retry_generates_it_again() {
+        let mut run = finished();
+        run.decide(".final", decided(Verdict::Retry));
+        run.reply(".revision", 1, "Dear you");
+        run.approve(".final#2");
+        assert_eq!(run.succeeded(), "Dear you");
+    }
+
+    #[test]
+    fn skip_ends_without_publishing() {
+        let mut run = finished();
+        run.decide(".final", decided(Verdict::Skip));
+        assert_eq!(run.succeeded(), "");
+    }
+
+    #[test]
+    fn abort_aborts() {
+        let mut run = finished();
+        run.decide(".final", decided(Verdict::Abort));
+        assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    }
+
+    #[test]
+    fn nothing_leaves_before_the_yes_and_files_hold_the_edited_text() {
+        let mut spec = chain_of(json!([agent("draft", "writer", "write")]));
+        spec["gates"] = json!([{"name": "human", "type": "finalResponse", "hitl": gate(json!({}))}]);
+        spec["outputs"] = json!({"artifacts": [
+            {"path": "out/{{ inputs.customer }}.md", "from": "{{ last_response }}"},
+            {"path": "none.md", "from": "x", "skipIf": "last_response != 'x'"},
+        ]});
+        let mut run = Driven::of(spec);
+        run.reply("draft", 1, "one");
+        assert!(run.turn.artifacts.is_empty());
+        run.modify(".final", json!({"response": "two"}));
+        assert_eq!(run.turn.artifacts, [("out/ACME.md".to_owned(), "two".to_owned())]);
+    }
+}
+
+mod output_validation {
+    use super::*;
+
+    const ALL: [&str; 8] = ["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Skip", "Abort"];
+
+    fn steps() -> Value {
+        let mut step = agent("rate", "writer", "rate it");
+        step["outputSchema"] =
+            json!({"type": "object", "required": ["stars"], "properties": {"stars": {"type": "integer"}}});
+        json!([step, {"name": "say", "set": {"value": "{{ steps.rate.response }}|{{ steps.rate.original }}"}}])
+    }
+
+    fn wrong() -> Driven {
+        let mut run = with_gate("outputValidation", &ALL, steps(), json!({}));
+        run.reply("rate", 1, "good");
+        run.reply("rate/.ask-2", 1, r#"{"stars": "many"}"#);
+        run.reply("rate/.ask-3", 1, r#"{"stars": 4.5}"#);
+        assert_eq!(run.open(), ["rate/.output"]);
+        run
+    }
+
+    #[test]
+    fn an_answer_that_fits_its_schema_is_json_and_nobody_is_asked() {
+        let mut run = with_gate(
+            "outputValidation",
+            &ALL,
+            json!([steps()[0], {"name": "say", "set": {"value": "{{ steps.rate.response.stars + 1 }}"}}]),
+            json!({}),
+        );
+        run.reply("rate", 1, "Sure:\n```json\n{\"stars\": 4}\n```");
+        assert_eq!(run.succeeded(), "5");
+    }
+
+    #[test]
+    fn an_agent_is_asked_twice_more_quoting_the_problem_before_anybody_is() {
+        let mut run = with_gate("outputValidation", &ALL, steps(), json!({}));
+        run.reply("rate", 1, "good");
+        assert!(run.told_at("rate/.ask-2").contains("there is no JSON in it"));
+        run.reply("rate/.ask-2", 1, r#"{"stars": 3}"#);
+        assert_eq!(run.succeeded(), "{\"stars\":3}|null", "the newest answer counts");
+    }
+
+    #[test]
+    fn approve_accepts_it_as_it_is() {
+        let mut run = wrong();
+        run.approve("rate/.output");
+        assert_eq!(run.succeeded(), "{\"stars\":4.5}|null");
+    }
+
+    #[test]
+    fn reject_discards_it_and_the_step_has_failed() {
+        let mut run = wrong();
+        run.decide("rate/.output", decided(Verdict::Reject));
+        assert!(run.failed().contains("step rate"), "{}", run.failed());
+    }
+
+    #[test]
+    fn modify_replaces_it_and_the_original_is_kept() {
+        let mut run = wrong();
+        run.modify("rate/.output", json!({"response": {"stars": 5}}));
+        assert_eq!(run.succeeded(), "{\"stars\":5}|good");
+    }
+
+    #[test]
+    fn respond_is_a_note_and_the_run_goes_on() {
+        let mut run = wrong();
+        run.respond("rate/.output", "close enough");
+        assert_eq!(run.succeeded(), "{\"stars\":4.5}|null");
+    }
+
+    #[test]
+    fn defer_revises_with_the_guidance() {
+        let mut run = wrong();
+        run.defer("rate/.output", "whole stars");
+        assert_eq!(run.calls(), ["rate@2"]);
+        assert!(run.told_at("rate").contains("whole stars"));
+        run.reply("rate", 2, r#"{"stars": 2}"#);
+        assert!(run.succeeded().starts_with("{\"stars\":2}"));
+    }
+
+    #[test]
+    fn skip_accepts_it_unvalidated() {
+        let mut run = wrong();
+        run.decide("rate/.output", decided(Verdict::Skip));
+        assert!(run.succeeded().starts_with("{\"stars\":4.5}"));
+        assert_eq!(run.record("rate/.output").phase, StepPhase::Skipped, "and it is flagged");
+    }
+
+    #[test]
+    fn retry_runs_the_producer_again() {
+        let mut run = wrong();
+        run.decide("rate/.output", decided(Verdict::Retry));
+        assert_eq!(run.calls(), ["rate@2"]);
+    }
+
+    #[test]
+    fn abort_aborts() {
+        let mut run = wrong();
+        run.decide("rate/.output", decided(Verdict::Abort));
+        assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    }
+
+    #[test]
+    fn without_a_gate_a_step_whose_answer_does_not_fit_fails() {
+        let mut run = Driven::new(steps());
+        for path in ["rate", "rate/.ask-2", "rate/.ask-3"] {
+            run.reply(path, 1, "good");
+        }
+        assert!(run.failed().contains("not as it should be"), "{}", run.failed());
+    }
+
+    #[test]
+    fn a_gate_that_names_a_step_asks_about_every_answer() {
+        let steps = json!([agent("draft", "writer", "write")]);
+        let mut run = with_gate("outputValidation", &ALL, steps, json!({"steps": ["draft"]}));
+        run.reply("draft", 1, "fine");
+        assert_eq!(run.open(), ["draft/.output"]);
+        run.modify("draft/.output", json!({"response": "finer"}));
+        assert_eq!(run.succeeded(), "finer");
+    }
+
+    #[test]
+    fn a_condition_that_does_not_hold_asks_nobody_and_one_without_a_value_asks() {
+        let steps = || json!([agent("draft", "writer", "write")]);
+        let mut run =
+            with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "size(output) > 3"}));
+        run.reply("draft", 1, "ok");
+        assert_eq!(run.succeeded(), "ok");
+        let mut run =
+            with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "output > 3"}));
+        run.reply("draft", 1, "ok");
+        assert_eq!(run.open(), ["draft/.output"]);
+    }
+}
+
+mod error_escalation {
+    use super::*;
+
+    const ALL: [&str; 7] = ["Reject", "Modify", "Respond", "Defer", "Retry", "Skip", "Abort"];
+
+    fn failed() -> Driven {
+        let mut step = agent("draft", "writer", "write");
+        step["onError"] = json!("escalate");
+        let steps =
+            json!([step, {"name": "say", "set": {"value": "{{ steps.draft.status }} {{ steps.draft.response }}"}}]);
+        let mut run = with_gate("errorEscalation", &ALL, steps, json!({}));
+        run.fail("draft", 1, false, false);
+        assert_eq!(run.open(), ["draft/.error"]);
+        run
+    }
+
+    #[test]
+    fn it_asks_after_so_many_attempts_or_where_no_further_one_would_help() {
+        let mut step = agent("draft", "writer", "write");
+        step["onError"] = json!("escalate");
+        step["retry"] = json!({"limit": 9, "backoff": {"base": "1s", "jitter": 0}});
+        let mut run = with_gate("errorEscalation", &ALL, json!([step]), json!({"afterAttempts": 2}));
+        run.fail("draft", 1, true, false);
+        assert!(run.open().is_empty());
+        run.later(1);
+        run.fail("draft", 2, true, false);
+        assert_eq!(run.open(), ["draft/.error"]);
+    }
+
+    #[test]
+    fn an_outcome_that_is_not_known_is_never_repeated_without_a_person() {
+        let steps = json!([{"name": "pay", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate", "retry": {"limit": 5}}]);
+        let mut run = with_gate("errorEscalation", &["Retry", "Skip"], steps, json!({}));
+        run.take(vec![crate::Fact::Lost { path: "pay".into(), attempt: 1 }]);
+        assert!(run.calls().is_empty());
+        assert_eq!(run.open(), ["pay/.error"]);
+        run.decide("pay/.error", decided(Verdict::Retry));
+        assert_eq!(run.calls(), ["pay@2"]);
+    }
+
+    #[test]
+    fn approve_means_nothing_here_and_is_refused_at_apply() {
+        let mut step = agent("draft", "writer", "write");
+        step["onError"] = json!("escalate");
+        let mut spec = chain_of(json!([step]));
+        spec["gates"] =
+            json!([{"name": "h", "type": "errorEscalation", "hitl": gate(json!({"allowedVerdicts": ["Approve"]}))}]);
+        let found = complaints(spec);
+        assert!(found[0].contains("a failure cannot be approved"), "{found:?}");
+    }
+
+    #[test]
+    fn reject_gives_up_and_both_reasons_are_kept() {
+        let mut run = failed();
+        run.decide("draft/.error", Outcome { reason: Some("too costly".into()), ..decided(Verdict::Reject) });
+        assert!(run.failed().contains("503") && run.failed().contains("too costly"), "{}", run.failed());
+    }
+
+    #[test]
+    fn modify_runs_it_again_with_these_parameters() {
+        let mut run = failed();
+        run.modify("draft/.error", json!({"input": "write {{ less }}"}));
+        assert!(run.told_at("draft").starts_with("write {{ less }}"), "a person's text is never rendered");
+        run.reply("draft", 2, "ok");
+        assert_eq!(run.succeeded(), "succeeded ok");
+    }
+
+    #[test]
+    fn respond_is_a_hint_for_the_agent_which_runs_again() {
+        let mut run = failed();
+        run.respond("draft/.error", "use less sugar");
+        assert!(run.told_at("draft").contains("use less sugar"));
+    }
+
+    #[test]
+    fn defer_runs_it_again_with_the_guidance() {
+        let mut run = failed();
+        run.defer("draft/.error", "try the other one");
+        assert!(run.told_at("draft").contains("try the other one"));
+    }
+
+    #[test]
+    fn retry_runs_it_once_more_with_the_same_parameters() {
+        let mut run = failed();
+        run.decide("draft/.error", decided(Verdict::Retry));
+        assert_eq!(run.calls(), ["draft@2"]);
+        assert!(run.told_at("draft").starts_with("write"));
+        run.fail("draft", 2, true, false);
+        assert_eq!(run.open(), ["draft/.error#2"], "once, and then they are asked again");
+    }
+
+    #[test]
+    fn skip_leaves_the_step_out_and_the_run_goes_on() {
+        let mut run = failed();
+        run.decide("draft/.error", decided(Verdict::Skip));
+        assert_eq!(run.succeeded(), "skipped null");
+    }
+
+    #[test]
+    fn abort_aborts() {
+        let mut run = failed();
+        run.decide("draft/.error", decided(Verdict::Abort));
+        assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    }
+
+    #[test]
+    fn a_step_that_escalates_needs_somebody_to_ask() {
+        let mut step = agent("draft", "writer", "write");
+        step["onError"] = json!("escalate");
+        let found = complaints(chain_of(json!([step])));
+        assert!(found[0].contains("steps[0].onError") && found[0].contains("errorEscalation"), "{found:?}");
+    }
+}
+
+#[test]
+fn gates_that_could_never_ask_are_refused() {
+    let mut spec = chain_of(json!([{"name": "s", "set": {"value": "x"}}]));
+    spec["gates"] = json!([
+        {"name": "plan", "type": "planApproval", "hitl": gate(json!({}))},
+        {"name": "out", "type": "outputValidation", "steps": ["nobody"], "afterAttempts": 2, "hitl": gate(json!({}))},
+        {"name": "fin", "type": "finalResponse", "steps": ["s"], "hitl": gate(json!({}))},
+        {"name": "fin", "type": "finalResponse", "hitl": gate(json!({}))},
+    ]);
+    let found = complaints(spec).join("\n");
+    for words in [
+        "spec.gates[0].type: planApproval asks about a route",
+        "spec.gates[1].steps: there is no step nobody",
+        "spec.gates[1].afterAttempts",
+        "spec.gates[2].steps",
+        "spec.gates[3].type: one gate of this type is enough",
+        "spec.gates[3].name: fin stands twice",
+    ] {
+        assert!(found.contains(words), "{words}\n{found}");
+    }
+}

@@ -1,0 +1,188 @@
+//! What a graph means.
+
+use serde_json::{Value, json};
+use signoff_api::Verdict;
+
+use crate::driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set};
+
+fn graph(nodes: Value, edges: Value) -> Value {
+    of_pattern(json!({"graph": {"nodes": nodes, "edges": edges}}))
+}
+
+fn budget() -> Value {
+    graph(
+        json!([
+            agent("plan", "a", "plan"),
+            hitl("review", json!({"onReject": "stop", "approveText": "approve"})),
+            agent("revise", "a", "revise by {{ hitl_response }}"),
+            set("execute", "done {{ nodes.plan.response }} {{ nodes.review.visits | length }}"),
+            set("archive", "no"),
+        ]),
+        json!([
+            {"from": "plan", "to": "review"},
+            {"from": "review", "choose": [
+                {"when": "hitl_response == 'approve'", "to": "execute"},
+                {"when": "hitl_response == 'rejected'", "to": "archive"},
+                {"when": "else", "to": "revise"},
+            ]},
+            {"from": "revise", "to": "review"},
+        ]),
+    )
+}
+
+#[test]
+fn a_node_runs_then_the_first_matching_edge_and_no_edge_ends_the_run() {
+    let mut run = Driven::of(budget());
+    assert_eq!(run.calls(), ["plan@1"]);
+    run.reply("plan", 1, "p");
+    run.approve("review");
+    assert_eq!(run.succeeded(), "done p 1");
+    assert_eq!(run.response("review/.next"), "execute", "what an edge came to is a record");
+}
+
+#[test]
+fn each_visit_of_a_gate_is_a_new_approval() {
+    let mut run = Driven::of(budget());
+    run.reply("plan", 1, "p");
+    run.respond("review", "cheaper");
+    assert!(run.told_at("revise").starts_with("revise by cheaper"));
+    run.reply("revise", 1, "r");
+    assert_eq!(run.open(), ["review#2"]);
+    assert_ne!(run.record("review").object, run.record("review#2").object);
+    run.approve("review#2");
+    assert_eq!(run.succeeded(), "done p 2");
+}
+
+#[test]
+fn a_gates_edges_are_evaluated_on_reject_too() {
+    let mut run = Driven::of(budget());
+    run.reply("plan", 1, "p");
+    run.decide("review", decided(Verdict::Reject));
+    assert_eq!(run.succeeded(), "no");
+}
+
+#[test]
+fn only_a_reject_with_no_matching_edge_stops_the_run() {
+    let mut run = Driven::of(graph(
+        json!([hitl("ask", json!({})), set("go", "gone")]),
+        json!([{"from": "ask", "choose": [{"when": "hitl_response == 'approved'", "to": "go"}]}]),
+    ));
+    run.decide("ask", decided(Verdict::Reject));
+    run.rejected();
+}
+
+#[test]
+fn an_edge_without_a_condition_does_not_lead_on_from_a_no() {
+    let start =
+        || Driven::of(graph(json!([hitl("ask", json!({})), set("go", "gone")]), json!([{"from": "ask", "to": "go"}])));
+    let mut run = start();
+    run.decide("ask", decided(Verdict::Reject));
+    run.rejected();
+    let mut run = start();
+    run.approve("ask");
+    assert_eq!(run.succeeded(), "gone");
+}
+
+#[test]
+fn an_edge_is_chosen_by_the_option_that_was_chosen() {
+    let form = json!({"questions": [{"id": "how", "options": [{"id": "fast", "label": "Fast"}, {"id": "slow", "label": "Slow"}]}]});
+    let mut run = Driven::of(graph(
+        json!([hitl("ask", json!({"form": form})), set("hare", "h"), set("tortoise", "t")]),
+        json!([{"from": "ask", "choose": [
+            {"when": "hitl_response == 'Fast'", "to": "hare"},
+            {"when": "{{ 'slow' in hitl_response.lower() }}", "to": "tortoise"}]}]),
+    ));
+    run.respond("ask", "Slow");
+    assert_eq!(run.succeeded(), "t");
+}
+
+#[test]
+fn all_nodes_exist_from_the_start() {
+    let run = Driven::of(graph(
+        json!([
+            set("one", "{{ nodes.two.status }} {{ nodes.two.response is none }} {{ nodes.two.visits | length }}"),
+            set("two", "x")
+        ]),
+        json!([{"from": "one", "choose": [{"when": "nodes.two.response == null", "to": "two"}]}]),
+    ));
+    assert_eq!(run.response("one"), "not_executed true 0");
+    assert_eq!(run.succeeded(), "x");
+}
+
+#[test]
+fn max_iterations_is_per_node_and_max_steps_in_all_and_both_survive_pauses() {
+    let nodes = json!([hitl("ask", json!({})), set("again", "x")]);
+    let edges = json!([{"from": "ask", "choose": [{"when": "hitl_response != 'stop'", "to": "again"}]}, {"from": "again", "to": "ask"}]);
+    let with = |field: &str, limit: i32| {
+        let mut spec = graph(nodes.clone(), edges.clone());
+        spec["pattern"]["graph"][field] = json!(limit);
+        Driven::of(spec)
+    };
+    let mut run = with("maxIterations", 2);
+    run.respond("ask", "on");
+    run.respond("ask#2", "on");
+    assert!(run.failed().contains("node ask has run 2 times"), "{}", run.failed());
+    let mut run = with("maxSteps", 3);
+    run.respond("ask", "on");
+    run.respond("ask#2", "on");
+    assert!(run.failed().contains("3 nodes have run"), "{}", run.failed());
+    let mut run = with("maxSteps", 3);
+    run.respond("ask", "on");
+    run.respond("ask#2", "stop");
+    assert_eq!(run.succeeded(), "stop", "neither fails a run that just ended");
+}
+
+#[test]
+fn entry_defaults_to_the_first_node() {
+    let mut spec = graph(json!([set("one", "1"), set("two", "2")]), json!([{"from": "two", "to": "one"}]));
+    assert!(complaints(spec.clone())[0].contains("no edge leads to two"));
+    spec["pattern"]["graph"]["entry"] = json!("two");
+    assert_eq!(Driven::of(spec).succeeded(), "1");
+}
+
+#[test]
+fn ends_exist_all_nodes_are_reachable_and_some_node_may_be_the_last() {
+    let found = complaints(graph(json!([set("one", "1")]), json!([{"from": "one", "to": "nowhere"}])));
+    assert!(found[0].contains("edges[0].to: there is no node nowhere"), "{found:?}");
+    let found = complaints(graph(
+        json!([set("one", "1"), set("two", "2")]),
+        json!([{"from": "one", "to": "two"}, {"from": "two", "to": "one"}]),
+    ));
+    assert!(found[0].contains("the run could never end"), "{found:?}");
+}
+
+#[test]
+fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
+    let run = Driven::of(graph(
+        json!([set("one", "text"), set("two", "2")]),
+        json!([{"from": "one", "choose": [{"when": "nodes.one.response < 5", "to": "two"}]}]),
+    ));
+    assert!(run.failed().contains("edge from one"), "{}", run.failed());
+}
+
+#[test]
+fn a_choice_without_else_is_a_warning() {
+    let run = Driven::of(graph(
+        json!([set("one", "x"), set("two", "2")]),
+        json!([{"from": "one", "choose": [{"when": "nodes.one.response == 'y'", "to": "two"}]}]),
+    ));
+    assert!(run.plan.warnings().iter().any(|warning| warning.contains("without an else")), "{:?}", run.plan.warnings());
+    assert_eq!(run.succeeded(), "x");
+}
+
+#[test]
+fn a_gate_that_retries_asks_again_and_one_that_defers_goes_back_to_what_it_reviews() {
+    let verdicts = gate(json!({"allowedVerdicts": ["Approve", "Retry", "Defer"]}));
+    let mut run = Driven::of(graph(
+        json!([agent("plan", "a", "plan"), {"name": "review", "hitl": verdicts}, set("end", "{{ nodes.plan.response }}")]),
+        json!([{"from": "plan", "to": "review"}, {"from": "review", "to": "end"}]),
+    ));
+    run.reply("plan", 1, "p1");
+    run.decide("review", decided(Verdict::Retry));
+    assert_eq!(run.open(), ["review#2"]);
+    run.defer("review#2", "bolder");
+    assert!(run.told_at("plan#2").contains("bolder"));
+    run.reply("plan#2", 1, "p2");
+    run.approve("review#3");
+    assert_eq!(run.succeeded(), "p2");
+}

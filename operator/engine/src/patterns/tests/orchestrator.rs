@@ -1,0 +1,173 @@
+//! What orchestrator and workers mean.
+
+use serde_json::{Value, json};
+use signoff_api::Verdict;
+
+use crate::driven::{Driven, agent, decided, gate, hitl, of_pattern, set};
+
+fn spec(more: Value) -> Value {
+    let mut pattern = json!({
+        "orchestrator": {"agent": "boss", "input": "divide {{ inputs.topic }}"},
+        "worker": {"agent": "a", "input": "do {{ task }} ({{ index }})"},
+    });
+    for (key, value) in more.as_object().unwrap() {
+        pattern[key] = value.clone();
+    }
+    of_pattern(json!({"orchestratorWorkers": pattern}))
+}
+
+fn divided(more: Value) -> Driven {
+    let mut run = Driven::of(spec(more));
+    run.reply(".orchestrator", 1, r#"[{"task": "boil"}, {"task": "pour"}]"#);
+    run
+}
+
+fn all() -> Value {
+    json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"])
+}
+
+#[test]
+fn the_orchestrator_answers_with_parts_and_each_worker_does_one() {
+    let mut run = divided(json!({}));
+    assert_eq!(run.calls(), [".worker-0@1", ".worker-1@1"]);
+    assert_eq!(run.told_at(".worker-1"), "do pour (1)");
+    run.reply(".worker-1", 1, "poured");
+    run.reply(".worker-0", 1, "boiled");
+    assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: poured");
+}
+
+#[test]
+fn a_malformed_answer_is_asked_for_again_twice() {
+    let mut run = Driven::of(spec(json!({"orchestrator": {"agent": "boss", "input": "x", "maxTasks": 1}})));
+    run.reply(".orchestrator", 1, "boil it");
+    assert!(run.told_at(".orchestrator/.ask-2").contains("no JSON array"));
+    run.reply(".orchestrator/.ask-2", 1, r#"[{"job": "x"}]"#);
+    assert!(run.told_at(".orchestrator/.ask-3").contains("part 0 is no object with a text `task`"));
+    run.reply(".orchestrator/.ask-3", 1, r#"[{"task": "x"}, {"task": "y"}]"#);
+    assert!(run.failed().contains("2 parts and may have 1"), "{}", run.failed());
+}
+
+#[test]
+fn no_parts_succeed_with_no_workers() {
+    let mut run = Driven::of(spec(json!({"reduce": set("sum", "x")})));
+    run.reply(".orchestrator", 1, "[]");
+    assert_eq!(run.succeeded(), "");
+}
+
+#[test]
+fn max_workers_bounds_how_many_work_at_once() {
+    let mut run = divided(json!({"orchestrator": {"agent": "boss", "input": "x", "maxWorkers": 1}}));
+    assert_eq!(run.calls(), [".worker-0@1"]);
+    run.reply(".worker-0", 1, "boiled");
+    assert_eq!(run.calls(), [".worker-1@1"]);
+}
+
+#[test]
+fn approve_runs_exactly_the_stored_subtasks() {
+    let mut run = divided(
+        json!({"decompositionReview": gate(json!({"contextDisplay": "{{ task_count }} {{ subtasks[0].task }}"}))}),
+    );
+    let request = &run.asked(".decomposition").request;
+    assert_eq!(request.context.as_deref(), Some("2 boil"));
+    assert_eq!(serde_json::to_value(request.gate.type_).unwrap(), "planApproval");
+    assert!(run.calls().is_empty());
+    run.approve(".decomposition");
+    assert_eq!(run.calls(), [".worker-0@1", ".worker-1@1"]);
+}
+
+#[test]
+fn modify_replaces_the_subtasks() {
+    let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
+    run.modify(".decomposition", json!({"subtasks": [{"task": "stir"}]}));
+    assert_eq!(run.calls(), [".worker-0@1"]);
+    assert_eq!(run.told_at(".worker-0").lines().next(), Some("do stir (0)"));
+}
+
+#[test]
+fn defer_and_respond_divide_again_with_what_was_said_in_a_new_approval() {
+    let mut run = divided(json!({"decompositionReview": gate(json!({"allowedVerdicts": all()}))}));
+    run.defer(".decomposition", "smaller");
+    assert!(run.told_at(".orchestrator#2").contains("smaller"));
+    run.reply(".orchestrator#2", 1, r#"[{"task": "sip"}]"#);
+    run.respond(".decomposition#2", "and a biscuit");
+    assert!(run.told_at(".orchestrator#3").contains("and a biscuit"));
+    run.reply(".orchestrator#3", 1, r#"[{"task": "sip"}]"#);
+    assert_eq!(run.open(), [".decomposition#3"]);
+}
+
+#[test]
+fn reject_stops_before_any_worker() {
+    let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
+    run.decide(".decomposition", decided(Verdict::Reject));
+    run.rejected();
+}
+
+fn reviewed(more: Value) -> Driven {
+    let verdicts = json!(["Approve", "Reject", "Modify", "Retry", "Defer", "Abort"]);
+    let mut pattern = json!({"reduceReview": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": "{{ workers[1].task }}={{ workers[1].response }} {{ num_workers }}"}))});
+    for (key, value) in more.as_object().unwrap() {
+        pattern[key] = value.clone();
+    }
+    let mut run = divided(pattern);
+    run.reply(".worker-0", 1, "boiled");
+    run.reply(".worker-1", 1, "poured");
+    run
+}
+
+#[test]
+fn the_reduce_review_comes_before_reduce_and_approve_goes_on() {
+    let reduce = set("sum", "{% for w in workers %}{{ w.response }}/{{ w.status }};{% endfor %}");
+    let mut run = reviewed(json!({"reduce": reduce, "writeup": agent("write", "b", "write up {{ reduce.response }}")}));
+    assert_eq!(run.asked(".reduce-review").request.context.as_deref(), Some("pour=poured 2"));
+    run.approve(".reduce-review");
+    assert_eq!(run.told_at("write"), "write up boiled/succeeded;poured/succeeded;");
+    run.reply("write", 1, "tea is ready");
+    assert_eq!(run.succeeded(), "tea is ready", "the writeup is the result");
+}
+
+#[test]
+fn modify_replaces_what_workers_came_to() {
+    let mut run = reviewed(json!({}));
+    run.modify(".reduce-review", json!({"workers": {"1": "spilt"}}));
+    assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: spilt");
+}
+
+#[test]
+fn retry_runs_the_named_workers_again_and_asks_again() {
+    let mut run = reviewed(json!({}));
+    let parameters = Some(serde_json::from_value(json!({"workers": [1]})).unwrap());
+    run.decide(".reduce-review", signoff_api::Outcome { parameters, ..decided(Verdict::Retry) });
+    assert_eq!(run.calls(), [".worker-1#2@1"]);
+    run.reply(".worker-1#2", 1, "poured better");
+    assert_eq!(run.open(), [".reduce-review#2"]);
+    run.approve(".reduce-review#2");
+    assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: poured better");
+}
+
+#[test]
+fn defer_runs_all_workers_again_with_the_guidance() {
+    let mut run = reviewed(json!({}));
+    run.defer(".reduce-review", "slower");
+    assert_eq!(run.calls(), [".worker-0#2@1", ".worker-1#2@1"]);
+    assert!(run.told_at(".worker-0#2").contains("slower"));
+    assert_eq!(run.conversation(".worker-0#2")[..2], ["do boil (0)", "boiled"], "a worker remembers its own part");
+}
+
+#[test]
+fn a_reduce_may_be_a_gate() {
+    let mut run = divided(json!({"reduce": hitl("sum", json!({}))}));
+    run.reply(".worker-0", 1, "x");
+    run.reply(".worker-1", 1, "y");
+    run.respond("sum", "enough");
+    assert_eq!(run.succeeded(), "enough");
+}
+
+#[test]
+fn a_worker_that_fails_may_be_borne() {
+    let mut run = divided(
+        json!({"worker": {"agent": "a", "onError": "continue"}, "reduce": set("sum", "{{ workers[0].status }} {{ workers[1].status }}")}),
+    );
+    run.fail(".worker-0", 1, false, false);
+    run.reply(".worker-1", 1, "y");
+    assert_eq!(run.succeeded(), "failed succeeded");
+}

@@ -1,0 +1,173 @@
+//! What parallel means.
+
+use serde_json::{Value, json};
+use signoff_api::Verdict;
+
+use crate::driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set};
+
+fn parallel(branches: Value, reduce: Option<Value>) -> Value {
+    let mut spec = of_pattern(json!({"parallel": {"branches": branches}}));
+    if let Some(reduce) = reduce {
+        spec["pattern"]["parallel"]["reduce"] = reduce;
+    }
+    spec
+}
+
+fn two() -> Value {
+    json!([
+        {"name": "web", "steps": [agent("search", "a", "web")]},
+        {"name": "news", "steps": [agent("search", "a", "news")]},
+    ])
+}
+
+#[test]
+fn branches_are_isolated_chains_all_at_once() {
+    let mut run = Driven::of(parallel(two(), None));
+    assert_eq!(run.calls(), ["web/search@1", "news/search@1"]);
+    run.reply("web/search", 1, "w");
+    run.reply("news/search", 1, "n");
+    assert_eq!(run.succeeded(), "Branch web:\nw\n\n---\n\nBranch news:\nn");
+    let found = complaints(parallel(
+        json!([{"name": "x", "steps": [set("one", "1")]}, {"name": "y", "steps": [set("two", "{{ steps.one.response }}")]}]),
+        None,
+    ));
+    assert!(found[0].contains("branches[1].steps[0].set.value"), "{found:?}");
+}
+
+#[test]
+fn there_is_one_approval_per_paused_branch_all_pending_together_answered_in_any_order() {
+    let branch =
+        |name: &str| json!({"name": name, "steps": [hitl("ask", json!({})), set("say", "{{ hitl_response }}")]});
+    let mut run = Driven::of(parallel(json!([branch("x"), branch("y"), branch("z")]), None));
+    assert_eq!(run.open(), ["x/ask", "y/ask", "z/ask"]);
+    assert_eq!(run.turn.pending.len(), 3);
+    run.respond("z/ask", "Z");
+    assert_eq!(run.response("z/say"), "Z", "one answer never satisfies two gates");
+    assert_eq!(run.open(), ["x/ask", "y/ask"]);
+    run.respond("x/ask", "X");
+    run.respond("y/ask", "Y");
+    assert_eq!(run.succeeded(), "Branch x:\nX\n\n---\n\nBranch y:\nY\n\n---\n\nBranch z:\nZ");
+}
+
+#[test]
+fn max_parallel_bounds_the_calls_in_flight() {
+    let mut spec = parallel(two(), None);
+    spec["pattern"]["parallel"]["maxParallel"] = json!(1);
+    let mut run = Driven::of(spec);
+    assert_eq!(run.calls(), ["web/search@1"]);
+    run.reply("web/search", 1, "w");
+    assert_eq!(run.calls(), ["news/search@1"]);
+}
+
+#[test]
+fn branches_have_response_status_and_steps_in_declared_order() {
+    let reduce = set(
+        "sum",
+        "{% for name, branch in branches.items() %}{{ name }}={{ branch.response[:1] }}/{{ branch.status }}/{{ branch.steps.search.response }};{% endfor %}",
+    );
+    let mut run = Driven::of(parallel(two(), Some(reduce)));
+    run.reply("news/search", 1, "new");
+    run.reply("web/search", 1, "wide");
+    assert_eq!(run.succeeded(), "web=w/succeeded/wide;news=n/succeeded/new;");
+}
+
+#[test]
+fn reduce_is_any_step_and_begins_when_all_branches_are_done() {
+    let mut run = Driven::of(parallel(two(), Some(agent("sum", "b", "sum up {{ last_response }}"))));
+    run.reply("web/search", 1, "w");
+    assert_eq!(run.calls(), ["news/search@1"]);
+    run.reply("news/search", 1, "n");
+    assert!(run.told_at("sum").contains("Branch web:\nw"));
+    run.reply("sum", 1, "all");
+    assert_eq!(run.succeeded(), "all");
+}
+
+#[test]
+fn a_reduce_gate_keeps_the_joined_text_by_approve_and_replaces_it_by_respond_or_modify() {
+    let joined = "Branch x:\n1\n\n---\n\nBranch y:\n2";
+    let start = || {
+        let branches = json!([{"name": "x", "steps": [set("s", "1")]}, {"name": "y", "steps": [set("s", "2")]}]);
+        Driven::of(parallel(branches, Some(hitl("sum", json!({})))))
+    };
+    let mut run = start();
+    assert_eq!(run.asked("sum").request.reviews.as_ref().unwrap().response, joined);
+    run.approve("sum");
+    assert_eq!(run.succeeded(), joined);
+    let mut run = start();
+    run.respond("sum", "mine");
+    assert_eq!(run.succeeded(), "mine");
+    let mut run = start();
+    run.modify("sum", json!({"response": "edited"}));
+    assert_eq!(run.succeeded(), "edited");
+    let mut run = start();
+    run.decide("sum", decided(Verdict::Reject));
+    run.rejected();
+}
+
+#[test]
+fn a_branchs_answer_never_satisfies_the_reduce_gate() {
+    let branch = |name: &str| json!({"name": name, "steps": [hitl("ask", json!({}))]});
+    let mut run = Driven::of(parallel(json!([branch("x"), branch("y")]), Some(hitl("sum", json!({})))));
+    run.approve("x/ask");
+    run.approve("y/ask");
+    assert_eq!(run.open(), ["sum"]);
+    assert_eq!(run.turn.end, None);
+}
+
+#[test]
+fn a_failing_branch_fails_the_run_after_its_siblings_were_cancelled_or_finished() {
+    let mut run = Driven::of(parallel(two(), None));
+    run.fail("web/search", 1, false, false);
+    assert!(run.failed().contains("503"));
+    assert!(run.record("news/search").phase.is_end(), "its sibling is called off");
+    let mut spec = parallel(two(), None);
+    spec["pattern"]["parallel"]["failFast"] = json!(false);
+    let mut run = Driven::of(spec);
+    run.fail("web/search", 1, false, false);
+    assert_eq!(run.calls(), ["news/search@1"]);
+    run.reply("news/search", 1, "n");
+    assert!(run.failed().contains("503"));
+    assert_eq!(run.response("news/search"), "n", "what it came to is kept");
+}
+
+#[test]
+fn an_abort_in_a_branch_ends_all_and_keeps_what_is_finished() {
+    let branches = json!([{"name": "x", "steps": [hitl("ask", json!({}))]}, {"name": "y", "steps": [set("s", "2"), hitl("ask", json!({}))]}]);
+    let mut run = Driven::of(parallel(branches, None));
+    run.decide("x/ask", decided(Verdict::Abort));
+    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    assert_eq!(run.response("y/s"), "2");
+    assert!(run.open().is_empty());
+}
+
+#[test]
+fn an_agent_remembers_only_its_own_branch() {
+    let branches = json!([
+        {"name": "x", "steps": [agent("one", "a", "x1"), agent("two", "a", "x2")]},
+        {"name": "y", "steps": [agent("one", "a", "y1")]},
+    ]);
+    let mut run = Driven::of(parallel(branches, None));
+    run.reply("y/one", 1, "from y");
+    run.reply("x/one", 1, "from x");
+    assert_eq!(run.conversation("x/two"), ["x1", "from x", "x2"]);
+}
+
+#[test]
+fn there_are_at_least_two_branches_and_reduce_has_a_name_of_its_own() {
+    let found = complaints(parallel(json!([{"name": "x", "steps": [set("s", "1")]}]), Some(set("x", "1"))));
+    assert!(found.iter().any(|c| c.contains("at least two branches")), "{found:?}");
+    assert!(found.iter().any(|c| c.contains("reduce.name")), "{found:?}");
+}
+
+#[test]
+fn a_gate_stands_in_every_branch_position() {
+    let branches = json!([
+        {"name": "first", "steps": [hitl("ask", json!({})), set("s", "1")]},
+        {"name": "last", "steps": [set("s", "1"), hitl("ask", gate(json!({})))]},
+    ]);
+    let mut run = Driven::of(parallel(branches, None));
+    assert_eq!(run.open(), ["first/ask", "last/ask"]);
+    run.modify("last/ask", json!({"response": "edited"}));
+    run.approve("first/ask");
+    assert_eq!(run.succeeded(), "Branch first:\n1\n\n---\n\nBranch last:\nmodified");
+}
