@@ -3,6 +3,8 @@
 //! It may not read a file, ask a cluster or print: it is given texts and gives back objects, problems and texts.
 
 mod check;
+pub mod explain;
+pub mod flow;
 mod nearest;
 mod problem;
 pub mod report;

@@ -4,7 +4,9 @@
 
 mod answer;
 mod exit;
+mod explain;
 mod import;
+mod plan;
 mod run;
 mod sessions;
 mod texts;
@@ -29,7 +31,9 @@ struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 enum Command {
+    Explain(explain::Explain),
     Import(import::Import),
+    Plan(plan::Plan),
     Run(Box<run::Arguments>),
     Sessions(sessions::Arguments),
     Validate(validate::Validate),
@@ -53,7 +57,9 @@ async fn main() -> ExitCode {
 /// Each command returns how the process ends; an error says it in one sentence (`Exit::because`).
 async fn obey(command: Command) -> anyhow::Result<Exit> {
     match command {
+        Command::Explain(options) => explain::explain(&options),
         Command::Import(options) => import::import(&options),
+        Command::Plan(options) => plan::plan(&options),
         Command::Run(options) => run::run(*options).await,
         Command::Sessions(options) => sessions::sessions(options).await,
         Command::Validate(options) => validate::validate(&options),

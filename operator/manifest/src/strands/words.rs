@@ -53,7 +53,15 @@ fn path_before(tokens: &[&Token]) -> Option<String> {
         matches!(token, Token::Name(_) | Token::Number(_) | Token::Quoted(_)) && !is_word(token)
             || [".", "[", "]", "(", ")", "|", "-"].iter().any(|sign| token.is_sign(sign))
     };
-    let length = tokens.iter().rev().take_while(is_part).count();
+    let mut length = 0;
+    for token in tokens.iter().rev().take_while(is_part) {
+        // Two names beside each other are words of a sentence, and no path.
+        let next = tokens.get(tokens.len() - length);
+        if matches!((*token, next), (Token::Name(_), Some(Token::Name(_)))) {
+            break;
+        }
+        length += 1;
+    }
     path_from(&tokens[tokens.len() - length..])
 }
 

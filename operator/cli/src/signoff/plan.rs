@@ -1,0 +1,59 @@
+//! `signoff plan`: what would run, in which order, and who would be asked what.
+//!
+//! It may not run or check anything that `signoff validate` does not.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use signoff_cli::terminal;
+use signoff_engine::Settings;
+use signoff_manifest::{flow::Flow, read_any, report};
+
+use crate::{exit::Exit, import, texts};
+
+/// Shows what would run, in which order, and which gates ask whom.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The file of a Workflow or of the Strands CLI, or `-` for standard input.
+    file: PathBuf,
+    /// How it is shown.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// How a plan is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// A picture for Markdown.
+    Mermaid,
+    /// A picture for Graphviz.
+    Dot,
+}
+
+/// Prints the flow, or what is wrong with the file.
+pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
+    let source = texts::one(&options.file).map_err(|why| Exit::Usage.because(why))?;
+    let read = match read_any(&source.text, &import::user(), &Settings::default()) {
+        Ok(read) => read,
+        Err(problems) => {
+            for problem in &problems {
+                terminal::note(&report::shown(&source.name, &source.text, problem));
+            }
+            return Ok(Exit::Invalid);
+        }
+    };
+    let flow = Flow::of(&read.workflow);
+    terminal::print(&match options.format {
+        Format::Text => flow.to_text(),
+        Format::Json => serde_json::to_string_pretty(&flow)? + "\n",
+        Format::Mermaid => flow.to_mermaid(),
+        Format::Dot => flow.to_dot(),
+    })?;
+    read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
+    read.warnings.iter().for_each(|warning| terminal::note(&report::line(&source.name, warning)));
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,212 @@
+//! Fields of our kinds as `kubectl explain` shows them: type, description, bounds, values, and the fields within.
+//!
+//! It may not know a field that the schema does not have.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use crate::{nearest::nearest, schema};
+
+/// Where gates stand; what is within one is described at `spec.pattern.chain.steps.hitl`.
+const GATES: [&str; 5] = ["hitl", "review", "reviewGate", "decompositionReview", "reduceReview"];
+
+/// Where steps stand; what is within one is described at `spec.pattern.chain.steps`.
+const STEPS: [&str; 5] = ["steps", "tasks", "nodes", "reduce", "writeup"];
+
+/// Where everything within steps and gates is described.
+const CHAIN: [&str; 4] = ["spec", "pattern", "chain", "steps"];
+
+/// A field by its path, such as `workflow.spec.pattern.chain.steps.hitl.timeout`; the kind may be left out.
+///
+/// # Errors
+/// There is none: the nearest one there is.
+pub(super) fn explain(path: &str) -> Result<String, String> {
+    let (kind, names) = parsed(path);
+    let Some(root) = schema::of(kind) else { return Err(format!("there is no kind {kind}")) };
+    match walk(root, &names) {
+        Ok(found) => Ok(page(kind, root, &names, found)),
+        Err(why) => match ending(root, &names) {
+            Some(full) => {
+                let names: Vec<&str> = full.iter().map(String::as_str).collect();
+                walk(root, &names).map(|found| page(kind, root, &names, found))
+            }
+            None => Err(why),
+        },
+    }
+}
+
+/// The kind and the names of a path, without indices.
+fn parsed(path: &str) -> (&'static str, Vec<&str>) {
+    let mut names: Vec<&str> = path
+        .split('.')
+        .map(|name| name.split('[').next().unwrap_or_default())
+        .filter(|name| !name.is_empty())
+        .collect();
+    let kind = names.first().and_then(|first| {
+        schema::kinds().find(|kind| kind.eq_ignore_ascii_case(first) || format!("{kind}s").eq_ignore_ascii_case(first))
+    });
+    if kind.is_some() {
+        names.remove(0);
+    }
+    (kind.unwrap_or("Workflow"), names)
+}
+
+/// The schema of the items of a list, or of the values of a map; else the schema itself.
+fn within(schema: &Json) -> &Json {
+    ["items", "additionalProperties"].iter().find_map(|key| schema.get(key).filter(|s| s.is_object())).unwrap_or(schema)
+}
+
+fn walk<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
+    let mut schema = root;
+    for (at, name) in names.iter().enumerate() {
+        let fields = within(schema)["properties"].as_object();
+        schema = fields.and_then(|fields| fields.get(*name)).ok_or_else(|| {
+            let known: Vec<&str> = fields.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let place = if at == 0 { "at the top".to_owned() } else { format!("in {}", names[..at].join(".")) };
+            let remedy = match nearest(name, known.iter().copied()) {
+                Some(near) => format!("did you mean {near}?"),
+                None if known.is_empty() => "nothing is within it".to_owned(),
+                None => format!("there are {}", known.join(", ")),
+            };
+            format!("there is no field {name} {place}: {remedy}")
+        })?;
+    }
+    Ok(schema)
+}
+
+/// The first field whose path ends like this, from the top down: `hitl.timeout`.
+fn ending(root: &Json, names: &[&str]) -> Option<Vec<String>> {
+    let of_a_step: Vec<&str> = CHAIN.iter().chain(names).copied().collect();
+    if walk(root, &of_a_step).is_ok() {
+        return Some(of_a_step.into_iter().map(ToOwned::to_owned).collect());
+    }
+    let mut level: Vec<(Vec<String>, &Json)> = vec![(Vec::new(), root)];
+    while !level.is_empty() && !names.is_empty() {
+        let mut next = Vec::new();
+        for (path, schema) in level {
+            for (name, inner) in within(schema)["properties"].as_object().into_iter().flatten() {
+                let path: Vec<String> = path.iter().chain([name]).cloned().collect();
+                if path.len() >= names.len() && path[path.len() - names.len()..].iter().zip(names).all(|(a, b)| a == b)
+                {
+                    return Some(path);
+                }
+                next.push((path, inner));
+            }
+        }
+        level = next;
+    }
+    None
+}
+
+/// The description; of what stands in several places, that of the place where it is described.
+fn description<'s>(root: &'s Json, names: &[&str], schema: &'s Json) -> Option<&'s str> {
+    let own = schema["description"].as_str();
+    own.or_else(|| {
+        let after = |places: &[&str]| names.iter().rposition(|name| places.contains(name)).map(|at| &names[at + 1..]);
+        let elsewhere: Vec<&str> = match (after(&GATES), after(&STEPS)) {
+            (Some(rest), _) => CHAIN.iter().chain(&["hitl"]).chain(rest).copied().collect(),
+            (None, Some(rest)) => CHAIN.iter().chain(rest).copied().collect(),
+            (None, None) => return None,
+        };
+        walk(root, &elsewhere).ok()?["description"].as_str()
+    })
+}
+
+fn page(kind: &str, root: &Json, names: &[&str], schema: &Json) -> String {
+    let field = if names.is_empty() { ".".to_owned() } else { names.join(".") };
+    let mut text = format!("KIND:   {kind}\nFIELD:  {field} <{}>\n", kind_of(schema));
+    if let Some(description) = description(root, names, schema) {
+        let _ = write!(text, "\n{}\n", wrapped(description, ""));
+    }
+    let bounds = bounds(schema);
+    if !bounds.is_empty() {
+        let _ = write!(text, "\nBOUNDS\n{}", bounds.iter().map(|bound| format!("  {bound}\n")).collect::<String>());
+    }
+    let rules: Vec<&str> = [schema, within(schema)]
+        .iter()
+        .flat_map(|schema| schema["x-kubernetes-validations"].as_array().into_iter().flatten())
+        .filter_map(|rule| rule["message"].as_str())
+        .collect();
+    if !rules.is_empty() {
+        let _ = write!(text, "\nRULES\n{}", rules.iter().map(|rule| wrapped(rule, "  ") + "\n").collect::<String>());
+    }
+    let inner = within(schema);
+    let required: Vec<&str> = inner["required"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+    if let Some(fields) = inner["properties"].as_object().filter(|fields| !fields.is_empty()) {
+        text += "\nFIELDS\n";
+        for (name, field) in fields {
+            let mark = if required.contains(&name.as_str()) { " required" } else { "" };
+            let _ = writeln!(text, "  {name} <{}>{mark}", kind_of(field));
+            let path: Vec<&str> = names.iter().copied().chain([name.as_str()]).collect();
+            if let Some(description) = description(root, &path, field) {
+                let _ = writeln!(text, "{}", wrapped(description, "    "));
+            }
+        }
+    }
+    text
+}
+
+/// The type as people say it: `[]object`, `map of string`.
+fn kind_of(schema: &Json) -> String {
+    match schema["type"].as_str() {
+        Some("array") => format!("[]{}", kind_of(&schema["items"])),
+        Some("object") if schema.get("additionalProperties").is_some_and(Json::is_object) => {
+            format!("map of {}", kind_of(&schema["additionalProperties"]))
+        }
+        Some(kind) => kind.to_owned(),
+        None => "any value".to_owned(),
+    }
+}
+
+fn bounds(schema: &Json) -> Vec<String> {
+    let mut bounds = Vec::new();
+    for (key, words) in [
+        ("minLength", "at least {} characters"),
+        ("maxLength", "at most {} characters"),
+        ("minItems", "at least {} items"),
+        ("maxItems", "at most {} items"),
+        ("maxProperties", "at most {} entries"),
+        ("minimum", "at least {}"),
+        ("maximum", "at most {}"),
+        ("pattern", "matches {}"),
+    ] {
+        if let Some(value) = schema.get(key) {
+            let value = match (value.as_str(), value.as_f64()) {
+                (Some(text), _) => text.to_owned(),
+                (None, Some(number)) => number.to_string(),
+                (None, None) => continue,
+            };
+            bounds.push(words.replace("{}", &value));
+        }
+    }
+    let values = schema.get("enum").or_else(|| within(schema).get("enum")).and_then(Json::as_array);
+    if let Some(values) = values {
+        let values: Vec<&str> = values.iter().filter_map(Json::as_str).collect();
+        bounds.push(format!("one of {}", values.join(", ")));
+    }
+    if schema["x-kubernetes-list-type"] == "map" {
+        let keys: Vec<&str> =
+            schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+        bounds.push(format!("items differ in {}", keys.join(", ")));
+    }
+    bounds
+}
+
+/// Lines of at most 100 characters, each indented.
+fn wrapped(text: &str, indent: &str) -> String {
+    let mut lines = vec![indent.to_owned()];
+    for word in text.split_whitespace() {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line > indent.len() && line + 1 + word.chars().count() > 100 {
+            lines.push(indent.to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            if line.len() > indent.len() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,230 @@
+//! The words that Signoff says: verdicts, phases, conditions, reasons and problems, with what to do about each.
+//!
+//! It may not be the place where any of them is defined: tests hold it against those places.
+
+/// A word and what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct Term {
+    /// As it is written.
+    pub word: &'static str,
+    /// What sort of word it is.
+    pub sort: &'static str,
+    /// What it means, and what to do about it.
+    pub text: &'static str,
+}
+
+const fn term(sort: &'static str, word: &'static str, text: &'static str) -> Term {
+    Term { word, sort, text }
+}
+
+const VERDICT: &str = "verdict";
+const TIMEOUT: &str = "timeout action";
+const RUN: &str = "phase of a Workflow";
+const APPROVAL: &str = "phase of an Approval";
+const CONDITION: &str = "condition";
+const REASON: &str = "reason";
+const PROBLEM: &str = "problem of a file";
+
+/// Every word. A word may stand more than once where it means several things.
+pub const TERMS: &[Term] = &[
+    term(
+        VERDICT,
+        "Approve",
+        "Go on with exactly what was shown. It takes as many people as the gate's threshold says.",
+    ),
+    term(
+        VERDICT,
+        "Reject",
+        "Do not go on. One person suffices, unless rejectPolicy is threshold. The run ends as Rejected, or goes on where onReject is continue.",
+    ),
+    term(
+        VERDICT,
+        "Modify",
+        "Go on with the given parameters instead of what was shown. Allowed where a step is reviewed.",
+    ),
+    term(VERDICT, "Respond", "Answer: the text or the form becomes the gate's response."),
+    term(
+        VERDICT,
+        "Defer",
+        "Not like this: the reviewed steps run again with the guidance, then people are asked again, at most three times more.",
+    ),
+    term(
+        VERDICT,
+        "Escalate",
+        "Ask more people. The Approval stays open, its timers begin anew, votes that were given stand.",
+    ),
+    term(VERDICT, "Abort", "End the whole run as Aborted. One person suffices. Results so far are kept."),
+    term(VERDICT, "Skip", "Go on without an answer: the step is recorded as skipped."),
+    term(VERDICT, "Retry", "Ask again: this Approval ends, and the gate asks as its next visit."),
+    term(TIMEOUT, "Reject", "Nobody decided in time: as if somebody had rejected. The default."),
+    term(
+        TIMEOUT,
+        "Approve",
+        "Nobody decided in time: the run goes on although nobody looked. It must be chosen on purpose, and is warned about.",
+    ),
+    term(TIMEOUT, "Retry", "Nobody decided in time: the gate asks again, at most three times more, then it rejects."),
+    term(
+        TIMEOUT,
+        "Escalate",
+        "Nobody decided in time: the people of the next level of timeout.escalation are asked too; after the last level it rejects.",
+    ),
+    term(TIMEOUT, "Abort", "Nobody decided in time: the whole run ends."),
+    term(TIMEOUT, "Skip", "Nobody decided in time: the run goes on without an answer."),
+    term(
+        TIMEOUT,
+        "Default",
+        "Nobody decided in time: the default answers of the form, or timeout.default, are the answer.",
+    ),
+    term(
+        TIMEOUT,
+        "Expire",
+        "Nobody decided in time: the Approval becomes Overdue and stays open for Retry, Reject and Abort alone.",
+    ),
+    term(RUN, "Pending", "Not looked at yet, or not accepted: the condition Accepted says why."),
+    term(RUN, "Running", "Something is in flight."),
+    term(RUN, "Waiting", "Nothing is in flight but decisions of people: status.pending names the Approvals."),
+    term(RUN, "Suspended", "spec.suspend is true: nothing new begins. Gates stay decidable and their deadlines run."),
+    term(RUN, "Succeeded", "Ended well."),
+    term(RUN, "Failed", "Ended by an error: status.message says which."),
+    term(RUN, "Rejected", "Ended by a person's no, or by a timeout that amounts to one."),
+    term(RUN, "Aborted", "Ended by a person who stopped the whole run."),
+    term(RUN, "Cancelled", "Ended by spec.cancel."),
+    term(APPROVAL, "Pending", "Open: people are asked."),
+    term(APPROVAL, "Overdue", "Its time is up, and it stays open for Retry, Reject and Abort."),
+    term(APPROVAL, "Approved", "Ended by Approve."),
+    term(APPROVAL, "Rejected", "Ended by Reject."),
+    term(APPROVAL, "Modified", "Ended by Modify: outcome.parameters says what runs instead."),
+    term(APPROVAL, "Responded", "Ended by Respond: outcome.response and outcome.answers say what was answered."),
+    term(APPROVAL, "Deferred", "Ended by Defer: the reviewed steps run again, and a new Approval asks."),
+    term(APPROVAL, "Skipped", "Ended by Skip."),
+    term(APPROVAL, "Aborted", "Ended by Abort, with the whole run."),
+    term(APPROVAL, "Retried", "Ended by Retry: a new Approval asks."),
+    term(
+        APPROVAL,
+        "Expired",
+        "Ended by its timeout: outcome.verdict says what that amounts to, and outcome.source is Timeout.",
+    ),
+    term(APPROVAL, "Cancelled", "Ended with its Workflow: nothing can be decided any more."),
+    term(
+        APPROVAL,
+        "Superseded",
+        "Ended because it could not be trusted any more, such as votes that were given while the admission policies were not in force. Its gate asks again under a new name: decide that one.",
+    ),
+    term(
+        CONDITION,
+        "Accepted",
+        "Whether the spec can be run. Where it is False, its message lists everything that is wrong: correct the file, check it with `signoff validate`, and apply it under another name or delete the Workflow first.",
+    ),
+    term(
+        CONDITION,
+        "Guarded",
+        "Whether the admission policies that vouch for decisions are in force. While it is False no decision is honoured.",
+    ),
+    term(
+        CONDITION,
+        "ForeignMutation",
+        "Webhooks or mutating policies of others can change a vote on its way: its message names them.",
+    ),
+    term(CONDITION, "Held", "Whether an administrator's policy keeps the run from beginning anything new."),
+    term(CONDITION, "Waiting", "Whether people are being waited for."),
+    term(CONDITION, "Finished", "Whether the run has ended in whatever way; its reason is the phase."),
+    term(CONDITION, "Complete", "Whether the run ended with success; its reason is the phase."),
+    term(CONDITION, "Failed", "Whether the run ended otherwise; its reason is the phase."),
+    term(CONDITION, "Decided", "Whether an Approval has been decided, by whomever; its reason is the phase."),
+    term(CONDITION, "Undecidable", "No verdict can reach its quorum any more: the timeout's action follows at once."),
+    term(REASON, "Accepted", "The spec can be run."),
+    term(
+        REASON,
+        "Invalid",
+        "The spec cannot be run: the message names each field and what to write instead. `signoff validate` shows the same with the place in the file.",
+    ),
+    term(
+        REASON,
+        "RequesterIsMachine",
+        "A gate excludes the requester, and a service account created the Workflow, so there is no person to exclude. Set spec.requestedFor to the person it acts for; whoever creates it needs the verb `delegate` on that person.",
+    ),
+    term(
+        REASON,
+        "RequesterUnverified",
+        "It cannot be told who created the Workflow, because it was created while the admission policies were not in force. Create it again.",
+    ),
+    term(
+        REASON,
+        "FloorsContradict",
+        "Policies of administrators cannot all be met by a gate, such as more approvers than there are people. The message names the policies: change the gate, or have them changed.",
+    ),
+    term(
+        REASON,
+        "NotAllowed",
+        "A policy of an administrator does not allow a host, a Secret or a provider. Use what is listed in the message, or have it added.",
+    ),
+    term(
+        REASON,
+        "FloorsUnknown",
+        "The policies of administrators cannot be read right now: nothing new begins until they can.",
+    ),
+    term(
+        REASON,
+        "SpecTampered",
+        "The spec was changed after it was accepted, past the admission policies. The run ends: create a new one.",
+    ),
+    term(
+        REASON,
+        "Unreadable",
+        "The object cannot be read, such as one that was written for another version of the CRD.",
+    ),
+    term(
+        REASON,
+        "ApprovalUnreadable",
+        "An Approval of the run cannot be read: its author has to take back what cannot be.",
+    ),
+    term(REASON, "PoliciesInForce", "The admission policies are in force as they were shipped."),
+    term(
+        REASON,
+        "PoliciesDiffer",
+        "An admission policy is missing or was changed. `kubectl approve doctor` says which; install the chart again.",
+    ),
+    term(REASON, "OthersMatch", "Webhooks or mutating policies of others match Approvals."),
+    term(REASON, "NoneFound", "Nobody else can change a vote on its way."),
+    term(REASON, "NothingHeld", "No policy keeps the run from going on."),
+    term(REASON, "ApprovalPending", "Somebody has to decide: status.pending names the Approvals."),
+    term(
+        REASON,
+        "Overdue",
+        "Nobody decided in time, and the gate waits: decide Retry to have it asked again, Reject or Abort.",
+    ),
+    term(REASON, "NothingPending", "Nobody is waited for."),
+    term(REASON, "QuorumOutOfReach", "After the votes so far no verdict can get as many as it needs."),
+    term(
+        PROBLEM,
+        "NotYaml",
+        "The document cannot be read as YAML or JSON at all. Other documents of the file are checked nevertheless.",
+    ),
+    term(PROBLEM, "NotStrands", "The file looks like one of the Strands CLI and lacks what such a file needs."),
+    term(PROBLEM, "NotOurs", "The object is of a kind that Signoff does not know: it was not checked."),
+    term(PROBLEM, "UnknownKind", "apiVersion or kind is none of Signoff's."),
+    term(PROBLEM, "UnknownField", "There is no field of that name here. The API server would drop it without a word."),
+    term(PROBLEM, "MissingField", "A field that is always needed is missing."),
+    term(PROBLEM, "WrongType", "A value is of another type than its field, such as a number where a text belongs."),
+    term(PROBLEM, "WrongForm", "A text has the wrong form, such as a name with capital letters."),
+    term(PROBLEM, "OutOfBounds", "A value is too long, too short, too large or too small."),
+    term(PROBLEM, "NotOneOf", "A value is none of those that are allowed."),
+    term(PROBLEM, "Duplicate", "Two items of a list have the same name."),
+    term(PROBLEM, "RuleBroken", "A rule between several fields is broken, which the API server checks too."),
+    term(
+        PROBLEM,
+        "NotChecked",
+        "What only a whole Workflow shows was not checked, because fields of it cannot be read yet.",
+    ),
+    term(
+        PROBLEM,
+        "InputWanted",
+        "A required input has no value in the file. Whoever runs it gives it, with `--var` or in the file.",
+    ),
+    term(PROBLEM, "PerhapsNotMeant", "It can run, and perhaps does not do what was meant."),
+    term(
+        PROBLEM,
+        "Unsupported",
+        "The file asks for something that has no equivalent: the run would do something else.",
+    ),
+];

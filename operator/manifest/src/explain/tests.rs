@@ -1,0 +1,144 @@
+//! What is explained, and that nothing people can meet is left out.
+#![allow(clippy::unwrap_used)]
+
+use signoff_api::{Verdict, approval::ApprovalPhase, conditions, gate::TimeoutAction, workflow::WorkflowPhase};
+
+use super::*;
+
+fn has(sort: &str, word: &str) -> bool {
+    TERMS.iter().any(|term| term.sort == sort && term.word == word)
+}
+
+#[test]
+fn a_field_is_explained_like_kubectl_does() {
+    let page = explain("workflow.spec.pattern.chain.steps[1].hitl.timeout").unwrap();
+    assert!(page.starts_with("KIND:   Workflow\nFIELD:  spec.pattern.chain.steps.hitl.timeout <object>\n"), "{page}");
+    assert!(page.contains("What happens when nobody decides in time."), "{page}");
+    assert!(page.contains("  action <string>\n"), "{page}");
+    let page = explain("spec.pattern.chain.steps.hitl.timeout.action").unwrap();
+    assert!(page.contains("one of Reject, Approve, Retry, Escalate, Abort, Skip, Default, Expire"), "{page}");
+    let page = explain("Workflow.spec.pattern.chain.steps.hitl.approvers").unwrap();
+    assert!(page.contains("<[]object>") && page.contains("at most 64 items") && page.contains("RULES"), "{page}");
+}
+
+#[test]
+fn a_field_is_found_by_the_end_of_its_path_too() {
+    assert_eq!(explain("hitl.timeout").unwrap(), explain("workflow.spec.pattern.chain.steps.hitl.timeout").unwrap());
+    assert!(explain("chain").unwrap().contains("spec.pattern.chain <object>"));
+    assert!(explain("clusterapprovalpolicy.spec.steps").unwrap().contains("KIND:   ClusterApprovalPolicy"));
+}
+
+#[test]
+fn what_is_described_in_one_place_is_explained_in_all() {
+    for path in [
+        "spec.pattern.graph.nodes.hitl.approvers",
+        "spec.pattern.routing.router.review.approvers",
+        "spec.gates.hitl.approvers",
+    ] {
+        assert!(explain(path).unwrap().contains("Who may decide."), "{path}");
+    }
+}
+
+#[test]
+fn a_word_is_explained_with_everything_it_means() {
+    let text = explain("retry").unwrap();
+    assert!(text.contains("Retry (verdict)") && text.contains("Retry (timeout action)"), "{text}");
+    assert!(explain("RequesterIsMachine").unwrap().contains("spec.requestedFor"));
+}
+
+#[test]
+fn what_is_misspelt_gets_the_nearest() {
+    assert_eq!(explain("Superseeded").unwrap_err(), "nothing is called Superseeded: did you mean Superseded?");
+    let why = explain("workflow.spec.pattern.chain.steps.hitl.timeot").unwrap_err();
+    assert_eq!(why, "there is no field timeot in spec.pattern.chain.steps.hitl: did you mean timeout?");
+    assert!(explain("zzzz").unwrap_err().contains("there are"));
+}
+
+#[test]
+fn every_verdict_phase_condition_and_timeout_action_is_explained() {
+    for verdict in Verdict::ALL {
+        assert!(has("verdict", verdict.name()), "{verdict}");
+    }
+    use TimeoutAction as T;
+    for action in [T::Reject, T::Approve, T::Retry, T::Escalate, T::Abort, T::Skip, T::Default, T::Expire] {
+        assert!(has("timeout action", &format!("{action:?}")), "{action:?}");
+    }
+    use WorkflowPhase as W;
+    for phase in [
+        W::Pending,
+        W::Running,
+        W::Waiting,
+        W::Suspended,
+        W::Succeeded,
+        W::Failed,
+        W::Rejected,
+        W::Aborted,
+        W::Cancelled,
+    ] {
+        assert!(has("phase of a Workflow", phase.name()), "{phase:?}");
+    }
+    use ApprovalPhase as A;
+    for phase in [
+        A::Pending,
+        A::Overdue,
+        A::Approved,
+        A::Rejected,
+        A::Modified,
+        A::Responded,
+        A::Deferred,
+        A::Skipped,
+        A::Aborted,
+        A::Retried,
+        A::Expired,
+        A::Cancelled,
+        A::Superseded,
+    ] {
+        assert!(has("phase of an Approval", &format!("{phase:?}")), "{phase:?}");
+    }
+    for condition in [
+        conditions::ACCEPTED,
+        conditions::GUARDED,
+        conditions::FOREIGN_MUTATION,
+        conditions::HELD,
+        conditions::WAITING,
+        conditions::FINISHED,
+        conditions::COMPLETE,
+        conditions::FAILED,
+        conditions::DECIDED,
+        conditions::UNDECIDABLE,
+    ] {
+        assert!(has("condition", condition), "{condition}");
+    }
+}
+
+#[test]
+fn every_reason_that_a_condition_is_documented_with_is_explained() {
+    let source = include_str!("../../../api/src/conditions.rs");
+    let documented =
+        source.lines().filter(|line| line.starts_with("///")).flat_map(|line| line.split('`').skip(1).step_by(2));
+    for word in documented.filter(|word| word.starts_with(char::is_uppercase) && !["True", "False"].contains(word)) {
+        assert!(has("reason", word), "{word}");
+    }
+}
+
+#[test]
+fn every_problem_of_a_file_is_explained() {
+    let sources = [
+        include_str!("../check.rs"),
+        include_str!("../schema.rs"),
+        include_str!("../rules.rs"),
+        include_str!("../strands/mod.rs"),
+    ];
+    let mut count = 0;
+    for source in sources {
+        for call in ["error(", "warn("] {
+            let reasons =
+                source.split(call).skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+            for reason in reasons {
+                assert!(has("problem of a file", reason), "{reason}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 20, "{count}");
+}

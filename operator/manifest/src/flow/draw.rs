@@ -1,0 +1,62 @@
+//! A flow as a picture: Mermaid and Graphviz.
+//!
+//! Text of a file is only ever a label: it can neither end one nor be taken for a part of the picture's language.
+
+use std::fmt::Write as _;
+
+use super::{Flow, tell::shown};
+
+/// The number of a step in the picture; the beginning and the end have names of their own.
+fn node(flow: &Flow, id: &str, otherwise: &str) -> String {
+    flow.steps.iter().position(|step| step.id == id).map_or_else(|| otherwise.to_owned(), |at| format!("n{at}"))
+}
+
+pub(super) fn mermaid(flow: &Flow) -> String {
+    let mut text = "flowchart TD\n  begin([begin])\n  finish([end])\n".to_owned();
+    for (at, step) in flow.steps.iter().enumerate() {
+        let label = entities(&format!("{}: {}", step.id, step.does));
+        // People are asked in a diamond.
+        let (open, close) = if step.gate.is_some() { ("{\"", "\"}") } else { ("[\"", "\"]") };
+        let _ = writeln!(text, "  n{at}{open}{label}{close}");
+    }
+    for edge in &flow.edges {
+        let (from, to) = (node(flow, &edge.from, "begin"), node(flow, &edge.to, "finish"));
+        let _ = match &edge.when {
+            Some(when) => writeln!(text, "  {from} -->|\"{}\"| {to}", entities(when)),
+            None => writeln!(text, "  {from} --> {to}"),
+        };
+    }
+    text
+}
+
+/// Everything that Mermaid or HTML could take for more than text.
+fn entities(text: &str) -> String {
+    shown(text).chars().fold(String::new(), |mut out, c| {
+        match c {
+            '"' | '<' | '>' | '&' | '#' | '`' | '{' | '}' | '[' | ']' | '|' | ';' | '\\' => {
+                let _ = write!(out, "#{};", u32::from(c));
+            }
+            c => out.push(c),
+        }
+        out
+    })
+}
+
+pub(super) fn dot(flow: &Flow) -> String {
+    let mut text = "digraph workflow {\n  rankdir=TB;\n  node [shape=box];\n".to_owned();
+    text += "  begin [shape=oval, label=\"begin\"];\n  finish [shape=oval, label=\"end\"];\n";
+    for (at, step) in flow.steps.iter().enumerate() {
+        let shape = if step.gate.is_some() { "shape=diamond, " } else { "" };
+        let _ = writeln!(text, "  n{at} [{shape}label=\"{}\"];", escaped(&format!("{}: {}", step.id, step.does)));
+    }
+    for edge in &flow.edges {
+        let (from, to) = (node(flow, &edge.from, "begin"), node(flow, &edge.to, "finish"));
+        let label = edge.when.as_ref().map_or_else(String::new, |when| format!(" [label=\"{}\"]", escaped(when)));
+        let _ = writeln!(text, "  {from} -> {to}{label};");
+    }
+    text + "}\n"
+}
+
+fn escaped(text: &str) -> String {
+    shown(text).replace('\\', "\\\\").replace('"', "\\\"")
+}

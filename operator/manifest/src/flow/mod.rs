@@ -1,0 +1,139 @@
+//! What a Workflow would do: its steps in the order they run, who is asked, and what each of them needs.
+//!
+//! It may not check or run anything: it is read off a spec that was checked before.
+
+mod build;
+mod draw;
+mod needs;
+mod tell;
+
+use serde::Serialize;
+use signoff_api::Workflow;
+
+/// What a Workflow would do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Flow {
+    /// The Workflow's name.
+    pub name: String,
+    /// The pattern's name: `chain`.
+    pub pattern: &'static str,
+    /// Its inputs.
+    pub inputs: Vec<Input>,
+    /// Everything that may run, in an order in which it can.
+    pub steps: Vec<Step>,
+    /// What follows what.
+    pub edges: Vec<Edge>,
+    /// What the run has to show in the end, as it was written; the last response where it is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// The paths of the files it leaves behind, as they were written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+}
+
+/// One input of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// Its value, or its default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<serde_json::Value>,
+    /// Whether whoever runs it has to give it.
+    pub wanted: bool,
+}
+
+/// One thing that may run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// Unique in the flow: `branches/left/draft`.
+    pub id: String,
+    /// Its name in its list.
+    pub name: String,
+    /// What it does: `agent`, `http`, `set`, `hitl`.
+    pub kind: &'static str,
+    /// In a few words: `agent writer`, `POST http://…`.
+    pub does: String,
+    /// How deep it stands: steps of a branch stand in that branch.
+    pub depth: usize,
+    /// Who is asked, where it is a gate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<Gate>,
+    /// The names that its templates and conditions ask for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+    /// The condition under which it is skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_if: Option<String>,
+}
+
+/// Whom a gate asks, and what may be decided.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gate {
+    /// Who may decide: `alice`, `group finance`.
+    pub approvers: Vec<String>,
+    /// How many of them must agree.
+    pub threshold: i32,
+    /// How many of them from which groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub required_from: Vec<String>,
+    /// Who may not decide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<String>,
+    /// How long they have: `24h`; the operator's default where it is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// What happens then.
+    pub action: String,
+    /// What may be decided; by the operator's rules where it is empty.
+    pub verdicts: Vec<String>,
+    /// The step that is decided about, where the gate names one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reviews: Option<String>,
+}
+
+/// What follows what.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Edge {
+    /// The id of a step; empty for the beginning.
+    pub from: String,
+    /// The id of a step; empty for the end.
+    pub to: String,
+    /// When, where it is not always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+}
+
+impl Flow {
+    /// The flow of a Workflow.
+    #[must_use]
+    pub fn of(workflow: &Workflow) -> Self {
+        build::flow(workflow)
+    }
+
+    /// For people: one paragraph a step.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        tell::text(self)
+    }
+
+    /// As a Mermaid flowchart.
+    #[must_use]
+    pub fn to_mermaid(&self) -> String {
+        draw::mermaid(self)
+    }
+
+    /// As a graph for Graphviz.
+    #[must_use]
+    pub fn to_dot(&self) -> String {
+        draw::dot(self)
+    }
+}
+
+#[cfg(test)]
+mod tests;

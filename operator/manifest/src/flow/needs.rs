@@ -1,0 +1,63 @@
+//! The names that templates and conditions ask for.
+//!
+//! What cannot be parsed asks for nothing here: the check tells of it.
+
+use std::collections::BTreeSet;
+
+use signoff_api::step::{HitlStep, Step};
+use signoff_engine::language::{Condition, Reference, Template};
+
+/// Names as they are written, in order, each once.
+#[derive(Debug, Default)]
+pub(super) struct Needs(BTreeSet<String>);
+
+impl Needs {
+    pub(super) fn template(mut self, source: &str) -> Self {
+        if let Ok(template) = Template::parse(source, "") {
+            self.0.extend(template.references().iter().map(Reference::to_string));
+        }
+        self
+    }
+
+    pub(super) fn maybe(self, source: Option<&String>) -> Self {
+        match source {
+            Some(source) => self.template(source),
+            None => self,
+        }
+    }
+
+    pub(super) fn condition(mut self, source: Option<&String>) -> Self {
+        if let Some(Ok(condition)) = source.map(|source| Condition::parse(source, "")) {
+            self.0.extend(condition.references().iter().map(Reference::to_string));
+        }
+        self
+    }
+
+    pub(super) fn gate(self, hitl: &HitlStep) -> Self {
+        self.template(&hitl.prompt).maybe(hitl.context_display.as_ref())
+    }
+
+    /// Everything a step asks for; its own variables are no names of others.
+    pub(super) fn step(mut self, step: &Step, system: Option<&String>) -> Self {
+        self = self.condition(step.skip_if.as_ref());
+        if let Some(agent) = &step.agent {
+            self = self.template(&agent.input).maybe(system);
+        }
+        if let Some(http) = &step.http {
+            self = self.template(&http.url).maybe(http.body.as_ref());
+            self = http.headers.values().fold(self, |needs, value| needs.template(value));
+        }
+        if let Some(set) = &step.set {
+            self = self.template(&set.value);
+        }
+        if let Some(hitl) = &step.hitl {
+            self = self.gate(hitl);
+        }
+        self.0.retain(|name| !step.vars.keys().any(|var| name.split(['.', '[']).next() == Some(var)));
+        step.vars.values().fold(self, |needs, value| needs.template(value))
+    }
+
+    pub(super) fn list(self) -> Vec<String> {
+        self.0.into_iter().collect()
+    }
+}

@@ -1,0 +1,91 @@
+//! A flow for people: a paragraph a step, in the order of running.
+//!
+//! It may not let through anything of a file that moves a cursor, colours or hides.
+
+use std::fmt::Write as _;
+
+use signoff_engine::language::text::display;
+
+use super::{Flow, Gate, Step};
+
+pub(super) fn text(flow: &Flow) -> String {
+    let mut text = format!("Workflow {}: {}, {} steps\n", shown(&flow.name), flow.pattern, flow.steps.len());
+    if !flow.inputs.is_empty() {
+        text += "\nInputs\n";
+    }
+    for input in &flow.inputs {
+        let value = match (&input.value, input.wanted) {
+            (Some(value), _) => format!(" = {}", shown(&value.to_string())),
+            (None, true) => " is required".to_owned(),
+            (None, false) => " may be given".to_owned(),
+        };
+        let _ = writeln!(text, "  {}{value}", shown(&input.name));
+    }
+    text += "\nSteps\n";
+    for (at, step) in flow.steps.iter().enumerate() {
+        paragraph(&mut text, at + 1, step, flow);
+    }
+    let _ = match &flow.result {
+        Some(result) => writeln!(text, "\nResult: {}", shown(result)),
+        None => writeln!(text, "\nResult: the last response"),
+    };
+    for artifact in &flow.artifacts {
+        let _ = writeln!(text, "File: {}", shown(artifact));
+    }
+    text
+}
+
+fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
+    let indent = "  ".repeat(step.depth + 1);
+    let _ = writeln!(text, "{indent}{number}. {}: {}", shown(&step.id), shown(&step.does));
+    let mut line = |line: String| {
+        let _ = writeln!(text, "{indent}   {line}");
+    };
+    let after: Vec<String> = flow
+        .edges
+        .iter()
+        .filter(|edge| edge.to == step.id && !edge.from.is_empty())
+        .map(|edge| match &edge.when {
+            Some(when) => format!("{} ({})", shown(&edge.from), shown(when)),
+            None => shown(&edge.from),
+        })
+        .collect();
+    if !after.is_empty() {
+        line(format!("after {}", after.join(", ")));
+    }
+    if let Some(condition) = &step.skip_if {
+        line(format!("skipped if {}", shown(condition)));
+    }
+    if let Some(gate) = &step.gate {
+        asked(gate).into_iter().for_each(&mut line);
+    }
+    if !step.needs.is_empty() {
+        line(format!("needs {}", step.needs.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")));
+    }
+}
+
+fn asked(gate: &Gate) -> Vec<String> {
+    let list = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+    let mut who = format!("{} of {}", gate.threshold, list(&gate.approvers));
+    if !gate.required_from.is_empty() {
+        who += &format!(", {}", list(&gate.required_from));
+    }
+    if !gate.excluded.is_empty() {
+        who += &format!(", not {}", list(&gate.excluded));
+    }
+    let after = gate.after.as_deref().unwrap_or("the operator's default");
+    let mut lines = vec![who, format!("after {after}: {}", gate.action)];
+    if !gate.verdicts.is_empty() {
+        lines.push(format!("may decide {}", gate.verdicts.join(", ")));
+    }
+    if let Some(reviews) = &gate.reviews {
+        lines.push(format!("about {}", shown(reviews)));
+    }
+    lines
+}
+
+/// One line of it, fit for a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    display(&line, 160)
+}

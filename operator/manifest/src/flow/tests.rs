@@ -1,0 +1,150 @@
+//! The flow of every pattern, as people read it and as it is drawn.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn flow(spec: Value) -> Flow {
+    let mut spec = spec;
+    spec["requestedBy"] = json!("dana");
+    spec["agents"] = json!([{"name": "a", "system": "{{ tone }}"}]);
+    let object =
+        json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec});
+    Flow::of(&serde_json::from_value(object).unwrap())
+}
+
+fn hitl() -> Value {
+    json!({"prompt": "Go?", "approvers": [{"kind": "Group", "name": "g"}], "excludeRequester": true,
+        "timeout": {"after": "2h", "action": "Abort"}, "allowedVerdicts": ["Approve", "Reject"]})
+}
+
+fn turn(name: &str) -> Value {
+    json!({"name": name, "agent": {"name": "a", "input": "do it"}})
+}
+
+/// Every edge as `from>to(when)`.
+fn edges(flow: &Flow) -> Vec<String> {
+    let say =
+        |e: &Edge| format!("{}>{}{}", e.from, e.to, e.when.as_ref().map_or_else(String::new, |w| format!("({w})")));
+    flow.edges.iter().map(say).collect()
+}
+
+#[test]
+fn a_chain_is_told_step_by_step_with_who_is_asked_and_what_is_needed() {
+    let flow = flow(json!({
+        "inputs": [{"name": "topic", "required": true}, {"name": "tone", "default": "calm"}],
+        "pattern": {"chain": {"steps": [
+            {"name": "draft", "agent": {"name": "a", "input": "{{ topic }} {{ mood }}"}, "vars": {"mood": "{{ run.name }}"}},
+            {"name": "review", "hitl": hitl(), "skipIf": "steps[0].response == ''"},
+            {"name": "send", "http": {"url": "http://x/{{ steps.draft.response }}", "method": "POST"}},
+        ]}},
+        "outputs": {"from": "{{ steps.send.response }}", "artifacts": [{"path": "a.md", "from": "x"}]},
+    }));
+    let expected = "\
+Workflow w: chain, 3 steps
+
+Inputs
+  topic is required
+  tone = \"calm\"
+
+Steps
+  1. draft: agent a
+     needs run.name, tone, topic
+  2. review: asks people
+     after draft
+     skipped if steps[0].response == ''
+     1 of group g, not the requester
+     after 2h: Abort
+     may decide Approve, Reject
+     needs steps[0].response
+  3. send: POST http://x/{{ steps.draft.response }}
+     after review
+     needs steps.draft.response
+
+Result: {{ steps.send.response }}
+File: a.md
+";
+    assert_eq!(flow.to_text(), expected);
+    assert_eq!(edges(&flow), [">draft", "draft>review", "review>send", "send>"]);
+}
+
+#[test]
+fn the_tasks_of_a_dag_stand_after_what_they_wait_for() {
+    let mut late = turn("late");
+    late["deps"] = json!(["early", "other"]);
+    let flow = flow(json!({"pattern": {"dag": {"tasks": [late, turn("early"), turn("other")]}}}));
+    let order: Vec<_> = flow.steps.iter().map(|step| step.id.as_str()).collect();
+    assert_eq!(order, ["early", "other", "late"]);
+    assert_eq!(edges(&flow), [">early", ">other", "early>late", "other>late", "late>"]);
+}
+
+#[test]
+fn routes_and_branches_are_ways_of_their_own() {
+    let route = |name: &str| json!({"name": name, "steps": [turn("s")]});
+    let routing = flow(json!({"pattern": {"routing": {
+        "router": {"agent": "a", "input": "choose", "review": hitl()}, "routes": [route("x"), route("y")]}}}));
+    assert_eq!(
+        edges(&routing),
+        [
+            ">router",
+            "router>router-review",
+            "router-review>routes/x/s(route x)",
+            "router-review>routes/y/s(route y)",
+            "routes/x/s>",
+            "routes/y/s>"
+        ]
+    );
+    let parallel =
+        flow(json!({"pattern": {"parallel": {"branches": [route("x"), route("y")], "reduce": turn("reduce")}}}));
+    assert_eq!(
+        edges(&parallel),
+        [">branches/x/s(branch x)", ">branches/y/s(branch y)", "branches/x/s>reduce", "branches/y/s>reduce", "reduce>"]
+    );
+}
+
+#[test]
+fn loops_and_reviews_of_the_other_patterns_are_edges() {
+    let evaluator = flow(json!({"pattern": {"evaluatorOptimizer": {
+        "producer": "a", "evaluator": {"agent": "a"}, "accept": {"minScore": 90}, "reviewGate": hitl()}}}));
+    assert_eq!(
+        edges(&evaluator),
+        [
+            ">produce",
+            "produce>evaluate",
+            "evaluate>review-gate(score below 90)",
+            "review-gate>revise",
+            "revise>evaluate",
+            "evaluate>(score 90 or more)",
+            "review-gate>(Approve)"
+        ]
+    );
+    let workers = flow(json!({"pattern": {"orchestratorWorkers": {
+        "orchestrator": {"agent": "a"}, "worker": {"agent": "a"}, "decompositionReview": hitl(), "reduce": turn("reduce")}}}));
+    assert_eq!(
+        edges(&workers),
+        [
+            ">orchestrate",
+            "orchestrate>decomposition-review",
+            "decomposition-review>workers",
+            "workers>reduce",
+            "reduce>"
+        ]
+    );
+    let graph = flow(json!({"pattern": {"graph": {"nodes": [turn("x"), turn("y")], "edges": [
+        {"from": "x", "choose": [{"when": "last_response == 'again'", "to": "x"}, {"when": "else", "to": "y"}]}]}}}));
+    assert_eq!(edges(&graph), [">x", "x>x(last_response == 'again')", "x>y(else)", "y>"]);
+}
+
+#[test]
+fn no_text_of_a_file_can_leave_its_label() {
+    let evil = "x\"]; click n0 \"javascript:alert(1)\" <b>\u{1b}[31m\n%% ";
+    let flow = flow(json!({"pattern": {"chain": {"steps": [{"name": "a", "http": {"url": evil}}]}}}));
+    for picture in [flow.to_mermaid(), flow.to_dot()] {
+        assert!(!picture.contains(['\u{1b}', '\u{7}']), "{picture}");
+        let line = picture.lines().find(|line| line.contains("n0") && line.contains("a: GET")).unwrap();
+        assert!(line.ends_with("\"]") || line.ends_with("\"];"), "{line}");
+    }
+    assert!(flow.to_mermaid().contains("#34;#93;#59; click n0 #34;"), "{}", flow.to_mermaid());
+    assert!(flow.to_dot().contains("x\\\"]; click"), "{}", flow.to_dot());
+}
