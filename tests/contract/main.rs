@@ -6,5 +6,6 @@ mod docs;
 mod evolution;
 mod examples;
 mod generated;
+mod invalid;
 mod snapshot;
 mod strands;

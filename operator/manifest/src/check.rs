@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use signoff_api::{GROUP, Json, VERSION, Workflow, workflow::InputType};
-use signoff_engine::{Plan, Settings};
+use signoff_engine::{Complaint, Plan, Settings};
 
 use crate::{
     nearest::nearest,
@@ -184,22 +184,29 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
             }
         }
         Err(complaints) => {
-            // The schema says some of it too, in the words of a rule: the plan's are better.
-            let said = |problem: &Problem| {
-                ["RuleBroken", "WrongForm", "Duplicate"].contains(&problem.reason)
-                    && complaints.iter().any(|complaint| complaint.field == problem.field)
-            };
-            problems.found.retain(|problem| !said(problem));
+            problems.found.retain(|problem| !complaints.iter().any(|complaint| says_the_same(complaint, problem)));
             for complaint in &complaints {
-                let bare = (complaint.field.as_str(), "OutOfBounds");
-                if !problems.found.iter().any(|problem| (problem.field.as_str(), problem.reason) == bare) {
-                    let at = place(node, &complaint.field);
-                    problems.error(complaint.reason, &complaint.field, at, complaint.message.clone());
-                }
+                let at = place(node, &complaint.field);
+                problems.error(complaint.reason, &complaint.field, at, complaint.message.clone());
             }
         }
     }
     Some(Box::new(workflow))
+}
+
+/// Whether the plan says better what the schema says too.
+fn says_the_same(complaint: &Complaint, problem: &Problem) -> bool {
+    match problem.reason {
+        "WrongForm" | "Duplicate" | "OutOfBounds" => complaint.field == problem.field,
+        // A rule stands at the object, or at the item of a list; the plan's complaint at the very field, or at the list.
+        "RuleBroken" => {
+            let below = complaint.field.strip_prefix(&problem.field).and_then(|rest| rest.strip_prefix('.'));
+            complaint.field == problem.field
+                || problem.field.strip_prefix(&complaint.field).is_some_and(|rest| rest.starts_with('['))
+                || below.is_some_and(|name| problem.message.contains(name))
+        }
+        _ => false,
+    }
 }
 
 /// The Workflow with something in place of each input that whoever runs it has to give, which is told.

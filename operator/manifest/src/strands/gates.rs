@@ -3,7 +3,7 @@
 //! An answer in words stays an answer in words: only a word that the file itself compares with becomes a verdict's text.
 
 use serde_json::{Map, Value, json};
-use signoff_api::Verdict;
+use signoff_api::{Verdict, verdict::Word};
 
 use super::{
     import::Import,
@@ -57,10 +57,11 @@ impl Import<'_> {
             verdicts.retain(|verdict| !matches!(verdict, Verdict::Approve | Verdict::Reject) || said(verdict));
         }
         hitl.insert("allowedVerdicts".into(), json!(verdicts));
-        if let Some(question) = question(node, pattern, default.as_deref(), options) {
+        let answers = verdicts.contains(&Verdict::Respond);
+        if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
         }
-        hitl.insert("timeout".into(), self.timeout(node, path, default.is_some(), &verdicts));
+        hitl.insert("timeout".into(), self.timeout(node, path, default.as_deref(), &verdicts));
         if position == Position::Step {
             hitl.insert("onReject".into(), "continue".into());
         }
@@ -155,7 +156,15 @@ impl Import<'_> {
                 let message = "any text revises the draft; a run cannot be ended well from here by the word `stop`: Abort ends it without a result";
                 self.tell_at(Weight::Changed, path, node, message);
             }
-            Position::Step | Position::Reduce => {}
+            Position::Reduce => {
+                // Nobody would read a text here.
+                verdicts.retain(|verdict| *verdict != Verdict::Respond);
+                verdicts.extend([Verdict::Modify, Verdict::Defer]);
+                let message =
+                    "a text alone is no decision here: approve, or let the workers do it again by Defer with guidance";
+                self.tell_at(Weight::Changed, path, node, message);
+            }
+            Position::Step => {}
         }
         // A file that compares with `stop` or `cancel` means it as an answer.
         if !compared(Verdict::Abort) {
@@ -164,7 +173,7 @@ impl Import<'_> {
         verdicts
     }
 
-    fn timeout(&mut self, node: &Node, path: &str, default: bool, verdicts: &[Verdict]) -> Value {
+    fn timeout(&mut self, node: &Node, path: &str, default: Option<&str>, verdicts: &[Verdict]) -> Value {
         let field = format!("{path}.timeout_seconds");
         let seconds = node.get("timeout_seconds").and_then(|n| n.to_json().as_u64()).unwrap_or(0);
         if seconds == 0 {
@@ -177,12 +186,19 @@ impl Import<'_> {
             self.tell_at(Weight::Changed, &field, node, message);
         }
         let action = match (default, verdicts.contains(&Verdict::Respond)) {
-            (true, true) => "Default",
-            (true, false) => {
+            (Some(_), true) => "Default",
+            // Where people may only say yes or no, a default that says yes is one.
+            (Some(word), false)
+                if verdicts.contains(&Verdict::Modify) && Word::read(word) == Word::Verdict(Verdict::Approve) =>
+            {
+                self.tell_at(Weight::Changed, &field, node, "the default is a yes: a timeout approves");
+                "Approve"
+            }
+            (Some(_), false) => {
                 self.tell_at(Weight::Changed, &field, node, "nobody can answer with a text here: a timeout rejects");
                 "Reject"
             }
-            (false, _) => {
+            (None, _) => {
                 self.tell_at(Weight::Info, &field, node, "there is no default: a timeout rejects");
                 "Reject"
             }

@@ -223,12 +223,16 @@ impl Import<'_> {
                 ("worker_count", "num_workers".to_owned()),
                 ("orchestrator_response", "(subtasks | tojson)".to_owned()),
                 ("round_count", "1".to_owned()),
-                ("reduce_response", "last_response".to_owned()),
+                (
+                    "reduce_response",
+                    if config.get("reduce").is_some() { "reduce.response" } else { "last_response" }.to_owned(),
+                ),
                 ("writeup_response", "last_response".to_owned()),
             ]),
             "graph" => special.extend(self.graph_specials(config)),
             _ => {}
         }
+        self.names.judged = kind == "evaluator_optimizer";
         let declared = |name: &str| {
             let inputs = node.get("inputs");
             ["required", "optional", "values"].iter().any(|section| {

@@ -17,6 +17,8 @@ pub(super) struct Names {
     pub(super) special: BTreeMap<&'static str, String>,
     /// Inputs whose own name has a meaning in templates.
     pub(super) inputs: BTreeMap<String, String>,
+    /// Whether `iterations` hold judgements, which have an object of their own here.
+    pub(super) judged: bool,
     /// Inputs that need not be given.
     pub(super) optional: BTreeSet<String>,
 }

@@ -27,7 +27,7 @@ pub(super) fn known(pattern: &str) -> &'static [&'static str] {
         "evaluator_optimizer" => {
             &["draft", "evaluation", "iteration", "iterations", "current_draft", "current_evaluation"]
         }
-        "orchestrator_workers" => &["workers", "num_workers", "subtasks", "task_count", "task", "index"],
+        "orchestrator_workers" => &["workers", "num_workers", "subtasks", "task_count", "task", "index", "reduce"],
         "graph" => &["nodes"],
         _ => &[],
     }

@@ -81,6 +81,10 @@ fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
                 out.push(walk.compared(at));
                 at + 1
             }
+            Token::Name(name) if names.judged && walk.is_of_iteration(at) => {
+                out.extend(tokens::expression(&of_judgement(name)));
+                at + 1
+            }
             other => {
                 out.push(other.clone());
                 at + 1
@@ -124,6 +128,14 @@ struct Path {
 }
 
 impl Walk<'_> {
+    /// Whether a member is asked of an item of `iterations`.
+    fn is_of_iteration(&self, at: usize) -> bool {
+        let before = |sign: &str, at: usize| self.source.get(at).is_some_and(|token| token.is_sign(sign));
+        let closes = at.checked_sub(2).filter(|close| before(".", at - 1) && before("]", *close));
+        let opens = closes.and_then(|close| self.source[..close].iter().rposition(|token| token.is_sign("[")));
+        opens.and_then(|open| open.checked_sub(1)).is_some_and(|root| self.source[root].is_name("iterations"))
+    }
+
     /// The first token that is no space, from here on.
     fn next(&self, from: usize) -> Option<(usize, &Token)> {
         self.source.iter().enumerate().skip(from).find(|(_, token)| !matches!(token, Token::Space(_)))
@@ -166,6 +178,10 @@ impl Walk<'_> {
         let Path { root, members, end, .. } = path;
         let mut push = |text: &str| out.extend(tokens::expression(text));
         if self.bound.contains(root) {
+            if let (true, [member]) = (self.names.judged, members.as_slice()) {
+                push(&format!("{root}.{}", of_judgement(member)));
+                return *end;
+            }
             if self.names.root == "nodes" && members.len() == 1 && members[0] == "iteration" {
                 push(&format!("({root}.visits | length)"));
                 return *end;
@@ -310,6 +326,15 @@ impl Walk<'_> {
     }
 }
 
+/// What is asked of a judged draft, as it is called here.
+fn of_judgement(member: &str) -> String {
+    match member {
+        "score" | "issues" | "fixes" => format!("evaluation.{member}"),
+        "draft_preview" => "draft[:200]".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
 /// A path as it is written.
 pub(super) fn written(root: &str, members: &[String]) -> String {
     members.iter().fold(root.to_owned(), |path, member| {
@@ -408,6 +433,22 @@ mod tests {
         becomes("{{ audience | default(f('a', 1)) | upper }}", "{{ audience | default(f('a', 1), true) | upper }}");
         becomes("{{ audience | default('a', false) }}", "{{ audience | default('a', false) }}");
         becomes("{{ other | default('a') }}", "{{ other | default('a') }}");
+    }
+
+    #[test]
+    fn judgements_of_drafts_have_an_object_of_their_own() {
+        let names = Names { judged: true, ..Names::default() };
+        let becomes = |source: &str| template(source, &names, &mut Found::default());
+        assert_eq!(becomes("{{ iterations[-1].score }}"), "{{ iterations[-1].evaluation.score }}");
+        assert_eq!(becomes("{{ iterations[0].draft_preview }}..."), "{{ iterations[0].draft[:200] }}...");
+        assert_eq!(
+            becomes("{% for one in iterations %}{{ one.score }}{{ one.draft }}{% endfor %}"),
+            "{% for one in iterations %}{{ one.evaluation.score }}{{ one.draft }}{% endfor %}"
+        );
+        assert_eq!(
+            becomes("{{ evaluation.score }} {{ steps[0].score }}"),
+            "{{ evaluation.score }} {{ steps[0].score }}"
+        );
     }
 
     #[test]

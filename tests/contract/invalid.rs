@@ -1,0 +1,140 @@
+//! What is refused: a file a rule, each with the exact words people read, and every sentence of the plan has one.
+//! These tests may not need a cluster.
+
+use std::path::{Path, PathBuf};
+
+use signoff_engine::Settings;
+use signoff_manifest::{check, report};
+
+use crate::snapshot::matches_snapshot;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/invalid")
+}
+
+/// Every file with its name and what is told about it.
+fn told() -> Vec<(String, String)> {
+    let mut told: Vec<_> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let problems = check(&text, &Settings::default()).into_iter().flat_map(|one| one.problems);
+            let lines: String = problems.map(|problem| report::line(&name, &problem) + "\n").collect();
+            assert!(!lines.is_empty(), "{name}: nothing is wrong with it");
+            (name, lines)
+        })
+        .collect();
+    told.sort();
+    assert!(told.len() > 100, "{} files: where are they?", told.len());
+    told
+}
+
+#[test]
+fn every_mistake_is_told_in_the_words_it_was_told_before() {
+    let all: String = told().into_iter().map(|(_, lines)| lines).collect();
+    matches_snapshot("invalid.txt", &all);
+}
+
+/// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
+/// only floors or a decision can bring about.
+const NO_COMPLAINTS: [&str; 25] = [
+    // What agents are told.
+    "Answer with JSON and nothing else",
+    "Judge this draft.",
+    "Revise the draft.",
+    "Make your final response anew",
+    "<0 to 100>",
+    "const ANSWER",
+    "{{ task }}",
+    "the final response",
+    // What only floors bring about.
+    "policies add {} gates",
+    "{source} adds a gate named {}",
+    // What the schema says first, in its own words.
+    "a name is needed, and a namespace",
+    // What decisions are told.
+    "Retry asks this gate again",
+    "{verdict} needs parameters",
+    "parameters{}: {problem}",
+    "give parameters: {response",
+    "Modify needs parameters",
+    "parameters.{} is not known here",
+    "parameters.response is missing",
+    "this gate asks no question",
+    "response answers a single question",
+    "give response or answers, and not both",
+    "answers.{} answers no question",
+    "answers.{} is missing",
+    "is none of the options",
+    "{} is required: give it a value",
+];
+
+/// The sentences of a source: its string literals of three words and more, with what is filled in left open.
+fn sentences(source: &str) -> Vec<String> {
+    let code: String = source
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .fold(String::new(), |code, line| code + line + "\n");
+    let mut found = Vec::new();
+    let mut rest = code.as_str();
+    while let Some(start) = rest.find('"') {
+        let body = &rest[start + 1..];
+        let mut escaped = false;
+        let end = body.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let Some(end) = end else { break };
+        if body[..end].split_whitespace().count() >= 3 {
+            found.push(body[..end].to_owned());
+        }
+        rest = &body[end + 1..];
+    }
+    found
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("tests.rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_sentence_of_the_plan_has_a_file_that_brings_it_about() {
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operator/engine/src");
+    let mut files = vec![engine.join("plan.rs"), engine.join("inputs.rs"), engine.join("decision.rs")];
+    sources(&engine.join("plan"), &mut files);
+    let all: String = told().into_iter().map(|(_, lines)| lines).collect();
+    // What is filled in can be anything: each fixed part of the sentence must be told, and in its order.
+    let is_told = |sentence: &str| {
+        let parts: Vec<&str> =
+            sentence.split(['{', '}']).step_by(2).map(str::trim).filter(|part| !part.is_empty()).collect();
+        all.lines().any(|line| {
+            let mut rest = line;
+            parts.iter().all(|part| match rest.find(part) {
+                Some(at) => {
+                    rest = &rest[at + part.len()..];
+                    true
+                }
+                None => false,
+            })
+        })
+    };
+    let mut untold = Vec::new();
+    for file in files {
+        for sentence in sentences(&std::fs::read_to_string(&file).unwrap()) {
+            if !NO_COMPLAINTS.iter().any(|known| sentence.contains(known)) && !is_told(&sentence) {
+                untold.push(format!("{}: {sentence}", file.file_name().unwrap().display()));
+            }
+        }
+    }
+    assert_eq!(untold, [] as [String; 0], "write a file that brings each of these about");
+}
