@@ -5,6 +5,8 @@
 mod check;
 pub mod explain;
 pub mod flow;
+#[doc(hidden)]
+pub mod fuzz;
 mod nearest;
 mod problem;
 pub mod report;

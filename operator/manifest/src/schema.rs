@@ -3,8 +3,12 @@
 //! It may not be gentler or stricter than the API server on what the schema says, and it knows nothing that the
 //! schema does not say.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::BTreeMap,
+    sync::{LazyLock, Mutex},
+};
 
+use regex::Regex;
 use serde_json::Value as Json;
 
 use crate::{
@@ -199,10 +203,21 @@ fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
         );
     }
     if let Some(pattern) = schema["pattern"].as_str()
-        && !regex::Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
+        && !matches(pattern, text)
     {
         problems.error("WrongForm", field, node.at.clone(), form(pattern));
     }
+}
+
+/// Whether a text has the form of a pattern. Each pattern is compiled once: a schema asks the same of every step.
+fn matches(pattern: &str, text: &str) -> bool {
+    static PATTERNS: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
+    let compiled = || Regex::new(pattern).ok();
+    let known = match PATTERNS.lock() {
+        Ok(mut patterns) => patterns.entry(pattern.to_owned()).or_insert_with(compiled).clone(),
+        Err(_) => compiled(),
+    };
+    known.is_some_and(|pattern| pattern.is_match(text))
 }
 
 /// What a pattern of the schema asks for, in words where it is one that people meet.

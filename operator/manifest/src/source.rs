@@ -121,11 +121,18 @@ impl Node {
     }
 }
 
+/// How deep lists and objects may stand in each other: a stack as small as a worker thread's holds that many.
+const MAX_DEPTH: usize = 40;
+
 /// Every document of a text that holds anything, one after the other. One that cannot be read does not hide the next.
 pub(crate) fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
     let mut found = Vec::new();
     for part in parts(text) {
-        let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+        let options = serde_saphyr::options! {
+            legacy_octal_numbers: true,
+            with_snippet: false,
+            budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        };
         let read = serde_saphyr::from_str_with_options::<Node>(&text[part.clone()], options);
         match read {
             Ok(node) if node.is_null() => {}

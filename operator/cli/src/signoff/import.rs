@@ -50,7 +50,7 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
         Ok(source) => source,
         Err(why) => return Err(Exit::Usage.because(why)),
     };
-    let approver = options.approver.clone().unwrap_or_else(user);
+    let approver = options.approver.clone().map_or_else(user, Ok)?;
     let imported = match strands::import(&source.text, &approver) {
         Ok(imported) => imported,
         Err(problems) => {
@@ -100,10 +100,10 @@ fn write(options: &Import, text: &str) -> anyhow::Result<()> {
         .map_err(|error| Exit::Output.because(format!("{error:#}")))
 }
 
-/// Who sits at this machine, as far as the environment says.
-pub fn user() -> String {
-    ["USER", "LOGNAME", "USERNAME"]
-        .into_iter()
-        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-        .unwrap_or_else(|| "me".to_owned())
+/// Who sits at this machine.
+///
+/// # Errors
+/// The machine does not say.
+pub fn user() -> anyhow::Result<String> {
+    whoami::username().context("finding out who runs this")
 }

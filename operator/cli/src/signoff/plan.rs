@@ -37,7 +37,7 @@ enum Format {
 /// Prints the flow, or what is wrong with the file.
 pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     let source = texts::one(&options.file).map_err(|why| Exit::Usage.because(why))?;
-    let read = match read_any(&source.text, &import::user(), &Settings::default()) {
+    let read = match read_any(&source.text, &import::user()?, &Settings::default()) {
         Ok(read) => read,
         Err(problems) => {
             for problem in &problems {

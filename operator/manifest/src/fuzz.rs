@@ -1,0 +1,154 @@
+//! What strangers may send, as plain functions of bytes: a file to check, and a file of the Strands CLI.
+//!
+//! None of them may panic, overflow the stack or run long, whatever the bytes. `fuzz/` hands them to cargo-fuzz; the
+//! tests below run a bounded number of mutations of a corpus on any machine.
+
+use signoff_engine::Settings;
+
+use crate::{check, explain::explain, flow::Flow, report, strands};
+
+/// The longest text that is tried.
+const LONGEST: usize = 20_000;
+
+/// Checks the bytes as a file and shows every problem, in every way.
+///
+/// # Panics
+/// Where something that is shown could move a cursor, or a place is none of the text.
+pub fn file(data: &[u8]) {
+    let text = String::from_utf8_lossy(data.get(..LONGEST).unwrap_or(data)).into_owned();
+    for checked in check(&text, &Settings::default()) {
+        for problem in &checked.problems {
+            assert!(text.get(problem.at.clone()).is_some(), "a place within the text: {problem:?}");
+            for shown in
+                [report::shown("f", &text, problem), report::line("f", problem), report::fine("f", &checked.title)]
+            {
+                assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{7}', '\r']), "nothing moves the cursor: {shown:?}");
+            }
+            let _ = report::json("f", problem);
+        }
+        if let Some(workflow) = checked.workflow {
+            let flow = Flow::of(&workflow);
+            let _ = (flow.to_text(), flow.to_mermaid(), flow.to_dot());
+        }
+    }
+    let _ = explain(&text);
+}
+
+/// Imports the bytes as a file of the Strands CLI, and checks what it becomes.
+///
+/// # Panics
+/// Where what it becomes cannot be read again.
+pub fn import(data: &[u8]) {
+    let text = String::from_utf8_lossy(data.get(..LONGEST).unwrap_or(data)).into_owned();
+    if let Ok(imported) = strands::import(&text, "alice") {
+        let yaml = imported.to_yaml();
+        let checked = check(&yaml, &Settings::default());
+        let readable = checked.iter().all(|one| one.problems.iter().all(|problem| problem.reason != "NotYaml"));
+        assert!(checked.len() == 1 && readable, "what is written can be read: {yaml}");
+        let _ = Flow::of(&imported.workflow).to_text();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::path::Path;
+
+    use super::*;
+
+    /// The files of a folder of the tests.
+    fn corpus(folder: &str) -> Vec<Vec<u8>> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/contract").join(folder);
+        let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.into_iter().map(|path| std::fs::read(path).unwrap()).collect()
+    }
+
+    /// Runs a target on mutations of the corpus, always the same ones, on a stack as small as a worker thread's.
+    fn run(corpus: Vec<Vec<u8>>, rounds: usize, target: fn(&[u8])) {
+        let work = move || {
+            corpus.iter().for_each(|data| target(data));
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+            let mut below = |bound: usize| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                usize::try_from(state % (bound.max(1) as u64)).unwrap_or(0)
+            };
+            for _ in 0..rounds {
+                let mut data = corpus[below(corpus.len())].clone();
+                for _ in 0..=below(4) {
+                    let at = below(data.len());
+                    let to = (at + below(40)).min(data.len());
+                    match below(6) {
+                        0 => drop(data.drain(at..to)),
+                        1 => data.insert(at, u8::try_from(below(256)).unwrap_or(0)),
+                        2 => {
+                            let word = WORDS[below(WORDS.len())];
+                            drop(data.splice(at..at, word.bytes()));
+                        }
+                        3 => {
+                            let piece = data[at..to].repeat(1 + below(60));
+                            drop(data.splice(at..at, piece));
+                        }
+                        4 => {
+                            let other = &corpus[below(corpus.len())];
+                            let from = below(other.len());
+                            let until = (from + below(200)).min(other.len());
+                            drop(data.splice(at..at, other[from..until].iter().copied()));
+                        }
+                        _ => data[at..to].reverse(),
+                    }
+                    if data.is_empty() {
+                        data.push(b' ');
+                    }
+                }
+                target(&data);
+            }
+        };
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap();
+        assert!(thread.join().is_ok());
+    }
+
+    const WORDS: [&str; 18] = [
+        "{{",
+        "}}",
+        "{%",
+        "'",
+        "\"",
+        "((((((((",
+        "- ",
+        ": ",
+        "\n",
+        "---\n",
+        "&a ",
+        "*a",
+        "\u{202e}",
+        "\u{1b}[31m",
+        "not not ",
+        "null",
+        "9223372036854775808",
+        "é",
+    ];
+
+    #[test]
+    fn no_file_panics() {
+        run(corpus("invalid"), 100, file);
+    }
+
+    #[test]
+    fn no_file_of_the_strands_cli_panics() {
+        run(corpus("strands"), 100, import);
+        run(corpus("strands"), 20, file);
+    }
+
+    #[test]
+    fn expressions_as_deep_as_a_file_is_long_are_refused() {
+        for deep in ["(".repeat(9000), "not ".repeat(4000), "[".repeat(9000), "a.".repeat(9000), "a or ".repeat(3000)] {
+            let file = format!(
+                "agents: {{a: {{prompt: x}}}}\npattern:\n  type: graph\n  config:\n    nodes: {{n: {{agent: a, input: \"{{{{ {deep} }}}}\"}}}}\n    edges: [{{from: n, to: n, condition: \"{deep}\"}}]\n"
+            );
+            run(vec![file.into_bytes()], 1, import);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Templates before and after, and what must not change.
+
+use super::*;
+
+fn names() -> Names {
+    let mut names = Names { root: "nodes", root_now: "nodes", ..Names::default() };
+    names.give(["initial_plan", "review", "other-one"]);
+    names.special.insert("timestamp", "run.startedAt".to_owned());
+    names.special.insert("terminal_node", "('a' if x else '')".to_owned());
+    names.optional.insert("audience".to_owned());
+    names.inputs.insert("loop_".to_owned(), "input_loop".to_owned());
+    names
+}
+
+#[track_caller]
+fn becomes(source: &str, expected: &str) {
+    assert_eq!(template(source, &names(), &mut Found::default()), expected);
+}
+
+#[test]
+fn ids_that_are_no_labels_are_asked_for_in_brackets() {
+    becomes("a {{ nodes.initial_plan.response[:30] }} b", "a {{ nodes['initial-plan'].response[:30] }} b");
+    becomes("{{ nodes['initial_plan']['response'] }}", "{{ nodes['initial-plan'].response }}");
+    becomes(
+        "{% if 'x' in nodes.initial_plan.response.lower() %}",
+        "{% if 'x' in nodes['initial-plan'].response.lower() %}",
+    );
+    becomes("{{ nodes.review.response }}", "{{ nodes.review.response }}");
+    becomes("{{ nodes['other-one'].response }}", "{{ nodes['other-one'].response }}");
+}
+
+#[test]
+fn text_strings_comments_and_raw_blocks_stay_as_they_are() {
+    for same in [
+        "nodes.initial_plan.response",
+        "{{ 'nodes.initial_plan' }}",
+        "{# nodes.initial_plan #}",
+        "{% raw %}{{ nodes.initial_plan }}{% endraw %}",
+        "{{ x.nodes.initial_plan }}",
+        "{{ steps[0].response | replace('initial_plan', \"b\") }}",
+        "{{ a['b c'][0].d }}",
+        "{{ nodes | tojson }}",
+        "{% set nodes_ = 1 %}{{ f(nodes=1) }}",
+    ] {
+        becomes(same, same);
+    }
+}
+
+#[test]
+fn a_node_alone_asks_whether_it_has_run() {
+    becomes("{% if nodes.initial_plan %}", "{% if nodes['initial-plan'].response %}");
+    becomes(
+        "{% if nodes.review is defined and nodes.review.response %}",
+        "{% if nodes.review.response is not none and nodes.review.response %}",
+    );
+    becomes("{{ nodes.review is not defined }}", "{{ nodes.review.response is none }}");
+    becomes("{{ nodes.initial_plan.iteration >= 3 }}", "{{ (nodes['initial-plan'].visits | length) >= 3 }}");
+}
+
+#[test]
+fn a_loop_over_nodes_is_one_over_those_that_have_run() {
+    becomes(
+        "{% for id, n in nodes.items() %}{% if id == 'initial_plan' %}{{ n.iteration }}{% endif %}{% endfor %}",
+        "{% for id, n in nodes.items() if n.response is not none %}{% if id == 'initial-plan' %}{{ (n.visits | length) }}{% endif %}{% endfor %}",
+    );
+}
+
+#[test]
+fn names_of_the_strands_cli_become_expressions() {
+    becomes("{{ timestamp }} {{ x.timestamp }}", "{{ run.startedAt }} {{ x.timestamp }}");
+    becomes("{% if terminal_node == 'initial_plan' %}", "{% if ('a' if x else '') == 'initial-plan' %}");
+    becomes("{{ inputs.values.topic }}", "{{ inputs.topic }}");
+    becomes("{{ loop_ }}", "{{ input_loop }}");
+}
+
+#[test]
+fn what_people_say_is_never_taken_for_an_id() {
+    becomes("{% if hitl_response == 'initial_plan' %}", "{% if hitl_response == 'initial_plan' %}");
+    becomes("{% if nodes.review.response == 'initial_plan' %}", "{% if nodes.review.response == 'initial_plan' %}");
+}
+
+#[test]
+fn the_default_of_an_optional_input_holds_where_it_was_not_given() {
+    becomes("{{ audience|default('experts') }}", "{{ audience|default('experts', true) }}");
+    becomes("{{ audience | default(f('a', 1)) | upper }}", "{{ audience | default(f('a', 1), true) | upper }}");
+    becomes("{{ audience | default('a', false) }}", "{{ audience | default('a', false) }}");
+    becomes("{{ other | default('a') }}", "{{ other | default('a') }}");
+}
+
+#[test]
+fn judgements_of_drafts_have_an_object_of_their_own() {
+    let names = Names { judged: true, ..Names::default() };
+    let becomes = |source: &str| template(source, &names, &mut Found::default());
+    assert_eq!(becomes("{{ iterations[-1].score }}"), "{{ iterations[-1].evaluation.score }}");
+    assert_eq!(becomes("{{ iterations[0].draft_preview }}..."), "{{ iterations[0].draft[:200] }}...");
+    assert_eq!(
+        becomes("{% for one in iterations %}{{ one.score }}{{ one.draft }}{% endfor %}"),
+        "{% for one in iterations %}{{ one.evaluation.score }}{{ one.draft }}{% endfor %}"
+    );
+    assert_eq!(becomes("{{ evaluation.score }} {{ steps[0].score }}"), "{{ evaluation.score }} {{ steps[0].score }}");
+}
+
+#[test]
+fn ids_that_do_not_exist_are_empty_and_told() {
+    let mut found = Found::default();
+    assert_eq!(template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
+    assert_eq!(found.strangers.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
+}
