@@ -39,7 +39,7 @@ pub const SECTIONS: &[Section] = &[
             ("inputs", Becomes("spec.inputs")),
             ("env", LeftOut("secrets and folders are the cluster's, or the environment's")),
             ("telemetry", LeftOut("the operator's own telemetry is configured where it is installed")),
-            ("context_policy", Missing("conversations are neither compacted nor kept as notes")),
+            ("context_policy", Becomes("nothing but notes on its fields")),
             ("skills", Missing("agents load no skills")),
             ("tools", Missing("agents call no tools")),
             ("agents", Becomes("spec.agents")),
@@ -80,6 +80,14 @@ pub const SECTIONS: &[Section] = &[
             ("backoff", Becomes("retry.backoff.factor and jitter")),
             ("wait_min", Becomes("retry.backoff.base")),
             ("wait_max", Becomes("retry.backoff.max")),
+        ],
+    },
+    Section {
+        name: "context_policy",
+        fields: &[
+            ("compaction", LeftOut("conversations are kept whole")),
+            ("notes", Missing("no notes are kept between steps")),
+            ("retrieval", Missing("agents call no tools")),
         ],
     },
     Section {

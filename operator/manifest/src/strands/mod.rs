@@ -109,7 +109,10 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
             problems.error("NotStrands", field, at, format!("{field} is missing: give it"));
         }
     }
-    if !patterns::PATTERNS.contains(&kind) {
+    if kind.is_empty() {
+        let at = crate::problem::place(node, "pattern.type");
+        problems.error("NotStrands", "pattern.type", at, format!("name one of {}", patterns::PATTERNS.join(", ")));
+    } else if !patterns::PATTERNS.contains(&kind) {
         let at = crate::problem::place(node, "pattern.type");
         let near = crate::nearest::nearest(kind, patterns::PATTERNS.into_iter());
         let hint = near
@@ -139,8 +142,10 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
 impl Import<'_> {
     fn object(&mut self, node: &Node, agents: &Node, kind: &str, config: &Node) -> Value {
         self.notes.read(node, "file", "");
-        if let Some(pattern) = node.get("pattern") {
-            self.notes.read(pattern, "pattern", "pattern");
+        for name in ["pattern", "context_policy"] {
+            if let Some(part) = node.get(name) {
+                self.notes.read(part, name, name);
+            }
         }
         let declared = node.get("inputs");
         if let Some(inputs) = declared {
