@@ -3,11 +3,18 @@
 
 use std::path::{Path, PathBuf};
 
+use futures::StreamExt;
 use kube::api::{Api, ListParams};
+use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, named};
+
+use crate::story::{Example, examples, story};
+
+/// How long an example may do nothing.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
@@ -91,12 +98,67 @@ impl Running {
 async fn every_example_is_taken_by_the_api_server_as_it_stands() {
     let cluster = Cluster::shared().unwrap();
     let namespace = cluster.namespace("examples").await.unwrap();
-    let folder = folder().display().to_string();
-    let words =
-        ["create", "--dry-run=server", "--validate=strict", "--recursive", "--filename", &folder, "--output=name"];
+    // One document after the other; what people answer lies beside them and is no object.
+    let mut all = String::new();
+    for folder in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if !file.display().to_string().ends_with(".answers.yaml") {
+                all.push_str(&format!("---\n{}\n", std::fs::read_to_string(file).unwrap()));
+            }
+        }
+    }
+    let words = ["create", "--dry-run=server", "--validate=strict", "--filename", "-", "--output=name"];
     let words = [&words[..], &["--namespace", &namespace.name]].concat();
-    let created = cluster.kubectl(words).run().await.unwrap().ok().unwrap();
-    assert!(created.lines().count() > 10, "{created}");
+    let created = cluster.kubectl(words).input(all).run().await.unwrap().ok().unwrap();
+    assert!(created.lines().count() >= 43, "{created}");
+}
+
+/// Runs an example with its answers to its end.
+async fn told(mut example: Example) -> (String, Value) {
+    let run = Running::start(&format!("{}.yaml", example.name)).await;
+    let approvals: Api<Approval> = Api::namespaced(run.cluster.token_client("bob").await.unwrap(), &run.namespace.name);
+    let workflows: Api<Workflow> = Api::namespaced(run.cluster.admin().await.unwrap(), &run.namespace.name);
+    let mut asked = std::collections::BTreeSet::new();
+    loop {
+        let open = |workflow: &Workflow| {
+            let status = workflow.status.as_ref()?;
+            let gates = status.steps.iter().filter(|r| r.object.is_some() && !r.phase.is_end());
+            gates.filter_map(|r| r.object.clone()).find(|name| !asked.contains(name))
+        };
+        let over = |workflow: &Workflow| workflow.status.as_ref().is_some_and(|status| status.phase.is_end());
+        let moves = |workflow: Option<&Workflow>| workflow.is_some_and(|w| over(w) || open(w).is_some());
+        let waiting = tokio::time::timeout(PATIENCE, await_condition(workflows.clone(), &run.name, moves)).await;
+        let Ok(found) = waiting else {
+            panic!("{} neither asks nor ends: {:#?}", example.name, run.workflow().await.status)
+        };
+        let found = found.unwrap().unwrap();
+        let Some(name) = open(&found).filter(|_| !over(&found)) else {
+            assert_eq!(example.unused(), [""; 0], "{}: answers that nobody asked for", example.name);
+            return (example.name, story(&found));
+        };
+        let there = |approval: Option<&Approval>| approval.is_some();
+        let approval = await_condition(approvals.clone(), &name, there).await.unwrap().unwrap();
+        let gate = &approval.spec.request.gate;
+        let answer = example.answer(&gate.path, &gate.name);
+        let answer = answer.unwrap_or_else(|| panic!("{}: nobody answers at {}", example.name, gate.path));
+        run.decide("bob", &name, answer).await.unwrap_or_else(|why| panic!("{}: {why}", example.name));
+        asked.insert(name);
+    }
+}
+
+#[tokio::test]
+async fn every_example_comes_to_the_same_on_a_cluster_as_it_does_without_one() {
+    let together = futures::stream::iter(examples().into_iter().map(|example| async move {
+        let record = std::fs::read_to_string(example.record()).unwrap();
+        (record, told(example).await)
+    }));
+    let ended: Vec<_> = together.buffer_unordered(6).collect().await;
+    assert!(ended.len() >= 30, "{} examples: where are they?", ended.len());
+    for (record, (name, on_a_cluster)) in ended {
+        let record: Value = serde_json::from_str(&record).unwrap();
+        let without: Workflow = serde_json::from_value(record["workflow"].clone()).unwrap();
+        assert_eq!(on_a_cluster, story(&without), "{name}");
+    }
 }
 
 #[tokio::test]

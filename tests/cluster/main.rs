@@ -15,5 +15,7 @@ mod policies;
 mod quickstart;
 mod races;
 mod runs;
+#[path = "../story.rs"]
+mod story;
 mod targets;
 mod upgrade;

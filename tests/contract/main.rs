@@ -8,4 +8,7 @@ mod examples;
 mod generated;
 mod invalid;
 mod snapshot;
+mod stories;
+#[path = "../story.rs"]
+mod story;
 mod strands;

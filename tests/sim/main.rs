@@ -7,6 +7,7 @@ mod disturbances;
 mod ending;
 mod floors;
 mod guarded;
+mod histories;
 mod laws;
 mod lives;
 mod people;

@@ -177,11 +177,11 @@ impl Driven {
 
     /// What was asked in this turn at a path.
     pub(crate) fn asked(&self, path: &str) -> &Ask {
-        let asks = self.turn.commands.iter().filter_map(|command| match command {
+        let mut asks = self.turn.commands.iter().filter_map(|command| match command {
             Command::Ask(ask) => Some(&**ask),
             Command::Call(_) => None,
         });
-        asks.filter(|ask| ask.path == path).next_back().unwrap_or_else(|| panic!("nothing is asked at {path}"))
+        asks.rfind(|ask| ask.path == path).unwrap_or_else(|| panic!("nothing is asked at {path}"))
     }
 
     /// What the agent of a call is told last.

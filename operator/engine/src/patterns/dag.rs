@@ -42,7 +42,9 @@ async fn perform<'a>(run: &Run<'a>, dag: &'a PlannedDag, task: &'a PlannedTask, 
             Next::Again(None) => {}
             Next::Again(Some(_)) => {
                 for again in task.again.iter().filter_map(|at| dag.tasks.get(*at)) {
-                    Box::pin(perform(run, dag, again, &frame(own, dag, again))).await?;
+                    // It hears what was said at the gate, though it does not wait for it.
+                    let frame = Frame { hears: Some(task.step.path.clone()), ..frame(own, dag, again) };
+                    Box::pin(perform(run, dag, again, &frame)).await?;
                 }
             }
         }

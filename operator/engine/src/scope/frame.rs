@@ -44,7 +44,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) given: Given<'a>,
     /// Agents remember what they said and heard at this path and beneath it.
     pub(crate) memory: String,
-    /// Agents hear what people decided at this path and beneath it; none means at the gates of the list that can be seen.
+    /// Besides the gates that can be seen, agents hear what people decided at this path and beneath it.
     pub(crate) hears: Option<String>,
     /// How many calls may be in flight at once among the records that begin with a text.
     pub(crate) limit: Option<(String, usize)>,

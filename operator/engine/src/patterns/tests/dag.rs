@@ -121,6 +121,7 @@ fn a_gate_that_defers_runs_what_it_reviews_and_all_between_again() {
     run.reply("polish", 1, "p1");
     run.defer("review", "shorter");
     assert_eq!(run.calls(), ["draft#2@1"]);
+    assert!(run.told_at("draft#2").contains("shorter"));
     run.reply("draft#2", 1, "d2");
     assert!(run.told_at("polish#2").starts_with("polish d2"));
     run.reply("polish#2", 1, "p2");

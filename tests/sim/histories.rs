@@ -1,0 +1,87 @@
+//! Recorded histories: runs of every example, as journals of runs that ended. A later engine must still read them.
+//!
+//! A run in flight is any beginning of such a journal: from each, the engine begins nothing that the history did not
+//! begin, with the same input, and from the whole it does nothing at all. Recorded by the tests of the examples.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use signoff_api::Workflow;
+use signoff_api::journal::{StepKind, StepPhase, StepRecord};
+use signoff_engine::{Blobs, Command, Control, Journal, Now, Plan, Settings, advance};
+
+fn histories() -> Vec<(String, Workflow)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sim/histories");
+    let mut found: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            (path.display().to_string(), serde_json::from_value(value["workflow"].clone()).unwrap())
+        })
+        .collect();
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    assert!(found.len() >= 30, "{} histories: where are they?", found.len());
+    found
+}
+
+/// The journal as it was when the event of this number had happened.
+fn as_of(records: &[StepRecord], number: i64) -> Journal {
+    let begun = records.iter().filter(|record| record.seq <= number).cloned();
+    let then = begun.map(|mut record| {
+        if record.done.is_some_and(|done| done > number) {
+            record.phase = if record.kind == StepKind::Hitl { StepPhase::Waiting } else { StepPhase::Pending };
+            (record.done, record.finished_at, record.response, record.response_ref) = (None, None, None, None);
+            (record.decision, record.decision_ref, record.error, record.usage) = (None, None, None, None);
+            record.facts = BTreeMap::new();
+        }
+        record
+    });
+    Journal::new(number, then.collect())
+}
+
+fn plan(name: &str, workflow: &Workflow) -> Plan {
+    Plan::of(workflow, &Settings::default(), &Arc::default()).unwrap_or_else(|why| panic!("{name}: {why:?}"))
+}
+
+#[test]
+fn a_finished_history_is_replayed_to_its_end_and_issues_no_command() {
+    for (name, workflow) in histories() {
+        let status = workflow.status.clone().unwrap();
+        let now = Now { at: status.finished_at.unwrap(), guard_epoch: "local".into() };
+        let journal = Journal::new(status.seq, status.steps.clone());
+        let turn = advance(&plan(&name, &workflow), Control::default(), journal, Vec::new(), &Blobs::new(), &now);
+        assert!(turn.missing.is_empty(), "{name}: the examples' values are short");
+        assert!(turn.commands.is_empty(), "{name}: {:?}", turn.commands);
+        let end = turn.end.unwrap_or_else(|| panic!("{name}: it did not end"));
+        assert_eq!((end.phase(), turn.journal.seq()), (status.phase, status.seq), "{name}: {end:?}");
+    }
+}
+
+#[test]
+fn a_run_in_flight_at_any_moment_of_a_history_goes_on_as_it_did() {
+    for (name, workflow) in histories() {
+        let status = workflow.status.clone().unwrap();
+        let plan = plan(&name, &workflow);
+        let digests: BTreeMap<_, _> =
+            status.steps.iter().map(|r| ((r.path.clone(), r.attempt), r.input_digest.clone())).collect();
+        for number in 0..=status.seq {
+            let at = status.steps.iter().filter(|r| r.seq <= number + 1).map(|r| r.at).max();
+            let now = Now { at: at.unwrap_or(status.started_at.unwrap()), guard_epoch: "local".into() };
+            let turn =
+                advance(&plan, Control::default(), as_of(&status.steps, number), Vec::new(), &Blobs::new(), &now);
+            let begun: BTreeSet<_> = turn.journal.records().iter().map(|r| (r.path.clone(), r.attempt)).collect();
+            for key in &begun {
+                assert!(digests.contains_key(key), "{name} as of {number}: {key:?} never began");
+            }
+            for command in &turn.commands {
+                let Command::Call(call) = command else { continue };
+                let record = turn.journal.get(&call.path, call.attempt).unwrap();
+                let known = &digests[&(call.path.clone(), call.attempt)];
+                assert_eq!(&record.input_digest, known, "{name} as of {number}: {} was given other input", call.path);
+            }
+        }
+    }
+}
