@@ -12,7 +12,7 @@ use signoff_engine::language::handbook;
 use signoff_tests::attacks;
 
 use crate::cargo::{root, shown};
-use crate::say;
+use crate::{catalogue, say};
 
 /// Folders that hold nothing but generated files: whatever else lies there is a left-over.
 const GENERATED_ONLY: [&str; 2] = ["crds", "charts/signoff/files"];
@@ -57,6 +57,7 @@ fn wanted() -> Result<Vec<(PathBuf, String)>> {
     let mut files = signoff_api::crds::files()?;
     files.push((attacks::PAGE.to_owned(), attacks::page()));
     files.push((handbook::PAGE.to_owned(), handbook::page()?));
+    files.push((catalogue::PAGE.to_owned(), catalogue::page()?));
     Ok(files.into_iter().map(|(path, text)| (root().join(path), text)).collect())
 }
 

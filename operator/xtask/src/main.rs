@@ -3,6 +3,7 @@
 
 mod bench;
 mod cargo;
+mod catalogue;
 mod cluster;
 mod codegen;
 mod demo;
