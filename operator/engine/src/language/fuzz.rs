@@ -1,11 +1,11 @@
-//! Fuzz entry points: any bytes as a template, as a condition, as an answer that may hold JSON.
+//! Fuzz entry points: any bytes as a template, as a condition, as what decides an edge, as an answer that may hold JSON.
 //!
 //! They may not panic, overflow the stack or run long, whatever the bytes. What they compute is
 //! thrown away, except that what must hold for every input is asserted.
 
 use serde_json::json;
 
-use super::{Condition, Scope, Template, json as json_text, text};
+use super::{Condition, Scope, Template, When, json as json_text, text};
 
 /// Parses the bytes as a template and renders it; then renders them as a value.
 pub fn template(data: &[u8]) {
@@ -37,13 +37,46 @@ pub fn condition(data: &[u8]) {
     }
 }
 
+/// Parses the bytes as the `when` of an edge and evaluates it: it holds, it does not, or it is an error.
+pub fn when(data: &[u8]) {
+    let source = String::from_utf8_lossy(data);
+    if let Ok(when) = When::parse(&source, "fuzz") {
+        let _ = when.references();
+        let scope = scope(&source);
+        assert_eq!(when.evaluate(&scope), when.evaluate(&scope), "evaluation is deterministic");
+        assert!(!when.is_else() || when.evaluate(&scope) == Ok(true), "else always holds");
+    }
+    if let Ok(quote) = When::parse("{{ text }}", "fuzz") {
+        let holds = match text::clean(&source).as_str() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        };
+        assert_eq!(quote.evaluate(&scope(&source)).ok(), holds, "a text that means nothing decides nothing");
+    }
+}
+
 /// Cleans, shows and searches the bytes as an answer.
 pub fn answer(data: &[u8]) {
     let source = String::from_utf8_lossy(data);
     let shown = text::display(&source, 100);
     assert!(shown.chars().count() <= 100, "what is shown is bounded");
     assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\r']), "what is shown hides nothing");
-    let _ = json_text::extract(&source);
+    if let Some(found) = json_text::extract(&source) {
+        // Not compared: the last digit of a number may differ once it was written and read.
+        assert!(json_text::extract(&found.to_string()).is_some(), "what was found is found again");
+    }
+    let wanted = |value: &serde_json::Value| value.get("route").is_some_and(serde_json::Value::is_string);
+    if let Some(found) = json_text::extract_where(&source, wanted) {
+        assert!(wanted(&found), "nothing is taken for what was wanted");
+        let quoted = format!("I choose {found}, and not [1].");
+        let again = json_text::extract_where(&quoted, wanted);
+        assert_eq!(
+            again.map(|value| value["route"].clone()),
+            Some(found["route"].clone()),
+            "words around it change nothing"
+        );
+    }
 }
 
 fn scope(text: &str) -> Scope {
@@ -102,6 +135,9 @@ mod tests {
             "I think ```json\n{\"route\": \"a\"}\n``` is {\"b\": [1, 2]}".into(),
             "{\"a\": \"} \\\" {\", \"b\": [[[{}]]]}".into(),
             "[".repeat(500),
+            "{\"route\": \"refund\", \"why\": 1e308}".into(),
+            "See [1]: ```\n{\"score\": -0.0, \"issues\": [\"\\ud83e\\udd80\"]}\n``` {\"route\": null}".into(),
+            "[{\"task\": \"a\"}, {\"task\": \"b\"}] {\"route\": \"x\", \"route\": \"y\"}".into(),
             "\u{1b}[31m\u{202e}approve\u{200b}\r\n\u{feff}e\u{301}".into(),
         ]
     }
@@ -188,6 +224,13 @@ mod tests {
     #[test]
     fn no_condition_panics_or_overflows() {
         run(conditions(), 8000, condition);
+    }
+
+    #[test]
+    fn no_when_panics_or_overflows() {
+        let words = ["true", "false", " true", "True", "else", "{{ text == 'x' }}", "{% if n > 5 %}true{% endif %}"];
+        let corpus = conditions().into_iter().chain(templates()).chain(words.map(String::from)).collect();
+        run(corpus, 3000, when);
     }
 
     #[test]
