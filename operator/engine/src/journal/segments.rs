@@ -37,7 +37,7 @@ pub struct Room {
 impl Default for Room {
     /// A Workflow stays well under 1 MiB, and a segment is a ConfigMap of a usual size.
     fn default() -> Self {
-        Self { steps: 512 * 1024, segment: 256 * 1024 }
+        Self { steps: 384 * 1024, segment: 192 * 1024 }
     }
 }
 

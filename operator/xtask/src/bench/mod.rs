@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: how fast gates open and close, measured against what the API server could do at best.
+//! `cargo xtask bench`: how fast gates open and close, measured against what the API server could do at best; and how
+//! fast the engine is by itself.
 //! It may not touch any cluster but those it starts, and judges nothing: it prints the goals beside the numbers.
 
 mod admission;
@@ -6,6 +7,7 @@ mod audit;
 mod ceiling;
 mod counters;
 mod crowd;
+mod engine;
 mod gates;
 mod pending;
 mod process;
@@ -35,6 +37,8 @@ pub(crate) enum Bench {
     Gates(Gates),
     /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
     Admission(Admission),
+    /// The engine alone, no cluster: steps a second, microseconds a turn, bytes a step, of runs of a thousand steps
+    Engine,
 }
 
 /// How much of it.
@@ -68,6 +72,10 @@ pub(crate) struct Gates {
 pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
     match bench {
         Bench::Gates(gates) => measure_gates(gates),
+        Bench::Engine => {
+            say::result(&engine::measure()?);
+            Ok(ExitCode::SUCCESS)
+        }
         Bench::Admission(admission) => {
             let levels = to_its_end(admission::measure(admission.votes as usize))?;
             say::result(&admission::render(&levels));

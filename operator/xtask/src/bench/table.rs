@@ -173,7 +173,7 @@ fn pending(pending: &Pending) -> String {
     )
 }
 
-fn table<'a>(head: &[String], rows: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> String {
+pub(super) fn table<'a>(head: &[String], rows: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head.to_vec());
     for (name, mut cells) in rows {

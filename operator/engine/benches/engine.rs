@@ -1,0 +1,138 @@
+//! How long the engine takes over runs of a thousand steps, and how large they get: a line of JSON a run.
+//!
+//! It may not judge, and knows no cluster: `cargo xtask bench engine` builds it as it is shipped and shows the numbers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures the engine from outside")]
+#![allow(clippy::print_stdout, reason = "its output is the result")]
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use signoff_api::{Moment, Workflow, WorkflowStatus};
+use signoff_engine::{Blobs, Command, Control, Fact, Journal, Now, Plan, Room, Settings, advance, turn::Reply};
+
+/// Each run is made so often; the fastest counts, for what slows one down is not the engine.
+const TIMES: usize = 5;
+/// Where the time of a turn is looked at: at journals of about so many records.
+const LENGTHS: [usize; 3] = [10, 100, 1000];
+
+fn main() {
+    for (name, pattern) in [
+        ("chain of 1,000 calls", chain(1000, call)),
+        ("chain of 1,000 set steps", chain(1000, set)),
+        ("chain of 100 calls", chain(100, call)),
+        ("parallel, 100 branches of 10 calls", parallel(100, 10)),
+        ("graph, 1,000 visits of calls", graph(1000)),
+    ] {
+        let plan = plan(&pattern);
+        let runs: Vec<Measured> = (0..TIMES).map(|_| run(&plan)).collect();
+        println!("{}", report(name, &runs));
+    }
+}
+
+fn call(at: usize) -> Value {
+    json!({"name": format!("step-{at}"), "http": {"url": "http://x/{{ last_response[:9] }}"}})
+}
+
+fn set(at: usize) -> Value {
+    json!({"name": format!("step-{at}"), "set": {"value": "{{ last_response[:9] }} and on"}})
+}
+
+fn chain(steps: usize, step: fn(usize) -> Value) -> Value {
+    json!({"chain": {"steps": (0..steps).map(step).collect::<Vec<_>>()}})
+}
+
+fn parallel(branches: usize, steps: usize) -> Value {
+    let branch = |at| json!({"name": format!("branch-{at}"), "steps": (0..steps).map(call).collect::<Vec<_>>()});
+    json!({"parallel": {"branches": (0..branches).map(branch).collect::<Vec<_>>()}})
+}
+
+fn graph(visits: usize) -> Value {
+    let edge = |from, to, until| json!({"from": from, "choose": [{"when": format!("nodes.{from}.visits.size() < {until}"), "to": to}, {"when": "else", "to": "end"}]});
+    json!({"graph": {
+        "nodes": [call(0), call(1), {"name": "end", "set": {"value": "done"}}],
+        "edges": [edge("step-0", "step-1", visits), edge("step-1", "step-0", visits)],
+        "maxIterations": 1000, "maxSteps": visits,
+    }})
+}
+
+fn plan(pattern: &Value) -> Plan {
+    let workflow: Workflow = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"},
+        "spec": {"requestedBy": "dana", "pattern": pattern},
+    }))
+    .unwrap();
+    Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"))
+}
+
+/// What one run came to.
+struct Measured {
+    turns: Vec<(usize, Duration)>,
+    records: usize,
+    settling: Duration,
+    /// The largest that what the Workflow holds of the journal ever was.
+    object: usize,
+    segments: i64,
+}
+
+/// Runs to the end: one result a turn, as they come in, and the journal settled after each.
+fn run(plan: &Plan) -> Measured {
+    let now = Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() };
+    let (mut journal, mut facts, mut answered) = (Journal::default(), Vec::new(), BTreeSet::new());
+    let (mut turns, mut settling, mut object) = (Vec::new(), Duration::ZERO, 0);
+    loop {
+        let before = journal.records().len();
+        let begun = Instant::now();
+        let mut turn = advance(plan, Control::default(), journal, facts, &Blobs::new(), &now);
+        turns.push((before, begun.elapsed()));
+        assert!(turn.missing.is_empty(), "nothing here is large");
+        let begun = Instant::now();
+        turn.journal.settle(&Room::default()).unwrap();
+        settling += begun.elapsed();
+        let next = turn.commands.iter().find_map(|command| match command {
+            Command::Call(call) if answered.insert((call.path.clone(), call.attempt)) => Some(call),
+            _ => None,
+        });
+        // What a turn begins, the next one finishes; only some are weighed, for that takes longer than a turn.
+        if turns.len() % 50 == 0 || turn.end.is_some() {
+            object = object.max(serde_json::to_vec(&status(&turn.journal)).unwrap().len());
+        }
+        let Some(call) = next.filter(|_| turn.end.is_none()) else {
+            let segments = turn.journal.segments().iter().map(|segment| segment.size).sum();
+            return Measured { turns, records: turn.journal.records().len(), settling, object, segments };
+        };
+        let reply = Reply { response: "x".repeat(200).into(), ..Reply::default() };
+        facts = vec![Fact::Ended { path: call.path.clone(), attempt: call.attempt, result: Ok(reply), at: now.at }];
+        journal = turn.journal;
+    }
+}
+
+/// What a commit writes of the journal.
+fn status(journal: &Journal) -> WorkflowStatus {
+    WorkflowStatus {
+        seq: journal.seq(),
+        steps: journal.steps(),
+        segments: journal.segments().to_vec(),
+        ..WorkflowStatus::default()
+    }
+}
+
+fn report(name: &str, runs: &[Measured]) -> Value {
+    let total = |run: &Measured| run.turns.iter().map(|(_, took)| *took).sum::<Duration>();
+    let best = runs.iter().min_by_key(|run| total(run)).unwrap();
+    let at = |length: usize| {
+        let near = |(records, _): &&(usize, Duration)| (length * 8 / 10..=length * 12 / 10).contains(records);
+        let of_run = |run: &Measured| {
+            let took: Vec<_> = run.turns.iter().filter(near).map(|(_, took)| took.as_secs_f64() * 1e6).collect();
+            (!took.is_empty()).then(|| took.iter().sum::<f64>() / took.len() as f64)
+        };
+        runs.iter().filter_map(of_run).reduce(f64::min)
+    };
+    json!({
+        "name": name, "records": best.records, "seconds": total(best).as_secs_f64(),
+        "settling": best.settling.as_secs_f64(), "advance": LENGTHS.map(at), "object": best.object, "segments": best.segments,
+    })
+}

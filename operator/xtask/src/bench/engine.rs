@@ -1,0 +1,89 @@
+//! The engine alone: steps a second, what a turn costs at a journal of 10, 100 and 1,000 records, and bytes a step.
+//! It may not measure: the program `operator/engine/benches/engine.rs` does, built as the engine is shipped.
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::table::table;
+use crate::cargo::{cargo, output};
+use crate::say;
+
+/// What the program says of one run.
+#[derive(Debug, Deserialize)]
+struct Run {
+    name: String,
+    records: usize,
+    seconds: f64,
+    settling: f64,
+    /// Microseconds a turn, at journals of about 10, 100 and 1,000 records.
+    advance: [Option<f64>; 3],
+    object: usize,
+    segments: usize,
+}
+
+pub(super) fn measure() -> Result<String> {
+    say::step("building the engine as it is shipped, and running it");
+    let text = output(&mut cargo(&["bench", "--quiet", "--package", "signoff-engine", "--bench", "engine"]))?;
+    let runs: Vec<Run> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).with_context(|| format!("the engine's benchmark says {line}")))
+        .collect::<Result<_>>()?;
+    ensure!(!runs.is_empty(), "the engine's benchmark says nothing");
+    Ok(render(&runs))
+}
+
+fn render(runs: &[Run]) -> String {
+    let head = [
+        "a run, one result a turn",
+        "steps",
+        "steps a second",
+        "µs a turn at 10",
+        "100",
+        "1,000 records",
+        "1,000 : 100",
+        "settling : turns",
+        "bytes a step",
+        "KiB in the Workflow",
+        "in segments",
+    ];
+    let row = |run: &Run| {
+        let [ten, hundred, thousand] = run.advance;
+        vec![
+            run.records.to_string(),
+            format!("{:.0}", run.records as f64 / run.seconds),
+            microseconds(ten),
+            microseconds(hundred),
+            microseconds(thousand),
+            ratio(thousand, hundred),
+            format!("{:.2}", run.settling / run.seconds),
+            ((run.object + run.segments) / run.records.max(1)).to_string(),
+            (run.object / 1024).to_string(),
+            (run.segments / 1024).to_string(),
+        ]
+    };
+    table(&head.map(str::to_owned), runs.iter().map(|run| (run.name.as_str(), row(run))))
+}
+
+fn microseconds(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.0}"))
+}
+
+fn ratio(one: Option<f64>, other: Option<f64>) -> String {
+    one.zip(other).map_or_else(|| "–".to_owned(), |(one, other)| format!("{:.1}", one / other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Run, render};
+
+    #[test]
+    fn what_a_run_did_not_come_to_is_a_dash() {
+        let line = r#"{"name": "a chain", "records": 100, "seconds": 0.5, "settling": 0.1,
+            "advance": [10.0, 25.4, null], "object": 30720, "segments": 20480}"#;
+        let run: Vec<Run> = serde_json::from_str(line).into_iter().collect();
+        let shown = render(&run);
+        for part in ["a chain", "200", "25", "–", "0.20", "512", "30", "20"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+}
