@@ -50,12 +50,14 @@ fn parallel(branches: usize, steps: usize) -> Value {
     json!({"parallel": {"branches": (0..branches).map(branch).collect::<Vec<_>>()}})
 }
 
+/// To and fro until it may no more.
 fn graph(visits: usize) -> Value {
-    let edge = |from, to, until| json!({"from": from, "choose": [{"when": format!("nodes.{from}.visits.size() < {until}"), "to": to}, {"when": "else", "to": "end"}]});
+    let node = |name| json!({"name": name, "http": {"url": "http://x/{{ last_response[:9] }}"}});
+    let edge = |from, to| json!({"from": from, "choose": [{"when": format!("nodes.{from}.status == 'succeeded'"), "to": to}, {"when": "else", "to": "end"}]});
     json!({"graph": {
-        "nodes": [call(0), call(1), {"name": "end", "set": {"value": "done"}}],
-        "edges": [edge("step-0", "step-1", visits), edge("step-1", "step-0", visits)],
-        "maxIterations": 1000, "maxSteps": visits,
+        "nodes": [node("ping"), node("pong"), {"name": "end", "set": {"value": "done"}}],
+        "edges": [edge("ping", "pong"), edge("pong", "ping")],
+        "maxIterations": visits, "maxSteps": visits,
     }})
 }
 

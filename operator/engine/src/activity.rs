@@ -211,10 +211,8 @@ impl<'a> Run<'a> {
     /// The records that lie directly beneath a path and were known at `seq`, the oldest first.
     pub(crate) fn beneath(&self, path: &str, seq: i64) -> Vec<StepRecord> {
         let books = self.books.borrow();
-        let is = |r: &&StepRecord| {
-            r.done.is_some_and(|done| done < seq) && r.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
-        };
-        let mut found: Vec<_> = books.journal.records().iter().filter(is).cloned().collect();
+        let known = |r: &&StepRecord| r.done.is_some_and(|done| done < seq);
+        let mut found: Vec<_> = books.journal.under(&format!("{path}/")).filter(known).cloned().collect();
         found.sort_by_key(|record| record.done);
         found
     }
@@ -223,10 +221,8 @@ impl<'a> Run<'a> {
     fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
         let Some((prefix, most)) = limit else { return false };
         let books = self.books.borrow();
-        let in_flight = |r: &&StepRecord| {
-            !r.phase.is_end() && matches!(r.kind, StepKind::Agent | StepKind::Http) && r.path.starts_with(prefix)
-        };
-        books.journal.records().iter().filter(in_flight).count() >= *most
+        let in_flight = |r: &&StepRecord| !r.phase.is_end() && matches!(r.kind, StepKind::Agent | StepKind::Http);
+        books.journal.under(prefix).filter(in_flight).count() >= *most
     }
 
     /// The record of an activity, once it has one that will not change any more.

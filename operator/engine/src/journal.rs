@@ -64,6 +64,18 @@ impl Journal {
         Records::of(&self.entries)
     }
 
+    /// The records whose paths begin with this text, in the order of their paths: of a branch, without a look at the
+    /// others.
+    pub fn under(&self, prefix: &str) -> impl Iterator<Item = &StepRecord> {
+        let from = self.order.partition_point(|at| self.entries[*at].record.path.as_str() < prefix);
+        let places = self.order.get(from..).unwrap_or_default().iter();
+        places.map(|at| &*self.entries[*at].record).take_while(move |record| {
+            #[cfg(test)]
+            work::looked(1);
+            record.path.starts_with(prefix)
+        })
+    }
+
     /// One attempt at one activity.
     #[must_use]
     pub fn get(&self, path: &str, attempt: i32) -> Option<&StepRecord> {

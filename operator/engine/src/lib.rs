@@ -44,6 +44,8 @@ pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 #[cfg(test)]
 mod driven;
 #[cfg(test)]
+mod growth_tests;
+#[cfg(test)]
 mod order_tests;
 #[cfg(test)]
 mod request_tests;

@@ -58,6 +58,20 @@ impl Wanted<'_> {
             None => true,
         })
     }
+
+    /// Whether this field of a member of a root is asked for, or may be.
+    pub(crate) fn field(&self, root: &str, name: &str, field: &str) -> bool {
+        use crate::language::Member;
+        let may_be = |member: Option<&Member>, name: &str| match member {
+            Some(Member::Name(member)) => member == name,
+            Some(Member::Position(_)) => false,
+            None => true,
+        };
+        self.0.iter().filter(|reference| reference.root == root).any(|reference| {
+            let mut members = reference.members.iter();
+            may_be(members.next(), name) && may_be(members.next(), field)
+        })
+    }
 }
 
 /// The scope of a step that began at `seq`.

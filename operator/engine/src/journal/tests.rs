@@ -84,6 +84,21 @@ fn looking_up_one_of_a_thousand_looks_at_one() {
 }
 
 #[test]
+fn what_lies_under_a_path_is_found_without_a_look_at_the_rest() {
+    let mut journal = Journal::default();
+    for path in ["b/x", "a", "b", "b/y", "b-c/x", "c/b/x", "b/x#2"] {
+        add(&mut journal, path);
+    }
+    let under = |prefix: &str| journal.under(prefix).map(|r| r.path.as_str()).collect::<Vec<_>>();
+    assert_eq!(under("b/"), ["b/x", "b/x#2", "b/y"]);
+    assert_eq!(under("c/"), ["c/b/x"]);
+    assert_eq!(under("d"), Vec::<&str>::new());
+    assert_eq!(under("").len(), 7);
+    let (_, looked) = work::of(|| under("b/"));
+    assert!(looked <= 4, "{looked}");
+}
+
+#[test]
 fn a_journal_that_has_room_stays_whole() {
     let mut journal = Journal::default();
     (0..500).for_each(|at| add(&mut journal, &format!("step-{at}")));

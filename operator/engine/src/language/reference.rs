@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use super::LanguageError;
 
@@ -54,21 +55,32 @@ pub struct Known {
     roots: BTreeMap<String, Members>,
 }
 
-/// What may be asked of a name.
+/// What may be asked of a name. A copy shares its shapes: a list of a thousand steps has a thousand records that look
+/// alike, and is looked at from each of them.
 #[derive(Debug, Clone)]
 pub enum Members {
     /// Anything: its shape is known only when the run is there.
     Open,
     /// These fields and no others.
-    Fields(BTreeMap<String, Members>),
+    Fields(Arc<BTreeMap<String, Members>>),
     /// These records, by name and by position.
-    Records(Vec<(String, Members)>),
+    Records(Arc<[(String, Members)]>),
 }
 
 impl Members {
     /// Exactly these fields, each of unknown shape.
     pub fn fields<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
-        Self::Fields(names.into_iter().map(|name| (name.into(), Self::Open)).collect())
+        Self::shapes(names.into_iter().map(|name| (name.into(), Self::Open)))
+    }
+
+    /// Exactly these fields, each of this shape.
+    pub fn shapes(fields: impl IntoIterator<Item = (String, Self)>) -> Self {
+        Self::Fields(Arc::new(fields.into_iter().collect()))
+    }
+
+    /// These records, each of this shape.
+    pub fn records(records: impl IntoIterator<Item = (String, Self)>) -> Self {
+        Self::Records(records.into_iter().collect())
     }
 }
 
@@ -216,7 +228,7 @@ mod tests {
         Known::new()
             .with("inputs", Members::fields(["customer", "amount"]))
             .with("run", Members::Open)
-            .with("steps", Members::Records(vec![("draft".into(), record()), ("my-review".into(), record())]))
+            .with("steps", Members::records([("draft".into(), record()), ("my-review".into(), record())]))
     }
 
     fn reference(root: &str, members: &[&str]) -> Reference {

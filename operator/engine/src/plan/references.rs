@@ -43,8 +43,9 @@ impl Check<'_> {
     /// The names that exist when step `at` of a list begins.
     pub(super) fn known_in_list(base: &Known, steps: &[Step], at: usize) -> Known {
         let earlier: Vec<_> = steps.iter().take(at).collect();
-        let records = earlier.iter().map(|s| (s.name.clone(), Members::fields(RECORD))).collect();
-        let mut known = base.clone().with("steps", Members::Records(records));
+        let shape = Members::fields(RECORD);
+        let records = Members::records(earlier.iter().map(|step| (step.name.clone(), shape.clone())));
+        let mut known = base.clone().with("steps", records);
         if !earlier.is_empty() {
             known = known.with("last_response", Members::Open);
         }
@@ -84,6 +85,6 @@ pub(super) fn with_records<'s>(
     steps: impl Iterator<Item = &'s Step>,
     further: &[&'static str],
 ) -> Known {
-    let fields = || Members::fields(RECORD.into_iter().chain(further.iter().copied()));
-    known.with(root, Members::Fields(steps.map(|step| (step.name.clone(), fields())).collect()))
+    let shape = Members::fields(RECORD.into_iter().chain(further.iter().copied()));
+    known.with(root, Members::shapes(steps.map(|step| (step.name.clone(), shape.clone()))))
 }

@@ -116,7 +116,7 @@ impl<'a> Frame<'a> {
     pub(crate) fn seen(&self, run: &Run<'a>, seq: i64) -> Vec<Seen<'a>> {
         let books = run.books.borrow();
         let mut newest: BTreeMap<&str, (i32, &StepRecord)> = BTreeMap::new();
-        let records = books.journal.records().iter().filter(|r| r.done.is_some_and(|done| done < seq));
+        let records = books.journal.under(&self.prefix).filter(|r| r.done.is_some_and(|done| done < seq));
         for record in records {
             let Some(rest) = record.path.strip_prefix(&self.prefix).filter(|rest| !rest.contains('/')) else {
                 continue;
@@ -139,7 +139,9 @@ impl<'a> Frame<'a> {
         let all = self.visible().chain(self.beside.iter().copied());
         let visible: BTreeMap<&str, &'a PlannedStep> =
             all.filter(|step| step.added_by.is_none()).map(|step| (step.path.as_str(), step)).collect();
-        let records = books.journal.records().iter().filter(|r| r.done.is_some_and(|done| done < seq) && is(r));
+        let beside = self.beside.iter().flat_map(|step| books.journal.under(&step.path));
+        let records = books.journal.under(&self.prefix).chain(beside);
+        let records = records.filter(|r| r.done.is_some_and(|done| done < seq) && is(r));
         let seen = records.filter_map(|record| {
             let (path, visit) = record.path.split_once('#').unwrap_or((&record.path, ""));
             // What lies beneath a step is the step's own business.
@@ -192,7 +194,8 @@ impl<'a> Frame<'a> {
                     object.insert(node.name.clone(), never());
                 }
                 for (name, mut view) in views {
-                    if let (Some(view), true) = (view.as_object_mut(), wanted.member(root, &name, usize::MAX)) {
+                    // A graph visits a node often: what nobody asks for is not looked at.
+                    if let (Some(view), true) = (view.as_object_mut(), wanted.field(root, &name, "visits")) {
                         view.insert("visits".to_owned(), self.visits(run, &name, seq)?);
                     }
                     object.insert(name, view);
@@ -208,7 +211,7 @@ impl<'a> Frame<'a> {
         let Some(step) = self.named(name) else { return Ok(Value::Null) };
         let last_attempts: BTreeMap<i32, StepRecord> = {
             let books = run.books.borrow();
-            let done = books.journal.records().iter().filter(|r| r.done.is_some_and(|done| done < seq));
+            let done = books.journal.under(name).filter(|r| r.done.is_some_and(|done| done < seq));
             let own = done.filter(|r| !r.path.contains('/') && parts(&r.path).0 == name);
             own.map(|record| (parts(&record.path).1, record.clone())).collect()
         };

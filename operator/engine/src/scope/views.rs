@@ -63,7 +63,7 @@ impl<'a> Frame<'a> {
     fn reviewers(&self, run: &Run<'a>, one: &Seen<'a>, seq: i64) -> Vec<StepRecord> {
         let seen = |record: &StepRecord| record.done.is_some_and(|done| done < seq);
         let books = run.books.borrow();
-        let modified = books.journal.records().iter().filter(|r| {
+        let modified = books.journal.under(&self.prefix).filter(|r| {
             r.kind == StepKind::Hitl && verdict(r) == Some(Verdict::Modify) && seen(r) && r.done > one.record.done
         });
         let reviews = |record: &&StepRecord| {

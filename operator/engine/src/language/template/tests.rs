@@ -410,7 +410,7 @@ fn references_are_complete_and_know_what_is_guarded() {
 
 #[test]
 fn a_misspelt_reference_is_found_without_rendering() {
-    let known = Known::new().with("steps", Members::Records(vec![("draft".into(), Members::fields(["response"]))]));
+    let known = Known::new().with("steps", Members::records([("draft".into(), Members::fields(["response"]))]));
     let template = Template::parse("{{ steps.drft.response[:300] }}", "spec.value").unwrap();
     let problems: Vec<String> =
         check(template.references(), &known, "spec.value").iter().map(ToString::to_string).collect();

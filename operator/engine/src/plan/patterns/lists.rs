@@ -85,8 +85,8 @@ impl Check<'_> {
             self.complain(format!("{field}.branches"), "at least two branches run in parallel: one alone is a chain");
         }
         let branches = self.branches(ground, &parallel.branches, &format!("{field}.branches"), base);
-        let shape = || Members::fields(["response", "status", "steps"]);
-        let all = Members::Fields(parallel.branches.iter().map(|branch| (branch.name.clone(), shape())).collect());
+        let shape = Members::fields(["response", "status", "steps"]);
+        let all = Members::shapes(parallel.branches.iter().map(|branch| (branch.name.clone(), shape.clone())));
         let mut known = base.clone().with("branches", all).with("last_response", Members::Open);
         if parallel.branches.iter().flat_map(|branch| &branch.steps).any(|step| step.hitl.is_some()) {
             known = with_decision(known);

@@ -1,0 +1,186 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! Long runs stay small and cheap. Nothing here is timed: what is counted are bytes, and records that are looked at.
+
+use serde_json::{Value, json};
+use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
+
+use crate::{
+    Control, Fact, Journal, Now, Plan, Room, Segments, Settings, Turn, advance,
+    journal::{read_segment, work},
+    turn::{Blobs, Command, Reply},
+};
+
+/// Beside each list item or field, the API server keeps who owns it: about so many bytes a record or a step.
+const OWNERSHIP: usize = 256;
+
+/// A run, as far as it has come.
+struct Grown {
+    workflow: Workflow,
+    plan: Plan,
+    turn: Turn,
+    segments: Segments,
+    blobs: Blobs,
+    /// The largest that the Workflow ever was, in bytes.
+    object: usize,
+}
+
+impl Grown {
+    /// Takes the first turn.
+    fn begin(pattern: &Value) -> Self {
+        let workflow: Workflow = serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"},
+            "spec": {"requestedBy": "dana", "pattern": pattern},
+        }))
+        .unwrap();
+        let plan = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap();
+        let turn = take(&plan, Journal::default(), Vec::new(), &Blobs::new());
+        Self { workflow, plan, turn, segments: Segments::new(), blobs: Blobs::new(), object: 0 }
+    }
+
+    /// Commits the turn, reads it again as the next look does, and takes the next one with these results.
+    fn go_on(&mut self, facts: Vec<Fact>) {
+        self.blobs.extend(self.turn.blobs.iter().cloned());
+        let journal = &mut self.turn.journal;
+        for folded in journal.settle(&Room::default()).unwrap() {
+            self.segments.insert(folded.digest, read_segment(&folded.text).unwrap());
+        }
+        let status = WorkflowStatus {
+            seq: journal.seq(),
+            steps: journal.steps(),
+            segments: journal.segments().to_vec(),
+            journal_version: Some(journal::version(journal.segments())),
+            ..WorkflowStatus::default()
+        };
+        let spec = serde_json::to_vec(&self.workflow.spec).unwrap().len();
+        let size = serde_json::to_vec(&status).unwrap().len() + OWNERSHIP * status.steps.len();
+        self.object = self.object.max(spec + size);
+        self.turn = take(&self.plan, Journal::of(&status, &self.segments).unwrap(), facts, &self.blobs);
+    }
+
+    /// Results of so many of the calls that are under way.
+    fn results(&self, most: usize) -> Vec<Fact> {
+        let reply = Reply { response: "what came of it, in some words".repeat(10).into(), ..Reply::default() };
+        let calls = self.turn.commands.iter().filter_map(|command| match command {
+            Command::Call(call) => Some(&**call),
+            Command::Ask(_) => None,
+        });
+        let ended = |call: &crate::turn::Call| Fact::Ended {
+            path: call.path.clone(),
+            attempt: call.attempt,
+            result: Ok(reply.clone()),
+            at: Moment::from(jiff::Timestamp::UNIX_EPOCH),
+        };
+        calls.take(most).map(ended).collect()
+    }
+
+    /// To its end; returns its records.
+    fn finish(&mut self) -> usize {
+        while self.turn.end.is_none() {
+            let results = self.results(usize::MAX);
+            assert!(!results.is_empty(), "nothing is under way: {:?}", self.turn.phase);
+            self.go_on(results);
+        }
+        self.go_on(Vec::new());
+        self.turn.journal.records().len()
+    }
+}
+
+fn take(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Turn {
+    let now = Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() };
+    let turn = advance(plan, Control::default(), journal, facts, blobs, &now);
+    assert!(turn.missing.is_empty(), "all that was stored is at hand");
+    turn
+}
+
+fn call(at: usize) -> Value {
+    let url = if at == 0 { "http://x/" } else { "http://x/{{ last_response[:9] }}" };
+    json!({"name": format!("step-{at}"), "http": {"url": url}})
+}
+
+fn set(at: usize) -> Value {
+    json!({"name": format!("step-{at}"), "set": {"value": format!("{{{{ 'what came of it' }}}} {}", "word ".repeat(40))}})
+}
+
+fn chain(steps: impl IntoIterator<Item = Value>) -> Value {
+    json!({"chain": {"steps": steps.into_iter().collect::<Vec<_>>()}})
+}
+
+fn parallel(branches: usize, steps: usize) -> Value {
+    let branch = |at| json!({"name": format!("branch-{at}"), "steps": (0..steps).map(call).collect::<Vec<_>>()});
+    json!({"parallel": {"branches": (0..branches).map(branch).collect::<Vec<_>>()}})
+}
+
+/// To and fro until it may no more.
+fn graph(visits: usize) -> Value {
+    let node = |name: &str| json!({"name": name, "set": {"value": "what came of it".repeat(20)}});
+    let edge = |from: &str, to: &str| {
+        let when = format!("nodes.{from}.status == 'succeeded'");
+        json!({"from": from, "choose": [{"when": when, "to": to}, {"when": "else", "to": "end"}]})
+    };
+    json!({"graph": {
+        "nodes": [node("ping"), node("pong"), node("end")], "edges": [edge("ping", "pong"), edge("pong", "ping")],
+        "maxIterations": 1000, "maxSteps": visits,
+    }})
+}
+
+#[track_caller]
+fn stays_small(pattern: &Value, records: usize) {
+    let mut run = Grown::begin(pattern);
+    let made = run.finish();
+    assert!(made >= records, "{made} records");
+    assert!(run.object < 1 << 20, "{} bytes of object", run.object);
+    assert!(!run.turn.journal.segments().is_empty(), "{made} records in one object: this tests nothing");
+}
+
+#[test]
+fn a_chain_of_a_thousand_steps_stays_under_a_mebibyte() {
+    stays_small(&chain((0..1000).map(set)), 1000);
+}
+
+#[test]
+fn a_hundred_branches_of_ten_steps_stay_under_a_mebibyte() {
+    stays_small(&parallel(100, 10), 1000);
+}
+
+#[test]
+fn a_graph_at_its_most_steps_stays_under_a_mebibyte() {
+    stays_small(&graph(1000), 1000);
+}
+
+/// How many records a turn looks at that takes in one result, by the records of its journal.
+fn looked_at(pattern: &Value, turns: usize) -> (usize, usize) {
+    let mut run = Grown::begin(pattern);
+    (0..turns).for_each(|_| run.go_on(run.results(usize::MAX)));
+    let journal = Journal::new(run.turn.journal.seq(), run.turn.journal.records().to_vec());
+    let facts = run.results(1);
+    assert_eq!(facts.len(), 1, "one result to take in");
+    let records = journal.records().len();
+    let (_, looked) = work::of(|| take(&run.plan, journal, facts, &run.blobs));
+    (records, looked)
+}
+
+#[test]
+fn a_turn_of_a_chain_looks_at_each_record_a_few_times_however_many_there_are() {
+    for steps in [10, 100, 1000] {
+        let pattern = chain((0..steps).map(set).chain([call(steps), call(steps + 1)]));
+        let (records, looked) = looked_at(&pattern, 0);
+        assert_eq!(records, steps + 1);
+        assert!(looked <= 12 * records, "{looked} looks at {records} records");
+    }
+}
+
+#[test]
+fn a_turn_of_many_branches_looks_at_each_record_a_few_times_however_many_there_are() {
+    for branches in [10, 100] {
+        let (records, looked) = looked_at(&parallel(branches, 10), 5);
+        assert_eq!(records, branches * 6);
+        assert!(looked <= 24 * records, "{looked} looks at {records} records");
+    }
+}
+
+#[test]
+fn a_turn_that_adds_a_branch_does_not_look_at_the_others() {
+    // Each branch's scope is its own: ten times the branches are ten times the work, not a hundred times.
+    let looks = [10, 100].map(|branches| work::of(|| Grown::begin(&parallel(branches, 4))).1);
+    assert!(looks[1] <= 12 * looks[0], "{looks:?}");
+}
