@@ -1,0 +1,200 @@
+//! Runs without a terminal: pausing, answering in another process, and the exit code of each way to end.
+//! They may not read anything but what the program prints and writes.
+
+use std::{fs, process::Stdio};
+
+use serde_json::Value;
+
+use super::*;
+
+#[test]
+fn a_run_pauses_and_every_command_that_it_shows_goes_on() {
+    let expected = [("approve", 0), ("reject", 17), ("modify", 0), ("hitl-response", 0), ("abort", 17)];
+    for (word, code) in expected {
+        let home = Home::new();
+        home.file("letter.yaml", LETTER);
+        let paused = home.run(&["run", "letter.yaml"]).with(19);
+        let command = paused.out.lines().find(|line| line.trim().starts_with("signoff") && line.contains(word));
+        let words = shlex::split(command.unwrap_or_else(|| panic!("{word}: {paused:?}")).trim()).unwrap();
+        let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+        let ended = home.run(&words).with(code);
+        match word {
+            "approve" => assert_eq!(ended.out, "Dear customer: approved\n"),
+            "modify" => assert_eq!(ended.out, "better: modified\n"),
+            "hitl-response" => assert_eq!(ended.out, "Dear customer: your answer\n"),
+            _ => assert_eq!(ended.out, ""),
+        }
+    }
+}
+
+#[test]
+fn what_somebody_said_is_a_verdict_only_as_a_whole_word_that_the_gate_allows() {
+    for (said, out) in [(" Yes ", "approved"), ("do not approve", "do not approve"), ("skip", "skip")] {
+        let home = Home::new();
+        home.file("letter.yaml", LETTER);
+        home.run(&["run", "letter.yaml", "--var", "customer=Bob"]).with(19);
+        let ended = home.run(&["run", "--resume", &home.id(), "--hitl-response", said]).with(0);
+        assert_eq!(ended.out, format!("Dear customer: {out}\n"));
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_count_leaves_the_gate_open_and_says_why() {
+    let home = Home::new();
+    home.file("letter.yaml", &LETTER.replace("Respond, ", ""));
+    home.run(&["run", "letter.yaml"]).with(19);
+    let id = home.id();
+    let before = fs::read(&home.approvals()[0]).unwrap();
+    let refused = home.run(&["run", "--resume", &id, "--verdict", "skip"]).with(2);
+    assert!(refused.err.contains("Skip is not allowed here: use one of Approve, Reject, Modify, Abort"), "{refused:?}");
+    let refused = home.run(&["run", "--resume", &id, "--hitl-response", "perhaps"]).with(2);
+    assert!(refused.err.contains("takes no free answer"), "{refused:?}");
+    let refused = home.run(&["run", "--resume", &id, "--verdict", "modify", "--parameters", "{text: x}"]).with(2);
+    assert!(refused.err.contains("response"), "{refused:?}");
+    assert_eq!(fs::read(&home.approvals()[0]).unwrap(), before);
+    home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(0);
+}
+
+#[test]
+fn several_gates_are_told_apart_and_answered_in_any_order() {
+    let home = Home::new();
+    home.file("branches.yaml", BRANCHES);
+    let paused = home.run(&["run", "branches.yaml", "--format", "json"]).with(19);
+    let told: Value = serde_json::from_str(&paused.out).unwrap();
+    let paths: Vec<_> = told["pending"].as_array().unwrap().iter().map(|gate| gate["path"].clone()).collect();
+    assert_eq!(paths.len(), 2, "{told}");
+    let id = home.id();
+    let vague = home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(2);
+    assert!(vague.err.contains("--gate"), "{vague:?}");
+    home.run(&["run", "--resume", &id, "--verdict", "approve", "--gate", "nobody"]).with(2);
+    let second = paths[1].as_str().unwrap();
+    home.run(&["run", "--resume", &id, "--hitl-response", "two", "--gate", second]).with(19);
+    let ended = home.run(&["run", "--resume", &id, "--hitl-response", "one"]).with(0);
+    assert!(ended.out.contains("one") && ended.out.contains("two"), "{ended:?}");
+}
+
+#[test]
+fn a_file_answers_gates_as_they_come_and_what_nobody_asked_is_said() {
+    let home = Home::new();
+    home.file("branches.yaml", BRANCHES);
+    home.file("answers.yaml", "ask: [one, two]\nother: approve\n");
+    let ended = home.run(&["run", "branches.yaml", "--answers", "answers.yaml"]).with(0);
+    assert!(ended.out.contains("one") && ended.out.contains("two"), "{ended:?}");
+    assert!(ended.err.contains("the answer for other was not used"), "{ended:?}");
+    home.file("answers.yaml", "ask: {verdict: perhaps}\n");
+    home.run(&["run", "branches.yaml", "--answers", "answers.yaml"]).with(2);
+}
+
+#[test]
+fn every_way_to_end_has_its_code() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    home.file("wrong.yaml", &LETTER.replace("steps.draft.response", "steps.drfat.response"));
+    home.file("failing.yaml", &LETTER.replace("text: Dear customer", "error: out of words"));
+    home.run(&["run", "letter.yaml", "--nonsense"]).with(2);
+    home.run(&["run", "missing.yaml"]).with(2);
+    home.run(&["run"]).with(2);
+    let wrong = home.run(&["run", "wrong.yaml"]).with(3);
+    assert!(wrong.err.contains("drfat") && wrong.err.contains("wrong.yaml"), "{wrong:?}");
+    home.run(&["run", "letter.yaml", "--var", "custmer=Bob"]).with(3);
+    let failed = home.run(&["run", "failing.yaml"]).with(10);
+    assert!(failed.err.contains("out of words"), "{failed:?}");
+    home.run(&["run", "--resume", "nobody"]).with(20);
+    home.run(&["run", "letter.yaml", "--export-hitl-history", "no/such/folder/h.json"]).with(12);
+    home.run(&["--version"]).with(0);
+}
+
+#[test]
+fn the_history_says_who_decided_what_and_when() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    home.run(&["run", "letter.yaml"]).with(19);
+    let id = home.id();
+    home.run(&["run", "--resume", &id, "--as", "erin", "--verdict", "approve", "--reason", "fine"]).with(0);
+    home.run(&["sessions", "show", &id, "--export-hitl-history", "history.json"]).with(0);
+    let history: Value = serde_json::from_slice(&fs::read(home.path().join("history.json")).unwrap()).unwrap();
+    let only = &history[0];
+    assert_eq!(
+        (&only["step_index"], &only["prompt"], &only["user"]),
+        (&1.into(), &"Send this to ACME?".into(), &"erin".into())
+    );
+    assert_eq!(
+        (&only["response"], &only["verdict"], &only["reason"]),
+        (&"approved".into(), &"Approve".into(), &"fine".into())
+    );
+    assert_eq!(only["context_snapshot"], "Dear customer");
+    assert!(only["timestamp"].is_string() && only["duration_seconds"].is_u64(), "{only}");
+}
+
+#[test]
+fn sessions_are_listed_shown_and_removed() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    assert_eq!(home.run(&["sessions", "list"]).with(0).out, "no sessions\n");
+    home.run(&["run", "letter.yaml"]).with(19);
+    let id = home.id();
+    assert!(home.run(&["sessions", "list"]).with(0).out.contains("Waiting"));
+    assert_eq!(home.run(&["sessions", "list", "--status", "failed"]).with(0).out, "no sessions\n");
+    let shown = home.run(&["sessions", "show", &id]).with(0);
+    assert!(shown.out.contains("--verdict approve") && shown.out.contains("draft"), "{shown:?}");
+    assert_eq!(home.run(&["sessions", "cleanup"]).with(0).out, "", "what waits is not over");
+    home.run(&["run", "--resume", &id, "--verdict", "reject"]).with(17);
+    assert_eq!(home.run(&["sessions", "cleanup", "--older-than", "1h"]).with(0).out, "");
+    assert_eq!(home.run(&["sessions", "cleanup"]).with(0).out, format!("{id} removed\n"));
+    home.run(&["sessions", "delete", &id]).with(20);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    let mut child = home.signoff(&["run", "letter.yaml"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
+}
+
+#[test]
+fn what_others_wrote_moves_no_cursor() {
+    let home = Home::new();
+    let tricks = "\\e[2J\\u202eDear";
+    home.file("letter.yaml", &LETTER.replace("text: Dear customer", &format!("text: \"{tricks}\"")));
+    let paused = home.run(&["run", "letter.yaml"]).with(19);
+    for text in [&paused.out, &paused.err] {
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{paused:?}");
+    }
+}
+
+#[test]
+fn a_secret_is_sent_and_never_written_down() {
+    let home = Home::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let provider = format!(
+        "openai: {{baseURL: 'http://{}/v1', keyFrom: {{name: models, key: token}}}}",
+        server.local_addr().unwrap()
+    );
+    let text = LETTER
+        .replace("scripted: {replies: [{text: Dear customer}]}", &provider)
+        .replace("{name: writer}", "{name: writer, model: m}");
+    home.file("letter.yaml", &text);
+    let asked = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = server.accept().unwrap();
+        let mut bytes = [0; 4096];
+        let length = stream.read(&mut bytes).unwrap();
+        let body =
+            r#"{"choices": [{"message": {"role": "assistant", "content": "Dear customer"}, "finish_reason": "stop"}]}"#;
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all((head + body).as_bytes()).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).to_lowercase()
+    });
+    let output = home.signoff(&["run", "letter.yaml"]).env("SIGNOFF_SECRET_MODELS_TOKEN", "hunter22").output().unwrap();
+    let paused = Ended::of(&output).with(19);
+    assert!(asked.join().unwrap().contains("authorization: bearer hunter22"));
+    let mut all = paused.out + &paused.err + &fs::read_to_string(home.session().join("workflow.yaml")).unwrap();
+    for file in home.approvals() {
+        all += &fs::read_to_string(file).unwrap();
+    }
+    assert!(!all.contains("hunter22"));
+}

@@ -1,0 +1,97 @@
+//! What must hold when processes meet, die, or find no room.
+//! They may not sleep: each waits for what the program does.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
+
+use super::{server::Server, *};
+
+#[test]
+fn of_two_processes_one_has_the_session_and_the_other_says_so() {
+    let (home, server) = (Home::new(), Server::new());
+    home.file("post.yaml", &server.workflow());
+    let first = home.signoff(&["run", "post.yaml"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let request = server.request();
+    let second = home.run(&["run", "--resume", &home.id()]).with(20);
+    assert!(second.err.contains(&format!("in use by process {}", first.id())), "{second:?}");
+    home.run(&["sessions", "delete", &home.id()]).with(20);
+    Server::answer(request);
+    assert_eq!(Ended::of(&first.wait_with_output().unwrap()).with(0).out, "sent\n");
+}
+
+#[test]
+fn a_step_that_must_not_be_repeated_is_not_after_the_process_was_killed_in_it() {
+    let (home, server) = (Home::new(), Server::new());
+    home.file("post.yaml", &server.workflow());
+    let mut first = home.signoff(&["run", "post.yaml"]).stderr(Stdio::null()).spawn().unwrap();
+    let request = server.request();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    drop(request);
+    let ended = home.run(&["run", "--resume", &home.id()]).with(10);
+    assert!(ended.err.contains("may or may not have happened"), "{ended:?}");
+    assert!(!server.is_waited_for(), "it was sent twice");
+    home.run(&["run", "--resume", &home.id()]).with(20);
+}
+
+#[test]
+fn whoever_ends_the_process_politely_gets_the_result_of_what_must_not_be_repeated() {
+    let (home, server) = (Home::new(), Server::new());
+    home.file("post.yaml", &server.workflow());
+    let first = home.signoff(&["run", "post.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let request = server.request();
+    let polite = Command::new("kill").args(["-TERM", &first.id().to_string()]).status().unwrap();
+    assert!(polite.success());
+    Server::answer(request);
+    // Whether it hears of the end of the call or of the request to pause first: nothing is lost.
+    let first = Ended::of(&first.wait_with_output().unwrap());
+    match first.code {
+        Some(19) => assert_eq!(home.run(&["run", "--resume", &home.id()]).with(0).out, "sent\n"),
+        _ => assert_eq!(first.with(0).out, "sent\n"),
+    }
+    assert!(!server.is_waited_for(), "it was sent twice");
+}
+
+#[test]
+fn a_file_that_was_torn_or_edited_is_refused_and_nothing_else_is() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    home.run(&["run", "letter.yaml"]).with(19);
+    let (id, file) = (home.id(), home.session().join("workflow.yaml"));
+    let whole = fs::read_to_string(&file).unwrap();
+    for damaged in [whole[..whole.len() / 2].to_owned(), whole.replace("ACME", "EMCA")] {
+        fs::write(&file, damaged).unwrap();
+        let refused = home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(20);
+        assert!(refused.err.contains("torn or edited"), "{refused:?}");
+        home.run(&["sessions", "show", &id]).with(20);
+        home.run(&["sessions", "list"]).with(20);
+    }
+    fs::write(&file, whole).unwrap();
+    home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(0);
+}
+
+#[test]
+fn a_full_disk_ends_the_process_and_loses_nothing() {
+    let home = Home::new();
+    // Files may grow by a KiB only, and the signal for it is ignored, as a full disk has none.
+    let long = "x".repeat(1000);
+    let steps: String = (0..6).map(|at| format!("      - {{name: s{at}, set: {{value: {long}}}}}\n")).collect();
+    home.file("letter.yaml", &LETTER.replace("      - {name: done", &format!("{steps}      - {{name: done")));
+    home.run(&["run", "letter.yaml"]).with(19);
+    let id = home.id();
+    let size = fs::metadata(home.session().join("workflow.yaml")).unwrap().len();
+    let before = fs::read(home.session().join("workflow.yaml")).unwrap();
+    let mut command = Command::new("bash");
+    let blocks = (size / 1024 + 1).to_string();
+    command.args(["-c", "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"", "bash", &blocks, SIGNOFF]);
+    command.args(["run", "--resume", &id, "--verdict", "approve"]);
+    home.dress(&mut command);
+    let full = Ended::of(&command.output().unwrap()).with(20);
+    assert!(full.err.contains("cannot write") && full.err.contains("workflow.yaml"), "{full:?}");
+    assert_eq!(fs::read(home.session().join("workflow.yaml")).unwrap(), before);
+    // What was decided was written before, and stands.
+    let ended = home.run(&["run", "--resume", &id]).with(0);
+    assert_eq!(ended.out, "Dear customer: approved\n");
+}

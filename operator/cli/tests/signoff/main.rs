@@ -1,0 +1,131 @@
+//! The program `signoff` as people and scripts meet it: its exit codes, its terminal, its files.
+//! These tests may not reach the network beyond this machine, and need no cluster.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod answers;
+mod crashes;
+mod server;
+mod terminal;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// The program under test.
+const SIGNOFF: &str = env!("CARGO_BIN_EXE_signoff");
+
+/// A draft, a gate about it, and what becomes of both.
+const LETTER: &str = r#"
+apiVersion: signoff.dev/v1alpha1
+kind: Workflow
+metadata: {name: letter}
+spec:
+  inputs: [{name: customer, value: ACME}]
+  providers: [{name: models, scripted: {replies: [{text: Dear customer}]}}]
+  agents: [{name: writer}]
+  pattern:
+    chain:
+      steps:
+      - {name: draft, agent: {name: writer, input: "Write to {{ inputs.customer }}"}}
+      - name: review
+        hitl:
+          prompt: "Send this to {{ inputs.customer }}?"
+          contextDisplay: "{{ steps.draft.response }}"
+          approvers: [{kind: Group, name: finance}]
+          allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]
+      - {name: done, set: {value: "{{ steps.draft.response }}: {{ hitl_response }}"}}
+"#;
+
+/// A gate for every branch.
+const BRANCHES: &str = r#"
+apiVersion: signoff.dev/v1alpha1
+kind: Workflow
+metadata: {name: branches}
+spec:
+  pattern:
+    parallel:
+      branches:
+      - {name: left, steps: [{name: ask, hitl: {prompt: Left?, approvers: [{kind: User, name: dana}]}}]}
+      - {name: right, steps: [{name: ask, hitl: {prompt: Right?, approvers: [{kind: User, name: dana}]}}]}
+"#;
+
+/// A folder for a test: files, and sessions.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.path().join(name);
+        fs::write(&file, text).unwrap();
+        file
+    }
+
+    /// The program in this folder, with nothing of whoever runs the test.
+    fn signoff(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(SIGNOFF);
+        command.args(arguments);
+        self.dress(&mut command);
+        command
+    }
+
+    fn dress(&self, command: &mut Command) {
+        command.current_dir(self.path()).env("SIGNOFF_SESSIONS_DIR", self.path().join("sessions"));
+        for name in ["EDITOR", "VISUAL"] {
+            command.env_remove(name);
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        Ended::of(&self.signoff(arguments).output().unwrap())
+    }
+
+    /// The id of the only session.
+    fn id(&self) -> String {
+        let mut ids = fs::read_dir(self.path().join("sessions")).unwrap();
+        let id = ids.next().expect("there is a session").unwrap().file_name().into_string().unwrap();
+        assert!(ids.next().is_none(), "there is one session");
+        id
+    }
+
+    /// The session's folder.
+    fn session(&self) -> PathBuf {
+        self.path().join("sessions").join(self.id())
+    }
+
+    /// The files of the only session's Approvals.
+    fn approvals(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.session().join("approvals")).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// How the program ended.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    #[track_caller]
+    fn with(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+}

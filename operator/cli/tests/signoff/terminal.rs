@@ -1,0 +1,197 @@
+//! Runs on a terminal: what is asked there, and what becomes of what people type.
+//! They may not look at colours or columns, and wait for words and never for time.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use rexpect::{
+    process::WaitStatus,
+    session::{PtySession, spawn_command},
+};
+
+use super::*;
+
+/// How long a word may take to appear, in milliseconds: much, for a machine that is busy with builds.
+const PATIENCE: u64 = 60_000;
+
+fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySession {
+    let mut command = home.signoff(arguments);
+    if let Some(editor) = editor {
+        command.env("EDITOR", editor);
+    }
+    spawn_command(command, Some(PATIENCE)).unwrap()
+}
+
+/// What is left to be read, and the code.
+fn end(mut session: PtySession) -> (String, i32) {
+    let rest = session.exp_eof().unwrap();
+    match session.process().wait().unwrap() {
+        WaitStatus::Exited(_, code) => (rest, code),
+        other => panic!("{other:?} after {rest}"),
+    }
+}
+
+fn letter(home: &Home) {
+    home.file("letter.yaml", LETTER);
+}
+
+/// An editor that does this to the file.
+fn editor(home: &Home, does: &str) -> PathBuf {
+    let file = home.file("editor.sh", &format!("#!/bin/sh\n{does}\n"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
+#[test]
+fn a_person_sees_what_is_asked_and_answers_with_a_word() {
+    let home = Home::new();
+    letter(&home);
+    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    person.exp_string("Send this to ACME?").unwrap();
+    person.exp_string("  | Dear customer").unwrap();
+    person.exp_string("it counts as rejected").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("yes").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Dear customer: approved"), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn an_answer_may_have_several_lines() {
+    let home = Home::new();
+    letter(&home);
+    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    person.exp_string("> ").unwrap();
+    person.send_line("respond").unwrap();
+    person.exp_string("ends it:").unwrap();
+    person.send_line("one").unwrap();
+    person.send_line("two").unwrap();
+    person.send_line(".").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Dear customer: one\r\ntwo"), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again() {
+    let home = Home::new();
+    let form = "form: {questions: [{id: answer, options: [{id: lis, label: Lisbon}, {id: opo, label: Porto}]}]}\n          allowedVerdicts: [Respond, Reject]";
+    home.file("city.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
+    let mut person = at_terminal(&home, &["run", "city.yaml"], None);
+    person.exp_string("Lisbon").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("7").unwrap();
+    person.exp_string("none of 1 to 3").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("2").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Dear customer: Porto"), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn what_does_not_count_is_said_and_asked_again_at_once() {
+    let home = Home::new();
+    let form = "form: {questions: [{id: answer, pattern: '[0-9]+', errorMessage: digits please}]}\n          allowedVerdicts: [Respond, Reject]";
+    home.file("number.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
+    let mut person = at_terminal(&home, &["run", "number.yaml"], None);
+    person.exp_string("> ").unwrap();
+    person.send_line("many").unwrap();
+    person.exp_string("digits please").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("42").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Dear customer: 42"), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn what_is_reviewed_is_edited_in_the_persons_own_editor() {
+    let home = Home::new();
+    letter(&home);
+    let editor = editor(&home, "sed -i 's/Dear customer/Dear ACME/' \"$1\"");
+    let mut person = at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
+    person.exp_string("> ").unwrap();
+    person.send_line("modify").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Dear ACME: modified"), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn an_editor_that_changes_nothing_decides_nothing() {
+    let home = Home::new();
+    letter(&home);
+    let editor = editor(&home, "true");
+    let mut person = at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
+    person.exp_string("> ").unwrap();
+    person.send_line("modify").unwrap();
+    person.exp_string("Nothing was changed").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("reject").unwrap();
+    person.exp_string("Why?").unwrap();
+    person.send_line("too short").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("too short"), "{rest}");
+    assert_eq!(code, 17);
+}
+
+#[test]
+fn ctrl_c_pauses_and_nothing_is_lost() {
+    let home = Home::new();
+    letter(&home);
+    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    person.exp_string("> ").unwrap();
+    person.send("half an ans").unwrap();
+    person.flush().unwrap();
+    person.send_control('c').unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("waits for people") && rest.contains("--resume"), "{rest}");
+    assert_eq!(code, 19);
+    let ended = home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
+    assert_eq!(ended.out, "Dear customer: approved\n");
+}
+
+#[test]
+fn ctrl_d_leaves_a_gate_for_later() {
+    let home = Home::new();
+    letter(&home);
+    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    person.exp_string("> ").unwrap();
+    person.send_control('d').unwrap();
+    assert_eq!(end(person).1, 19);
+    let mut person = at_terminal(&home, &["run", "--resume", &home.id()], None);
+    person.exp_string("Send this to ACME?").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("approve").unwrap();
+    assert_eq!(end(person).1, 0);
+}
+
+#[test]
+fn nobody_is_asked_who_does_not_want_to_be() {
+    let home = Home::new();
+    letter(&home);
+    let person = at_terminal(&home, &["run", "letter.yaml", "--no-interactive"], None);
+    let (rest, code) = end(person);
+    assert!(!rest.contains("> ") && code == 19, "{rest}");
+}
+
+#[test]
+fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_else() {
+    let home = Home::new();
+    let two = LETTER
+        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n          allowedVerdicts:")
+        .replace("      - {name: done", "      - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n      - {name: done");
+    home.file("two.yaml", &two);
+    let mut person = at_terminal(&home, &["run", "two.yaml"], None);
+    person.exp_string("> ").unwrap();
+    person.send("rej").unwrap();
+    person.flush().unwrap();
+    person.exp_string("expired by nobody in time").unwrap();
+    person.exp_string("And now?").unwrap();
+    person.exp_string("> ").unwrap();
+    person.send_line("approve").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Dear customer: approved"), "{rest}");
+    assert_eq!(code, 0);
+}
