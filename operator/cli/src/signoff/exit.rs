@@ -110,6 +110,14 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_has_the_same_table() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/exit-codes.md"));
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+        let table = Exit::ALL.map(|exit| format!("| {} | {} |", exit.code(), exit.meaning()));
+        assert_eq!(rows, table);
+    }
+
+    #[test]
     fn codes_ascend_and_none_stands_twice() {
         assert!(Exit::ALL.windows(2).all(|pair| pair[0].code() < pair[1].code()));
     }

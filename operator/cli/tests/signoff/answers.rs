@@ -105,6 +105,37 @@ fn every_way_to_end_has_its_code() {
 }
 
 #[test]
+fn artifacts_are_written_below_the_folder_and_replaced_only_on_demand() {
+    let home = Home::new();
+    let files = "  outputs: {artifacts: [{path: 'letters/{{ inputs.customer }}.txt', from: '{{ steps.draft.response }}'}, \
+                 {path: never.txt, from: x, skipIf: 'true'}]}\n";
+    home.file("letter.yaml", &(LETTER.to_owned() + files));
+    home.file("answers.yaml", "review: approve");
+    let run = ["run", "letter.yaml", "--answers", "answers.yaml", "--out", "out"];
+    home.run(&run).with(0);
+    assert_eq!(fs::read_to_string(home.path().join("out/letters/ACME.txt")).unwrap(), "Dear customer");
+    assert!(!home.path().join("out/never.txt").exists());
+    let id = home.id();
+    let refused = home.run(&["sessions", "show", &id, "--out", "out"]).with(12);
+    assert!(refused.err.contains("--force"), "{refused:?}");
+    fs::write(home.path().join("out/letters/ACME.txt"), "old").unwrap();
+    home.run(&["sessions", "show", &id, "--out", "out", "--force"]).with(0);
+    assert_eq!(fs::read_to_string(home.path().join("out/letters/ACME.txt")).unwrap(), "Dear customer");
+}
+
+#[test]
+fn no_artifact_leaves_the_folder_whatever_its_path_is_rendered_to() {
+    let home = Home::new();
+    let files = "  outputs: {artifacts: [{path: '{{ inputs.customer }}', from: x}]}\n";
+    home.file("letter.yaml", &(LETTER.to_owned() + files));
+    home.file("answers.yaml", "review: approve");
+    let run = ["run", "letter.yaml", "--answers", "answers.yaml", "--out", "out", "--var", "customer=../escaped"];
+    let ended = home.run(&run);
+    assert!(matches!(ended.code, Some(10 | 12)), "{ended:#?}");
+    assert!(!home.path().join("escaped").exists());
+}
+
+#[test]
 fn the_history_says_who_decided_what_and_when() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);

@@ -307,8 +307,7 @@ impl Run {
         let next = status::after(&self.session.workflow, &self.plan, turn, held, now);
         if self.session.workflow.status.as_ref() != Some(&next) {
             let (blobs, owner) = (self.session.blobs(), self.session.owner());
-            let output = status::long_output(turn).map(|(digest, text)| (digest, text.to_owned()));
-            for (digest, text) in turn.blobs.iter().cloned().chain(output) {
+            for (digest, text) in turn.blobs.iter().cloned().chain(status::apart(turn)) {
                 blobs.put(&owner, digest.as_str(), text.into()).await?;
             }
             self.session.commit(next)?;

@@ -10,19 +10,25 @@ use signoff_api::{
     conditions::{self, Say},
     journal::{self, BlobRef, StepRecord},
     names,
-    workflow::WorkflowPhase,
+    workflow::{ArtifactRef, WorkflowPhase},
 };
 use signoff_engine::{End, Plan, Turn, language::text, turn::Ask};
 
 /// The longest output that stands in the status itself, in bytes.
 const SHORT: usize = 4096;
 
-/// What the run has to show, where it does not fit into the status.
-pub(super) fn long_output(turn: &Turn) -> Option<(Digest, &str)> {
-    match &turn.end {
-        Some(End::Succeeded(text)) if text.len() > SHORT => Some((Digest::of_bytes(text.as_bytes()), text)),
+/// What the run has to show that does not fit into the status: a long output, and files.
+pub(super) fn apart(turn: &Turn) -> Vec<(Digest, String)> {
+    let long = match &turn.end {
+        Some(End::Succeeded(text)) if text.len() > SHORT => Some(text),
         _ => None,
-    }
+    };
+    let files = turn.artifacts.iter().map(|(_, content)| content);
+    long.into_iter().chain(files).map(|text| (Digest::of_bytes(text.as_bytes()), text.clone())).collect()
+}
+
+fn reference(text: &str) -> BlobRef {
+    BlobRef { digest: Digest::of_bytes(text.as_bytes()), size: i64::try_from(text.len()).unwrap_or(i64::MAX) }
 }
 
 /// The status after a turn. `held` says that nothing new may begin, because the run is about to pause.
@@ -47,13 +53,13 @@ pub(super) fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, held: bool, n
         None => None,
     };
     if let Some(End::Succeeded(text)) = &turn.end {
-        match long_output(turn) {
-            None => status.outputs = Some(text.clone()),
-            Some((digest, text)) => {
-                let size = i64::try_from(text.len()).unwrap_or(i64::MAX);
-                status.outputs_ref = Some(BlobRef { digest, size });
-            }
+        if text.len() > SHORT {
+            status.outputs_ref = Some(reference(text));
+        } else {
+            status.outputs = Some(text.clone());
         }
+        let file = |(path, content): &(String, String)| ArtifactRef { path: path.clone(), content: reference(content) };
+        status.artifacts = turn.artifacts.iter().map(file).collect();
     }
     let accepted = match plan.warnings() {
         [] => "every field was understood".to_owned(),

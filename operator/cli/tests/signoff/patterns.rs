@@ -1,0 +1,112 @@
+//! One run of each pattern, with gates where the pattern has places for them.
+//! They may not say what a pattern means: that is the engine's tests' business.
+
+use super::*;
+
+/// A Workflow of a pattern, whose agents say by turns what the script has for them.
+fn workflow(replies: &str, pattern: &str) -> String {
+    format!(
+        "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: p}}\nspec:\n  \
+         providers: [{{name: m, scripted: {{replies: [{replies}]}}}}]\n  agents: [{{name: a}}, {{name: b}}]\n  pattern: {pattern}\n"
+    )
+}
+
+const APPROVERS: &str = "approvers: [{kind: Group, name: finance}]";
+
+/// Runs with answers beside it, in one process and then gate by gate in many: both come to the same.
+#[track_caller]
+fn comes_to(text: &str, answers: &str, out: &str) {
+    let home = Home::new();
+    home.file("w.yaml", text);
+    home.file("answers.yaml", answers);
+    let ended = home.run(&["run", "w.yaml", "--answers", "answers.yaml"]).with(0);
+    assert_eq!(ended.out, format!("{out}\n"), "{ended:#?}");
+    assert!(!ended.err.contains("was not used"), "{ended:#?}");
+
+    let home = Home::new();
+    home.file("w.yaml", text);
+    let mut ended = home.run(&["run", "w.yaml", "--format", "json"]);
+    for _ in 0..9 {
+        if ended.code != Some(19) {
+            break;
+        }
+        let told: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+        let gate = told["pending"][0]["path"].as_str().unwrap();
+        let known: serde_json::Value = serde_saphyr::from_str(answers).unwrap();
+        let name = told["pending"][0]["gate"].as_str().unwrap();
+        let answer = known.get(gate).or_else(|| known.get(name)).unwrap_or_else(|| panic!("{gate}: {told}")).clone();
+        let one = serde_json::json!({ gate: answer });
+        home.file("one.yaml", &one.to_string());
+        ended = home.run(&["run", "--resume", &home.id(), "--answers", "one.yaml", "--format", "json"]);
+    }
+    let told: serde_json::Value = serde_json::from_str(&ended.with(0).out).unwrap();
+    assert_eq!(told["outputs"], out);
+}
+
+#[test]
+fn a_dag_runs_here() {
+    let pattern = format!(
+        "{{dag: {{tasks: [{{name: one, set: {{value: A}}}}, {{name: ask, deps: [one], hitl: {{prompt: '{{{{ tasks.one.response }}}}?', {APPROVERS}}}}}, \
+         {{name: end, deps: [ask], set: {{value: '{{{{ tasks.one.response }}}} {{{{ tasks.ask.response }}}}'}}}}]}}}}"
+    );
+    comes_to(&workflow("{text: x}", &pattern), "ask: yes", "A approved");
+}
+
+#[test]
+fn a_routing_runs_here() {
+    let pattern = format!(
+        "{{routing: {{router: {{agent: a, input: Which?, review: {{prompt: This route?, {APPROVERS}, allowedVerdicts: [Approve, Modify, Reject]}}}}, \
+         routes: [{{name: left, steps: [{{name: l, set: {{value: went left}}}}]}}, {{name: right, steps: [{{name: r, set: {{value: went right}}}}]}}]}}}}"
+    );
+    let home = Home::new();
+    home.file("w.yaml", &workflow(r#"{text: '{"route": "left"}'}"#, &pattern));
+    home.run(&["run", "w.yaml"]).with(19);
+    let id = home.id();
+    let wrong = home.run(&["run", "--resume", &id, "--verdict", "modify", "--parameters", "{route: up}"]).with(2);
+    assert!(wrong.err.contains("up") || wrong.err.contains("left"), "{wrong:?}");
+    let ended = home.run(&["run", "--resume", &id, "--verdict", "modify", "--parameters", "{route: right}"]).with(0);
+    assert_eq!(ended.out, "went right\n");
+}
+
+#[test]
+fn branches_run_here() {
+    let pattern = format!(
+        "{{parallel: {{branches: [{{name: left, steps: [{{name: ask-x, hitl: {{prompt: X?, {APPROVERS}}}}}]}}, \
+         {{name: right, steps: [{{name: ask-y, hitl: {{prompt: Y?, {APPROVERS}}}}}]}}], \
+         reduce: {{name: sum, set: {{value: '{{{{ branches.left.response }}}}+{{{{ branches.right.response }}}}'}}}}}}}}"
+    );
+    comes_to(&workflow("{text: x}", &pattern), "{ask-x: one, ask-y: two}", "one+two");
+}
+
+#[test]
+fn an_evaluator_runs_here() {
+    let pattern = "{evaluatorOptimizer: {producer: a, input: write, evaluator: {agent: b, input: 'judge {{ draft }}'}, accept: {minScore: 90}}}";
+    let replies = r#"{contains: judge, text: '{"score": 95, "issues": [], "fixes": []}'}, {text: a fine draft}"#;
+    comes_to(&workflow(replies, pattern), "{}", "a fine draft");
+}
+
+#[test]
+fn workers_run_here() {
+    let pattern = format!(
+        "{{orchestratorWorkers: {{orchestrator: {{agent: a, input: divide}}, worker: {{agent: b, input: 'do {{{{ task }}}}'}}, \
+         decompositionReview: {{prompt: These?, {APPROVERS}}}, \
+         reduce: {{name: sum, set: {{value: '{{{{ num_workers }}}} of {{{{ workers[0].response }}}}'}}}}}}}}"
+    );
+    let home = Home::new();
+    home.file(
+        "w.yaml",
+        &workflow(r#"{contains: divide, text: '[{"task": "one"}, {"task": "two"}]'}, {text: done}"#, &pattern),
+    );
+    home.run(&["run", "w.yaml"]).with(19);
+    let ended = home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
+    assert_eq!(ended.out, "2 of done\n");
+}
+
+#[test]
+fn a_graph_runs_here_and_asks_again_in_a_loop() {
+    let pattern = format!(
+        "{{graph: {{nodes: [{{name: draft, set: {{value: D}}}}, {{name: ask, hitl: {{prompt: Good?, {APPROVERS}}}}}, {{name: end, set: {{value: 'E {{{{ nodes.ask.response }}}}'}}}}], \
+         edges: [{{from: draft, to: ask}}, {{from: ask, choose: [{{when: \"hitl_response == 'again'\", to: draft}}, {{when: else, to: end}}]}}]}}}}"
+    );
+    comes_to(&workflow("{text: x}", &pattern), "{ask: again, 'ask#2': fine}", "E fine");
+}
