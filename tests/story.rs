@@ -8,10 +8,6 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use signoff_api::Workflow;
 
-/// Who asks for the runs, and who answers.
-pub(crate) const ASKS: &str = "dana@example.com";
-pub(crate) const ANSWERS: &str = "bob@example.com";
-
 /// Examples that need more than one answering person and a script, each with a test of its own that says so.
 const APART: [&str; 10] = [
     // a service to talk to, or a real model

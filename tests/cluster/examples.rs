@@ -30,10 +30,14 @@ struct Running {
 impl Running {
     /// Applies the example as dana; gates that wait for seconds wait for one.
     async fn start(file: &str) -> Self {
+        Self::of(file, &std::fs::read_to_string(folder().join(file)).unwrap()).await
+    }
+
+    async fn of(file: &str, text: &str) -> Self {
         let cluster = Cluster::operated().unwrap();
         let name = Path::new(file).file_stem().unwrap().to_str().unwrap().to_owned();
         let namespace = cluster.namespace(&name).await.unwrap();
-        let text = std::fs::read_to_string(folder().join(file)).unwrap().replace("after: 10s", "after: 1s");
+        let text = text.replace("after: 10s", "after: 1s");
         let words = ["apply", "--filename", "-", "--namespace", &namespace.name];
         cluster.kubectl(words).person("dana").input(text).run().await.unwrap().ok().unwrap();
         Self { cluster, namespace, name }
@@ -115,7 +119,7 @@ async fn every_example_is_taken_by_the_api_server_as_it_stands() {
 
 /// Runs an example with its answers to its end.
 async fn told(mut example: Example) -> (String, Value) {
-    let run = Running::start(&format!("{}.yaml", example.name)).await;
+    let run = Running::of(&format!("{}.yaml", example.name), &example.text).await;
     let approvals: Api<Approval> = Api::namespaced(run.cluster.token_client("bob").await.unwrap(), &run.namespace.name);
     let workflows: Api<Workflow> = Api::namespaced(run.cluster.admin().await.unwrap(), &run.namespace.name);
     let mut asked = std::collections::BTreeSet::new();

@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 use signoff_api::{Decision, Workflow};
 use signoff_runtime::local::{Asked, Ended, Handler, Local, Sessions, from_yaml};
 
-use crate::story::{ANSWERS, ASKS, Example, examples, story};
+use crate::story::{Example, examples, story};
+
+/// Who asks for the runs, and who answers.
+const ASKS: &str = "dana@example.com";
+const ANSWERS: &str = "bob@example.com";
 
 struct Answering(Arc<Mutex<Example>>);
 

@@ -264,6 +264,12 @@ pub(crate) fn of_pattern(pattern: Value) -> Value {
     })
 }
 
+/// The plan of a spec.
+pub(crate) fn plan_of(spec: Value) -> Plan {
+    let plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &std::sync::Arc::default());
+    plan.unwrap_or_else(|why| panic!("{why:?}\n{spec:#}"))
+}
+
 /// What is wrong with a spec.
 pub(crate) fn complaints(spec: Value) -> Vec<String> {
     match Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default()) {

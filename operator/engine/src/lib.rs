@@ -42,6 +42,8 @@ pub use plan::{Complaint, Plan, Settings};
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 
 #[cfg(test)]
+mod any_pattern_tests;
+#[cfg(test)]
 mod driven;
 #[cfg(test)]
 mod growth_tests;

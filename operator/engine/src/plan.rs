@@ -193,6 +193,12 @@ impl Plan {
         all.find(|step| step.path == place)
     }
 
+    /// Where the step of a record stands among all steps, as declared.
+    pub(crate) fn place_of(&self, path: &str) -> Option<usize> {
+        let place = without_visits(path);
+        self.pattern.steps().iter().position(|step| step.path == place)
+    }
+
     /// How the agent of a step makes a final response anew.
     pub(crate) fn reviser_of(&self, step: &PlannedStep) -> Option<&PlannedStep> {
         let agent = |step: &PlannedStep| match &step.action {

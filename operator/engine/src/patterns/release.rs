@@ -7,13 +7,13 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use signoff_api::{
     Verdict,
-    journal::{StepKind, StepPhase},
+    journal::{StepKind, StepPhase, StepRecord},
 };
 
 use super::{Done, Later, Shown, now, plain};
 use crate::{
     activity::{Run, Trouble},
-    plan::{PlannedArtifact, safe_path},
+    plan::{PlannedArtifact, PlannedStep, safe_path},
     scope::{self, Frame},
     steps::{self, Performed, Stop},
 };
@@ -88,16 +88,17 @@ impl<'a> Done<'a> {
     }
 }
 
-/// The agent that spoke last makes its answer anew; it hears what was said at the gate.
+/// The last agent makes its answer anew; it hears what was said at the gate.
 async fn revised<'a>(run: &Run<'a>, done: Done<'a>, text: &str, before: Option<i64>) -> Result<Done<'a>, Stop> {
-    let newest = {
+    let spoke = |step: &&PlannedStep| {
         let books = run.books.borrow();
-        let records = books.journal.records().iter();
-        let spoke = records.filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before);
-        spoke.max_by_key(|record| record.done).map(|record| (record.path.clone(), record.attempt))
+        let own = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before;
+        let mut records = books.journal.records().iter().filter(own);
+        records.any(|record| run.plan.step_of(&record.path).is_some_and(|of| of.path == step.path))
     };
-    let told = newest.and_then(|key| run.told.borrow().get(&key).cloned());
-    let Some(step) = told.and_then(|told| run.plan.reviser_of(told.step)) else {
+    // The last one as declared: who spoke last where several spoke at once is chance.
+    let last = run.plan.pattern.steps().into_iter().rfind(spoke);
+    let Some(step) = last.and_then(|step| run.plan.reviser_of(step)) else {
         return Err(Stop::Rejected("the final response cannot be made anew: no agent made it".to_owned()));
     };
     let output = text.to_owned();
@@ -105,7 +106,7 @@ async fn revised<'a>(run: &Run<'a>, done: Done<'a>, text: &str, before: Option<i
         scope.set("output", json!(output));
         Ok(())
     });
-    let frame = Frame { memory: String::new(), hears: Some(String::new()), ..frame };
+    let frame = Frame { memory: ".revision".to_owned(), hears: Some(String::new()), ..frame };
     match steps::perform(run, &frame, step, ".revision", None).await? {
         Performed::Answered(answer) => Ok(done.replaced(json!(answer))),
         _ => Ok(done),

@@ -70,6 +70,8 @@ fn route(text: &str, names: &[&str]) -> Result<String, String> {
     let Some(found) = found else { return Err("there is no JSON object with a route in it".to_owned()) };
     match found.get("route").and_then(|route| route.as_str()) {
         Some(name) if names.contains(&name) => Ok(name.to_owned()),
+        // A name has no `_`, and models like them.
+        Some(name) if names.contains(&name.replace('_', "-").as_str()) => Ok(name.replace('_', "-")),
         _ => Err(format!("{} is none of the routes {}", found["route"], names.join(", "))),
     }
 }

@@ -178,8 +178,11 @@ fn feedback(
         .iter()
         .filter(|r| r.done.is_some_and(|done| since < done && done < seq) && frame.is_heard(&r.path))
         .collect();
+    let mut newest: Vec<_> = gates.into_iter().rev().take(FEEDBACK.0).rev().collect();
+    // As declared: what was decided at the same time stands in the same order at every run.
+    newest.sort_by_cached_key(|record| (run.plan.place_of(&record.path), scope::parts(&record.path).1));
     let mut lines = Vec::new();
-    for record in gates.iter().rev().take(FEEDBACK.0).rev() {
+    for record in newest {
         let outcome = decision(run, record)?;
         let cut = |given: Option<String>| given.map(|t| text::clean(&t).chars().take(FEEDBACK.1).collect::<String>());
         let replaced = outcome.parameters.map(|p| match p.0.get("response") {

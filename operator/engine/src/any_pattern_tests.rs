@@ -1,0 +1,246 @@
+//! Workflows of all patterns, made at random: whatever the order and the batching of what happens, wherever it crashes,
+//! a run comes to the same journal and the same outputs, and nothing that must not be repeated begins twice.
+//!
+//! Each turn starts from the JSON of the last commit, so every turn is also a restart.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use signoff_api::{
+    Digest, Moment, Outcome, Verdict,
+    approval::ApprovalPhase,
+    journal::{StepKind, StepPhase, StepRecord},
+};
+
+use crate::{
+    Control, End, Fact, Journal, Now, Plan, advance,
+    driven::{gate, of_pattern, plan_of},
+    turn::{Blobs, Command, Failure, Reply},
+};
+
+/// A step of a list: what it does, how its calls go and how its gates are decided follows from its path.
+fn step(name: &str, kind: u8, before: Option<&str>) -> Value {
+    let verdicts = if before.is_some() {
+        json!(["Approve", "Modify", "Respond", "Retry", "Skip"])
+    } else {
+        json!(["Approve", "Respond", "Retry", "Skip"])
+    };
+    match kind % 5 {
+        0 => {
+            json!({"name": name, "agent": {"name": "a", "input": format!("do {name}")}, "retry": {"limit": 2, "backoff": {"base": "1ms", "jitter": 0}}})
+        }
+        1 => json!({"name": name, "hitl": gate(json!({"allowedVerdicts": verdicts, "onReject": "continue"}))}),
+        2 => json!({"name": name, "http": {"method": "POST", "url": "http://x/"}, "onError": "continue"}),
+        3 => json!({"name": name, "set": {"value": format!("{name} of {{{{ inputs.topic }}}}")}}),
+        _ => json!({"name": name, "agent": {"name": "b", "input": format!("check {name}")}, "onError": "escalate",
+            "outputSchema": {"type": "object", "required": ["ok"]}}),
+    }
+}
+
+fn list(kinds: &[u8]) -> Vec<Value> {
+    let one = |(at, kind): (usize, &u8)| {
+        let reviewed = kinds[..at].iter().any(|kind| kind % 5 != 1);
+        step(&format!("s{at}"), *kind, reviewed.then_some("something"))
+    };
+    kinds.iter().enumerate().map(one).collect()
+}
+
+/// A spec of one of the patterns.
+fn spec() -> impl Strategy<Value = Value> {
+    let kinds = || prop::collection::vec(any::<u8>(), 1..5);
+    let many = prop::collection::vec(kinds(), 2..5);
+    (0..7_u8, many, any::<u8>(), prop::option::of(1..3_i32)).prop_map(|(pattern, lists, bits, limit)| {
+        let review = (bits & 1 == 1).then(|| gate(json!({"allowedVerdicts": ["Approve", "Retry"]})));
+        let branches = || -> Vec<Value> {
+            lists.iter().enumerate().map(|(at, kinds)| json!({"name": format!("b{at}"), "steps": list(kinds)})).collect()
+        };
+        let mut pattern = match pattern {
+            0 => json!({"chain": {"steps": list(&lists.concat())}}),
+            1 => {
+                let kinds = lists.concat();
+                let mut tasks = list(&kinds);
+                for (at, task) in tasks.iter_mut().enumerate().skip(1) {
+                    let deps: BTreeSet<usize> = [usize::from(kinds[at]) % at, usize::from(bits) % at].into();
+                    task["deps"] = json!(deps.iter().map(|dep| format!("s{dep}")).collect::<Vec<_>>());
+                    // What a gate of a dag reviews is another matter.
+                    if task.get("hitl").is_some() {
+                        task["hitl"]["allowedVerdicts"] = json!(["Approve", "Respond", "Retry", "Skip"]);
+                    }
+                }
+                json!({"dag": {"tasks": tasks}})
+            }
+            2 => json!({"routing": {"router": {"agent": "router", "input": "where?"}, "routes": branches()}}),
+            3 => json!({"parallel": {"branches": branches(), "reduce": step("sum", bits, None)}}),
+            4 => json!({"evaluatorOptimizer": {"producer": "a", "input": "x", "evaluator": {"agent": "judge"}, "onExhausted": "acceptBest"}}),
+            5 => json!({"orchestratorWorkers": {"orchestrator": {"agent": "boss", "input": "x"}, "worker": {"agent": "a"},
+                "reduce": step("sum", bits, None)}}),
+            _ => {
+                let nodes = list(&lists.concat());
+                let edges: Vec<_> = (1..nodes.len()).map(|at| json!({"from": format!("s{}", at - 1), "choose": [
+                    {"when": format!("size(nodes.s0.visits) < 2 && {}", at == nodes.len() - 1), "to": "s0"},
+                    {"when": "else", "to": format!("s{at}")}]})).collect();
+                json!({"graph": {"nodes": nodes, "edges": edges}})
+            }
+        };
+        for (place, field) in [
+            ("/routing/router", "review"),
+            ("/evaluatorOptimizer", "reviewGate"),
+            ("/orchestratorWorkers", "decompositionReview"),
+            ("/orchestratorWorkers", "reduceReview"),
+        ] {
+            if let (Some(place), Some(review)) = (pattern.pointer_mut(place), &review) {
+                place[field] = review.clone();
+            }
+        }
+        for (place, field) in [("/dag", "maxParallel"), ("/parallel", "maxParallel"), ("/orchestratorWorkers/orchestrator", "maxWorkers")] {
+            if let (Some(place), Some(limit)) = (pattern.pointer_mut(place), limit) {
+                place[field] = json!(limit);
+            }
+        }
+        let mut spec = of_pattern(pattern);
+        let escalation = gate(json!({"allowedVerdicts": ["Retry", "Skip"]}));
+        spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "afterAttempts": 2, "hitl": escalation}]);
+        if bits & 2 == 2 {
+            let release = gate(json!({"allowedVerdicts": ["Approve", "Respond", "Retry"]}));
+            spec["gates"].as_array_mut().unwrap().push(json!({"name": "fin", "type": "finalResponse", "hitl": release}));
+        }
+        spec
+    })
+}
+
+/// A number that belongs to a place of a run, always the same.
+fn lot(path: &str, attempt: i32, of: usize) -> usize {
+    let digest = Digest::of_bytes(format!("{path}@{attempt}").as_bytes());
+    usize::from_str_radix(digest.short(6), 16).unwrap() % of
+}
+
+/// What happens to an open record: it follows from its place alone.
+fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Moment) -> Fact {
+    let (path, attempt) = (record.path.clone(), record.attempt);
+    if record.kind == StepKind::Hitl {
+        let allowed = &allowed[&path];
+        let verdict = allowed[lot(&path, 1, allowed.len())];
+        let outcome = Outcome {
+            verdict: Some(verdict),
+            phase: ApprovalPhase::of(verdict),
+            response: (verdict == Verdict::Respond).then(|| format!("said at {path}")),
+            parameters: (verdict == Verdict::Modify)
+                .then(|| serde_json::from_value(json!({"response": "better"})).unwrap()),
+            ..Outcome::default()
+        };
+        return Fact::Decided { path, outcome: Box::new(outcome) };
+    }
+    if lot(&path, attempt, 6) == 0 && !path.starts_with('.') {
+        let failure = Failure {
+            class: "Status".into(),
+            message: "no".into(),
+            retryable: lot(&path, attempt, 2) == 0,
+            unknown: lot(&path, attempt, 4) == 0,
+            not_before: None,
+            facts: BTreeMap::new(),
+        };
+        return Fact::Ended { path, attempt, result: Err(failure), at };
+    }
+    let place = path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap_or_default().to_owned();
+    let text = match place.as_str() {
+        "router" => r#"{"route": "b1"}"#.to_owned(),
+        "evaluator" => format!("{{\"score\": {}}}", 60 + 10 * lot(&path, attempt, 4)),
+        "orchestrator" => r#"[{"task": "one"}, {"task": "two"}, {"task": "three"}]"#.to_owned(),
+        _ if path.contains("/.ask") || lot(&path, attempt, 3) > 0 => r#"{"ok": true}"#.to_owned(),
+        _ => format!("reply of {path}"),
+    };
+    Fact::Ended { path, attempt, result: Ok(Reply { response: json!(text), ..Reply::default() }), at }
+}
+
+/// What a run came to, without what depends on the order of what happened at once.
+#[derive(Debug, PartialEq)]
+struct Story {
+    end: End,
+    records: BTreeMap<(String, i32), (StepKind, StepPhase, Option<Value>, Option<Digest>)>,
+}
+
+/// Drives a run to its end. `chance` says how many of the open records end together, which ones, and where it crashes.
+fn run(plan: &Plan, mut chance: u64) -> Story {
+    let mut draw = |below: usize| {
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        usize::try_from(chance % (below.max(1) as u64)).unwrap()
+    };
+    let mut now =
+        Now { at: Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap()), guard_epoch: "e".into() };
+    let (mut seq, mut records, mut blobs) = (0, Vec::<StepRecord>::new(), Blobs::new());
+    let mut allowed: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
+    for _ in 0..2000 {
+        now.at = now.at.after(std::time::Duration::from_secs(600));
+        let open: Vec<_> = records.iter().filter(|r| !r.phase.is_end()).collect();
+        let mut facts: Vec<_> =
+            open.iter().filter(|_| draw(2) == 0).map(|record| fact(record, &allowed, now.at)).collect();
+        if facts.is_empty() && !open.is_empty() {
+            facts.push(fact(open[draw(open.len())], &allowed, now.at));
+        }
+        if draw(5) == 0 && !facts.is_empty() {
+            let late = facts[draw(facts.len())].clone();
+            facts.push(late);
+        }
+        let turn = advance(plan, Control::default(), Journal::new(seq, records.clone()), facts, &blobs, &now);
+        assert!(turn.missing.is_empty());
+        for command in &turn.commands {
+            if let Command::Ask(ask) = command {
+                allowed.insert(ask.path.clone(), ask.request.allowed_verdicts.clone());
+            }
+        }
+        // A crash between the turn and its commit: nothing of it happened.
+        if draw(6) == 0 {
+            continue;
+        }
+        for old in records.iter().filter(|r| r.phase.is_end()) {
+            assert_eq!(
+                turn.journal.get(&old.path, old.attempt).map(|r| serde_json::to_value(r).unwrap()),
+                Some(serde_json::to_value(old).unwrap())
+            );
+        }
+        blobs.extend(turn.blobs.clone());
+        seq = turn.journal.seq();
+        records = serde_json::from_value(serde_json::to_value(turn.journal.records()).unwrap()).unwrap();
+        let replay = advance(plan, Control::default(), Journal::new(seq, records.clone()), Vec::new(), &blobs, &now);
+        assert_eq!(replay.journal.seq(), seq, "a replay adds nothing: {:#?}\n{:#?}", records, replay.journal.records());
+        if let Some(end) = turn.end {
+            assert!(
+                replay.commands.is_empty() && replay.end == Some(end.clone()),
+                "a finished journal issues no command"
+            );
+            let value = |r: &StepRecord| {
+                let text = r.response.as_ref().map(|text| text.0.clone());
+                ((r.path.clone(), r.attempt), (r.kind, r.phase, text, r.input_digest.clone()))
+            };
+            return Story { end, records: records.iter().map(value).collect() };
+        }
+    }
+    panic!("the run does not end: {:#?}", records.iter().map(|r| (&r.path, r.attempt, r.phase)).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_any_batching_and_any_crash_come_to_the_same(spec in spec(), chances in prop::collection::vec(1_u64.., 2)) {
+        let plan = plan_of(spec);
+        let first = run(&plan, chances[0]);
+        for ((path, attempt), (kind, ..)) in &first.records {
+            let once = *kind != StepKind::Http || *attempt == 1 || first.records.contains_key(&(format!("{path}/.error"), 1));
+            prop_assert!(once, "{path} was repeated, and nobody said so");
+        }
+        for chance in &chances[1..] {
+            let other = run(&plan, *chance);
+            // A failure that ends the run ends what else is under way, however far it has come.
+            if matches!(first.end, End::Succeeded(_)) {
+                prop_assert_eq!(&first, &other);
+            } else {
+                prop_assert_eq!(first.end.phase(), other.end.phase());
+            }
+        }
+    }
+}
