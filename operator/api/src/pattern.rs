@@ -15,8 +15,8 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new(
-    "(has(self.chain) ? 1 : 0) + (has(self.dag) ? 1 : 0) + (has(self.routing) ? 1 : 0) + (has(self.parallel) ? 1 : 0) + (has(self.evaluatorOptimizer) ? 1 : 0) + (has(self.orchestratorWorkers) ? 1 : 0) + (has(self.graph) ? 1 : 0) == 1")
-    .message("a run has exactly one pattern: give one of chain, dag, routing, parallel, evaluatorOptimizer, orchestratorWorkers and graph"))]
+    "oldSelf.hasValue() || (has(self.chain) ? 1 : 0) + (has(self.dag) ? 1 : 0) + (has(self.routing) ? 1 : 0) + (has(self.parallel) ? 1 : 0) + (has(self.evaluatorOptimizer) ? 1 : 0) + (has(self.orchestratorWorkers) ? 1 : 0) + (has(self.graph) ? 1 : 0) == 1")
+    .optional_old_self(true).message("a run has exactly one pattern: give one of chain, dag, routing, parallel, evaluatorOptimizer, orchestratorWorkers and graph"))]
 pub struct Pattern {
     /// One step after the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -20,8 +20,10 @@ use crate::{
 #[x_kube(validation = kube::core::Rule::new(
     "(has(self.agent) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
     .message("a step does exactly one thing: give one of agent, http, set and hitl"),
-    validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError) && !has(self.outputSchema))")
-    .message("a hitl step has its own hitl.timeout and form and never fails by itself: leave out retry, timeout, onError and outputSchema"))]
+    validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError))")
+    .message("a hitl step has its own hitl.timeout and never fails by itself: leave out retry, timeout and onError"),
+    validation = kube::core::Rule::new("oldSelf.hasValue() || !has(self.hitl) || !has(self.outputSchema)")
+    .optional_old_self(true).message("people answer a hitl step by its form: leave out outputSchema"))]
 pub struct Step {
     /// Unique in its list; a DNS label.
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]

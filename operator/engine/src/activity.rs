@@ -238,6 +238,8 @@ impl<'a> Run<'a> {
         poll_fn(|_| {
             let known = self.books.borrow().journal.get(&place.path, place.attempt).cloned();
             match known {
+                // It was called off when the run ended: nothing follows from it, however often the end is looked at.
+                Some(record) if is_called_off(&record) => Poll::Pending,
                 Some(record) if record.phase.is_end() => Poll::Ready(record),
                 Some(record) => {
                     self.repeat(&record, &open);
@@ -416,6 +418,19 @@ impl<'a> Run<'a> {
             }
         }
     }
+}
+
+/// Why records are closed that were under way when a run ended.
+pub(crate) const RUN_ENDED: &str = "the run ended";
+/// The class of the error of a call that was under way when a run ended.
+pub(crate) const CANCELLED: &str = "Cancelled";
+
+/// Whether a record was closed because the run ended.
+fn is_called_off(record: &StepRecord) -> bool {
+    // A person's decision has a verdict, whatever its reason says.
+    let nobodys = record.decision.as_ref().filter(|decision| decision.verdict.is_none());
+    let reason = nobodys.and_then(|decision| decision.reason.as_deref());
+    record.error.as_ref().is_some_and(|error| error.class == CANCELLED) || reason == Some(RUN_ENDED)
 }
 
 /// The end of a gate that has to be asked again.

@@ -20,7 +20,7 @@ use signoff_api::{
 };
 
 use crate::{
-    activity::{Books, Control, Run, error, superseded},
+    activity::{Books, CANCELLED, Control, RUN_ENDED, Run, error, superseded},
     journal::Journal,
     language::text,
     patterns,
@@ -197,12 +197,12 @@ fn call_off(run: &Run<'_>) {
         };
         record.phase = if repeatable { StepPhase::Skipped } else { StepPhase::Unknown };
         if record.kind == StepKind::Hitl {
-            record.decision = Some(superseded("the run ended", run.now.at));
+            record.decision = Some(superseded(RUN_ENDED, run.now.at));
             if let Some(decision) = &mut record.decision {
                 decision.phase = signoff_api::approval::ApprovalPhase::Cancelled;
             }
         } else {
-            record.error = Some(error("Cancelled", "the run ended while it was under way"));
+            record.error = Some(error(CANCELLED, "the run ended while it was under way"));
         }
         record.done = Some(books.journal.draw());
         record.finished_at = Some(run.now.at);
