@@ -43,14 +43,19 @@ fn compiles(pattern: &str) -> bool {
 
 /// Whether a rule is about one object alone.
 fn holds_for_a_file(source: &str) -> bool {
-    !source.contains("oldSelf")
+    !on_creation(source).contains("oldSelf")
+}
+
+/// A rule as it reads for an object that was not there before.
+fn on_creation(source: &str) -> String {
+    source.replace("oldSelf.hasValue() || ", "")
 }
 
 /// Parsed once: a schema asks the same of every step.
 fn compiled(source: &str) -> Option<Condition> {
     static RULES: Mutex<BTreeMap<String, Option<Condition>>> = Mutex::new(BTreeMap::new());
-    let Ok(mut rules) = RULES.lock() else { return Condition::parse(source, "rule").ok() };
-    rules.entry(source.to_owned()).or_insert_with(|| Condition::parse(source, "rule").ok()).clone()
+    let Ok(mut rules) = RULES.lock() else { return Condition::parse(&on_creation(source), "rule").ok() };
+    rules.entry(source.to_owned()).or_insert_with(|| Condition::parse(&on_creation(source), "rule").ok()).clone()
 }
 
 #[cfg(test)]
