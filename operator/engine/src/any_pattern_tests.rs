@@ -158,8 +158,11 @@ fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Momen
 #[derive(Debug, PartialEq)]
 struct Story {
     end: End,
-    records: BTreeMap<(String, i32), (StepKind, StepPhase, Option<Value>, Option<Digest>)>,
+    records: BTreeMap<(String, i32), Came>,
 }
+
+/// What a record came to: its kind and phase, its response where it is short, the digest of what it was given.
+type Came = (StepKind, StepPhase, Option<Value>, Option<Digest>);
 
 /// Drives a run to its end. `chance` says how many of the open records end together, which ones, and where it crashes.
 fn run(plan: &Plan, mut chance: u64) -> Story {
