@@ -81,8 +81,11 @@ pub(crate) async fn perform<'a>(
     let (path, _) = run.visit(base);
     let mut attempt = 1;
     let mut change = Change::default();
-    // So many attempts before people are asked; one more each time they say so.
-    let mut limit = step.escalation.as_ref().map_or(step.retry.limit, |(after, _)| step.retry.limit.min(after - 1));
+    // So many further attempts before people are asked; one more each time they say so.
+    let mut limit = match &step.escalation {
+        Some((after, _)) => step.retry.limit.unwrap_or(i32::MAX).min(after - 1),
+        None => step.retry.limit.unwrap_or(0),
+    };
     loop {
         let record = attempts(run, frame, step, &path, attempt, limit, &change).await;
         attempt = record.attempt;

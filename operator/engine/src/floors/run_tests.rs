@@ -180,6 +180,28 @@ fn a_gate_before_a_call_shows_it_and_nothing_is_sent_without_its_yes() {
 }
 
 #[test]
+fn agents_that_a_pattern_asks_have_gates_before_them_too_each_worker_its_own() {
+    let floors = added(json!({"before": {"kinds": ["agent"]}}));
+    let mut run = Run::of(
+        &floors,
+        json!({
+            "requestedBy": "dana",
+            "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
+            "pattern": {"orchestratorWorkers":
+                {"orchestrator": {"agent": "writer", "input": "x"}, "worker": {"agent": "writer"}}},
+        }),
+    );
+    run.asked("check-orchestrator");
+    assert!(run.calls().is_empty());
+    run.decide(&floors, "check-orchestrator", Verdict::Approve);
+    run.reply(&floors, ".orchestrator", r#"[{"task": "a"}, {"task": "b"}]"#);
+    assert!(run.calls().is_empty());
+    assert_eq!(run.asks().len(), 2);
+    run.decide(&floors, ".worker-1/check-worker", Verdict::Approve);
+    assert_eq!(run.calls().iter().map(|call| call.path.as_str()).collect::<Vec<_>>(), [".worker-1"]);
+}
+
+#[test]
 fn an_added_gate_that_is_refused_ends_the_run() {
     let floors = added(json!({"before": {"kinds": ["http"]}}));
     let mut run = Run::start(&floors, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));

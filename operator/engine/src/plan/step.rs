@@ -85,7 +85,8 @@ pub(crate) struct PlannedOutput {
 /// How often and how fast a failed step is tried again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlannedRetry {
-    pub(crate) limit: i32,
+    /// None where it was not said: then never, or as often as it takes until people are asked.
+    pub(crate) limit: Option<i32>,
     pub(crate) base: Duration,
     pub(crate) factor: f64,
     pub(crate) max: Duration,
@@ -377,10 +378,11 @@ impl PlannedStep {
 
 impl PlannedRetry {
     pub(super) fn of(retry: Option<&Retry>) -> Self {
+        let limit = retry.map(|retry| retry.limit.clamp(0, 20));
         let retry = retry.cloned().unwrap_or_default();
         let backoff = retry.backoff.unwrap_or_default();
         Self {
-            limit: retry.limit.clamp(0, 20),
+            limit,
             base: backoff.base.map_or(Duration::from_secs(1), Span::duration),
             factor: backoff.factor.unwrap_or(2.0).clamp(1.0, 10.0),
             max: backoff.max.map_or(Duration::from_secs(300), Span::duration),

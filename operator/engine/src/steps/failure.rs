@@ -33,12 +33,11 @@ pub(super) async fn decide<'a>(
     error: &StepError,
 ) -> Result<Remedy, Stop> {
     let name = step.name.trim_start_matches('.');
-    let Some((_, asked)) = &step.escalation else {
-        return match step.on_error {
-            OnError::Continue => Ok(Remedy::Bear),
-            OnError::Fail | OnError::Escalate => Err(Stop::Failed(format!("step {name}: {}", error.message))),
-        };
+    let by_itself = || match step.on_error {
+        OnError::Continue => Ok(Remedy::Bear),
+        OnError::Fail | OnError::Escalate => Err(Stop::Failed(format!("step {name}: {}", error.message))),
     };
+    let Some((_, asked)) = &step.escalation else { return by_itself() };
     let shown = json!({"class": error.class, "message": error.message, "attempt": attempt});
     let value = shown.clone();
     let frame = frame.giving(move |_, _, _, scope| {
@@ -49,7 +48,7 @@ pub(super) async fn decide<'a>(
     let decided = gate::decide(run, &frame, asked, &format!("{path}/.error"), &|_| Ok(Some(what.clone()))).await?;
     // Nobody had to be asked: the gate's condition did not hold.
     if decided.record.decision.is_none() {
-        return Err(Stop::Failed(format!("step {name}: {}", error.message)));
+        return by_itself();
     }
     if decided.verdict == Verdict::Reject {
         return Err(Stop::Failed(format!("step {name}: {}; given up at {}", error.message, decided.told(""))));

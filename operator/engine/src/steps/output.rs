@@ -68,7 +68,7 @@ pub(super) async fn settle<'a>(
         let (_, count) = run.visit(&format!("{path}/.ask"));
         let place = format!("{path}/.ask-{}", count + 1);
         let change = Change { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
-        let record = attempts(run, frame, step, &place, 1, step.retry.limit, &change).await;
+        let record = attempts(run, frame, step, &place, 1, step.retry.limit.unwrap_or(0), &change).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
             return Ok(Settled::Refused(failed));

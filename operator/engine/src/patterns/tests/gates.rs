@@ -274,6 +274,20 @@ mod error_escalation {
     }
 
     #[test]
+    fn where_nothing_is_said_of_retries_it_is_tried_as_often_as_it_takes_until_people_are_asked() {
+        let mut step = agent("draft", "writer", "write");
+        step["onError"] = json!("escalate");
+        let mut run = with_gate("errorEscalation", &ALL, json!([step]), json!({}));
+        for attempt in 1..=2 {
+            run.fail("draft", attempt, true, false);
+            assert!(run.open().is_empty(), "after {attempt}");
+            run.later(10);
+        }
+        run.fail("draft", 3, true, false);
+        assert_eq!(run.open(), ["draft/.error"]);
+    }
+
+    #[test]
     fn an_outcome_that_is_not_known_is_never_repeated_without_a_person() {
         let steps = json!([{"name": "pay", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate", "retry": {"limit": 5}}]);
         let mut run = with_gate("errorEscalation", &["Retry", "Skip"], steps, json!({}));

@@ -108,7 +108,8 @@ impl Check<'_> {
         );
         let parts = with_decision(parts).with("num_workers", Members::Open);
         let at_work = parts.clone().with("task", Members::Open).with("index", Members::Open);
-        let place = Place::new(ground, format!("{field}.worker"), "", at_work);
+        // Its guards stand beneath each worker: several are at work at once.
+        let place = Place::new(ground, format!("{field}.worker"), ".worker/", at_work);
         let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
         let worker =
             self.made_agent("worker", &spec.worker.agent, Some(input), None, &place).map(|worker| PlannedStep {
