@@ -23,22 +23,22 @@ pub struct Pattern {
     pub chain: Option<Chain>,
     /// Tasks that begin as soon as those they depend on are done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dag: Option<Dag>,
+    pub dag: Option<Box<Dag>>,
     /// An agent chooses one of several chains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub routing: Option<Routing>,
+    pub routing: Option<Box<Routing>>,
     /// Chains that know nothing of each other, all at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parallel: Option<Parallel>,
+    pub parallel: Option<Box<Parallel>>,
     /// An agent drafts, another judges, until the draft is good enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub evaluator_optimizer: Option<EvaluatorOptimizer>,
+    pub evaluator_optimizer: Option<Box<EvaluatorOptimizer>>,
     /// An agent divides the work, others do the parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub orchestrator_workers: Option<OrchestratorWorkers>,
+    pub orchestrator_workers: Option<Box<OrchestratorWorkers>>,
     /// Nodes and edges, loops included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph: Option<Graph>,
+    pub graph: Option<Box<Graph>>,
 }
 
 /// One step after the other.
@@ -96,7 +96,7 @@ pub struct Router {
     pub max_retries: Option<i32>,
     /// A gate before anything of the route runs: Modify takes `parameters: {route: <name>}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub review: Option<HitlStep>,
+    pub review: Option<Box<HitlStep>>,
 }
 
 /// A named chain: a route, or a branch.
@@ -155,7 +155,7 @@ pub struct EvaluatorOptimizer {
     /// A gate after each judgement below the score: Approve ends the run well with the current draft, Modify takes
     /// `parameters: {draft: <text>}`, which is judged next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub review_gate: Option<HitlStep>,
+    pub review_gate: Option<Box<HitlStep>>,
     /// What happens when no draft was good enough. Default: fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_exhausted: Option<OnExhausted>,
@@ -207,13 +207,13 @@ pub struct OrchestratorWorkers {
     pub orchestrator: Orchestrator,
     /// A gate before any worker begins: Modify takes `parameters: {subtasks: [{task: <text>}, ...]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decomposition_review: Option<HitlStep>,
+    pub decomposition_review: Option<Box<HitlStep>>,
     /// Who does a part. Templates of its agent say `task` and `index`.
     pub worker: Worker,
     /// A gate when all parts are done: Modify takes `parameters: {workers: {<number>: <text>}}`, Retry takes
     /// `parameters: {workers: [<number>, ...]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reduce_review: Option<HitlStep>,
+    pub reduce_review: Option<Box<HitlStep>>,
     /// What becomes of the parts. Default: they are joined. Templates say `workers`, `num_workers`, `subtasks`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Step>,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use signoff_api::{Approval, Verdict, gate::Question, journal::BlobRef, workflow::WorkflowPhase};
+use signoff_api::{Approval, ApprovalRequest, Verdict, gate::Question, journal::BlobRef, workflow::WorkflowPhase};
 use signoff_cli::{clock, fence::one_line, terminal};
 use signoff_engine::language::text::display;
 use signoff_runtime::{
@@ -158,6 +158,7 @@ fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> 
     let request = &approval.spec.request;
     let gate: &[&str] = if several { &["--gate", &request.gate.path] } else { &[] };
     let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "why"] } else { &[] };
+    let better = parameters(request);
     let command = |verdict: &Verdict| {
         let word = verdict.name().to_lowercase();
         let only = request.form.as_ref().and_then(|form| match form.questions.as_slice() {
@@ -168,13 +169,29 @@ fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> 
         match (verdict, only) {
             (Verdict::Respond, Some(question)) => parts.extend(["--hitl-response", example(question)]),
             (Verdict::Respond, None) => parts.extend(["--answers", "answers.yaml"]),
-            (Verdict::Modify, _) => parts.extend(["--verdict", &word, "--parameters", "{response: better}"]),
+            (Verdict::Modify, _) => parts.extend(["--verdict", &word, "--parameters", &better]),
             (Verdict::Defer, _) => parts.extend(["--verdict", &word, "--guidance", "what to do differently"]),
             _ => parts.extend(["--verdict", &word]),
         }
         resume(told, &[&parts[..], gate, reason].concat())
     };
     request.allowed_verdicts.iter().map(command).collect()
+}
+
+/// What Modify takes at this gate, as an example: its schema stands in the request.
+fn parameters(request: &ApprovalRequest) -> String {
+    let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get("Modify"));
+    let Some(fields) = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object) else {
+        return "{response: better}".to_owned();
+    };
+    let one = |schema: &Value| match (schema["enum"].get(0), schema["type"].as_str()) {
+        (Some(first), _) => first.clone(),
+        (None, Some("array")) => json!([{"task": "better"}]),
+        (None, Some("object")) => json!({"0": "better"}),
+        _ => json!("better"),
+    };
+    let field = fields.iter().next().map(|(name, schema)| (name.clone(), one(schema)));
+    Value::Object(field.into_iter().collect()).to_string()
 }
 
 fn example(question: &Question) -> &str {
@@ -230,5 +247,28 @@ mod tests {
         let words = ["signoff", "run", "--hitl-response", "it's $HOME; `rm`\"", "--gate", "a b"];
         assert_eq!(shlex::split(&quoted(&words)).unwrap_or_default(), words);
         assert!(!quoted(&["x\u{1b}[2J\ny\u{202e}"]).contains(['\u{1b}', '\n', '\u{202e}']));
+    }
+
+    #[test]
+    fn what_modify_takes_is_shown_as_the_request_wants_it() {
+        let digest = signoff_api::Digest::of_bytes(b"");
+        let mut request = json!({
+            "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
+            "gate": {"name": "g", "type": "step", "path": "g", "visit": 1}, "specDigest": digest, "guardEpoch": "e",
+            "deadline": "2030-01-01T00:00:00Z", "prompt": "?", "allowedVerdicts": ["Modify"],
+            "approvers": [{"kind": "User", "name": "alice"}], "threshold": 1, "requestedBy": "dana",
+            "timeout": {"after": "1h"}, "digest": digest,
+        });
+        let shown = |request: &Value| parameters(&serde_json::from_value(request.clone()).unwrap());
+        assert_eq!(shown(&request), "{response: better}");
+        for (field, schema, wanted) in [
+            ("route", json!({"enum": ["billing", "support"]}), r#"{"route":"billing"}"#),
+            ("draft", json!({"type": "string"}), r#"{"draft":"better"}"#),
+            ("subtasks", json!({"type": "array"}), r#"{"subtasks":[{"task":"better"}]}"#),
+            ("workers", json!({"type": "object"}), r#"{"workers":{"0":"better"}}"#),
+        ] {
+            request["parameters"] = json!({"Modify": {"properties": {field: schema}}});
+            assert_eq!(shown(&request), wanted);
+        }
     }
 }
