@@ -56,8 +56,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 fn prepare(command: &mut Command) -> &mut Command {
-    // No test and no tool may come upon a cluster that nobody named.
-    command.current_dir(root()).env_remove("KUBECONFIG").stdin(Stdio::null())
+    // No test and no tool may come upon a cluster that nobody named. A build for debugging keeps every value of a large
+    // future on the stack, each copy of it apart: the 2 MiB that threads have otherwise are few for whole Workflows.
+    command.current_dir(root()).env_remove("KUBECONFIG").env("RUST_MIN_STACK", "16777216").stdin(Stdio::null())
 }
 
 /// What `cargo metadata` says, as far as it is asked here.

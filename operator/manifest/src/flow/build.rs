@@ -152,7 +152,7 @@ impl Build<'_> {
     fn routing(&mut self, routing: &Routing, begin: Ends) -> Ends {
         let router = &routing.router;
         let chosen = self.turn("router", &router.agent, Some(&router.input), "chooses a route", begin);
-        let chosen = self.review("router-review", router.review.as_ref(), chosen);
+        let chosen = self.review("router-review", router.review.as_deref(), chosen);
         let routes = routing.routes.iter().map(|route| {
             let begin = chosen.iter().map(|(id, _)| (id.clone(), Some(format!("route {}", route.name)))).collect();
             self.list(&route.steps, &format!("routes/{}/", route.name), 1, begin)
@@ -183,7 +183,7 @@ impl Build<'_> {
         let judge = format!("judges, at most {most} times");
         self.turn("evaluate", &pattern.evaluator.agent, pattern.evaluator.input.as_ref(), &judge, drafted);
         let below = vec![("evaluate".to_owned(), Some(format!("score below {score}")))];
-        let reviewed = self.review("review-gate", pattern.review_gate.as_ref(), below);
+        let reviewed = self.review("review-gate", pattern.review_gate.as_deref(), below);
         self.turn("revise", &pattern.producer, pattern.revise_prompt.as_ref(), "revises", reviewed);
         self.enter("evaluate", vec![("revise".to_owned(), None)]);
         let mut ends = vec![("evaluate".to_owned(), Some(format!("score {score} or more")))];
@@ -203,7 +203,7 @@ impl Build<'_> {
             &format!("divides the work into at most {most} parts"),
             begin,
         );
-        let divided = self.review("decomposition-review", pattern.decomposition_review.as_ref(), divided);
+        let divided = self.review("decomposition-review", pattern.decomposition_review.as_deref(), divided);
         let at_once = boss.max_workers.map_or_else(|| "all at once".to_owned(), |most| format!("{most} at once"));
         let done = self.turn(
             "workers",
@@ -212,7 +212,7 @@ impl Build<'_> {
             &format!("does each part, {at_once}"),
             divided,
         );
-        let reviewed = self.review("reduce-review", pattern.reduce_review.as_ref(), done);
+        let reviewed = self.review("reduce-review", pattern.reduce_review.as_deref(), done);
         let reduced = self.last(pattern.reduce.as_ref(), reviewed);
         self.last(pattern.writeup.as_ref(), reduced)
     }

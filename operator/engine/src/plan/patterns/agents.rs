@@ -101,7 +101,7 @@ impl Check<'_> {
         let parts = base.clone().with("subtasks", Members::Open).with("task_count", Members::Open);
         let review = self.plan_review(
             ground,
-            spec.decomposition_review.as_ref(),
+            spec.decomposition_review.as_deref(),
             ("decomposition", &format!("{field}.decompositionReview")),
             &parts,
             About::Subtasks(max_tasks),

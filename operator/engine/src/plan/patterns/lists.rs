@@ -54,7 +54,7 @@ impl Check<'_> {
         let about = About::Route(names);
         let review = self.plan_review(
             ground,
-            routing.router.review.as_ref(),
+            routing.router.review.as_deref(),
             ("review", &format!("{field}.router.review")),
             &known_router(),
             about,
