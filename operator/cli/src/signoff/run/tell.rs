@@ -240,6 +240,8 @@ fn json(told: &Told<'_>, outputs: Option<&str>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
