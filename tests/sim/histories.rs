@@ -1,9 +1,9 @@
 //! Recorded histories: runs of every example, as journals of runs that ended. A later engine must still read them.
 //!
 //! A run in flight is any beginning of such a journal: from each, the engine begins nothing that the history did not
-//! begin, with the same input, and from the whole it does nothing at all. Recorded by the tests of the examples.
+//! begin, with the same input, goes on with everything that is open, and from the whole it does nothing at all. Recorded by the tests of the examples.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ fn histories() -> Vec<(String, Workflow)> {
     found
 }
 
-/// The journal as it was when the event of this number had happened.
-fn as_of(records: &[StepRecord], number: i64) -> Journal {
+/// The journal as it was when the event of this number had happened; its calls had come as far as `calls`.
+fn as_of(records: &[StepRecord], number: i64, calls: StepPhase) -> Journal {
     let begun = records.iter().filter(|record| record.seq <= number).cloned();
     let then = begun.map(|mut record| {
         if record.done.is_some_and(|done| done > number) {
-            record.phase = if record.kind == StepKind::Hitl { StepPhase::Waiting } else { StepPhase::Pending };
+            record.phase = if record.kind == StepKind::Hitl { StepPhase::Waiting } else { calls };
             (record.done, record.finished_at, record.response, record.response_ref) = (None, None, None, None);
             (record.decision, record.decision_ref, record.error, record.usage) = (None, None, None, None);
             record.facts = BTreeMap::new();
@@ -67,20 +67,30 @@ fn a_run_in_flight_at_any_moment_of_a_history_goes_on_as_it_did() {
         let plan = plan(&name, &workflow);
         let digests: BTreeMap<_, _> =
             status.steps.iter().map(|r| ((r.path.clone(), r.attempt), r.input_digest.clone())).collect();
-        for number in 0..=status.seq {
+        for (number, calls) in (0..=status.seq).flat_map(|n| [(n, StepPhase::Pending), (n, StepPhase::Started)]) {
             let at = status.steps.iter().filter(|r| r.seq <= number + 1).map(|r| r.at).max();
             let now = Now { at: at.unwrap_or(status.started_at.unwrap()), guard_epoch: "local".into() };
-            let turn =
-                advance(&plan, Control::default(), as_of(&status.steps, number), Vec::new(), &Blobs::new(), &now);
-            let begun: BTreeSet<_> = turn.journal.records().iter().map(|r| (r.path.clone(), r.attempt)).collect();
-            for key in &begun {
-                assert!(digests.contains_key(key), "{name} as of {number}: {key:?} never began");
-            }
-            for command in &turn.commands {
-                let Command::Call(call) = command else { continue };
-                let record = turn.journal.get(&call.path, call.attempt).unwrap();
-                let known = &digests[&(call.path.clone(), call.attempt)];
-                assert_eq!(&record.input_digest, known, "{name} as of {number}: {} was given other input", call.path);
+            let journal = as_of(&status.steps, number, calls);
+            let turn = advance(&plan, Control::default(), journal, Vec::new(), &Blobs::new(), &now);
+            assert!(turn.missing.is_empty(), "{name} as of {number}: the examples' values are short");
+            let wanted: BTreeMap<_, _> = turn
+                .commands
+                .iter()
+                .map(|command| match command {
+                    Command::Call(call) => (call.path.as_str(), call.attempt),
+                    Command::Ask(ask) => (ask.path.as_str(), 1),
+                })
+                .zip(&turn.commands)
+                .collect();
+            for record in turn.journal.records() {
+                let key = (record.path.clone(), record.attempt);
+                let known = digests.get(&key).unwrap_or_else(|| panic!("{name} as of {number}: {key:?} never began"));
+                assert_eq!(&record.input_digest, known, "{name} as of {number}: {key:?} was given other input");
+                let is_call = !record.phase.is_end() && record.kind != StepKind::Hitl;
+                let is_wanted = wanted.contains_key(&(record.path.as_str(), record.attempt));
+                assert!(!is_call || is_wanted, "{name} as of {number}: nobody is told to go on with {key:?}");
+                let was_asked = record.kind == StepKind::Hitl && record.seq <= number;
+                assert!(!was_asked || !is_wanted, "{name} as of {number}: {key:?} is asked twice");
             }
         }
     }

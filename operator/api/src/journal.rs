@@ -98,7 +98,7 @@ pub enum StepKind {
     Set,
     /// A human gate.
     Hitl,
-    /// A condition that was evaluated, once.
+    /// Something that was looked at and judged, once: a condition, or an answer that was not as it should be.
     Condition,
 }
 

@@ -18,9 +18,9 @@ use signoff_api::{
 
 use crate::{
     journal::Journal,
-    language::{LanguageError, text},
+    language::{LanguageError, Scope, text},
     plan::{Complaint, Plan, PlannedStep},
-    scope::Frame,
+    scope::{self, Frame},
     turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now},
 };
 
@@ -48,14 +48,28 @@ pub(crate) struct Run<'a> {
     /// How often each path was begun in this replay.
     visits: RefCell<BTreeMap<String, i32>>,
     /// The turns of agents that were replayed, by path and attempt.
-    pub(crate) told: RefCell<BTreeMap<(String, i32), Rc<Told<'a>>>>,
+    pub(crate) told: RefCell<BTreeMap<(String, i32), Rc<Work<'a>>>>,
 }
 
-/// A turn of an agent: enough to say again what it was told.
-pub(crate) struct Told<'a> {
+/// A step at work: enough to say again what it was given.
+pub(crate) struct Work<'a> {
     pub(crate) frame: Frame<'a>,
     pub(crate) step: &'a PlannedStep,
+    /// The path of its first attempt: every later one is given what was known then.
+    pub(crate) base: String,
     pub(crate) change: Change,
+}
+
+impl<'a> Work<'a> {
+    /// The number that the first attempt began with; `seq` where it has not begun.
+    pub(crate) fn began(&self, run: &Run<'a>, seq: i64) -> i64 {
+        run.books.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq)
+    }
+
+    /// What the templates of an attempt see that begins at `seq`.
+    pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, Trouble> {
+        scope::at(run, &self.frame, self.step, self.began(run, seq))
+    }
 }
 
 /// What a step is given instead of, or besides, what its author wrote.
@@ -140,10 +154,13 @@ impl Books {
 }
 
 /// How an activity begins.
+#[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub(crate) enum Opening {
     /// It is over at once, with this response.
     Done(String),
+    /// It is over at once, and has no response.
+    Failed(StepError),
     /// It is left out.
     Skipped,
     /// It asks somebody outside, given this input.
@@ -294,6 +311,10 @@ impl<'a> Run<'a> {
             Ok(Opening::Done(response)) => {
                 (record.response, record.response_ref) = books.keep(&response);
                 self.finish(&mut books, &mut record, StepPhase::Succeeded);
+            }
+            Ok(Opening::Failed(error)) => {
+                record.error = Some(error);
+                self.finish(&mut books, &mut record, StepPhase::Failed);
             }
             Ok(Opening::Skipped) => self.finish(&mut books, &mut record, StepPhase::Skipped),
             Ok(Opening::Call(call)) => match input_digest(&call) {

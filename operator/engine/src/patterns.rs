@@ -15,12 +15,13 @@ mod together;
 use std::rc::Rc;
 
 use serde_json::Value;
+use signoff_api::Verdict;
 
 use crate::{
     activity::{Run, Trouble},
     plan::PlannedPattern,
     scope::{Frame, Listed},
-    steps::{self, Stop},
+    steps::{self, Reviewed, Stop},
 };
 
 /// What a run that succeeded has to show.
@@ -29,6 +30,9 @@ pub(crate) struct Shown {
     /// Relative paths, and what stands in them.
     pub(crate) artifacts: Vec<(String, String)>,
 }
+
+/// The verdicts on a plan by which it is made anew, and people are asked about the new one.
+const PLANS_AGAIN: [Verdict; 3] = [Verdict::Respond, Verdict::Defer, Verdict::Retry];
 
 /// A value that is made when it is asked for, from what was known at a number of the journal.
 type Later<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Value, Trouble> + 'a>;
@@ -57,7 +61,7 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<Shown, Stop> {
     }?;
     let done = done.with_result();
     for gate in &plan.end {
-        let shown = |seq| Ok(Some((gate.path.clone(), plain(&(done.result)(run, seq)?))));
+        let shown = |seq| Ok(Some(Reviewed::of(&gate.path, &plain(&(done.result)(run, seq)?))));
         steps::pass(run, &done.frame, gate, &gate.path, &shown).await?;
     }
     release::release(run, done).await
@@ -85,7 +89,7 @@ impl<'a> Done<'a> {
 
 /// The newest response that a frame sees, as people left it.
 fn last_response<'a>(run: &Run<'a>, frame: &Frame<'a>, seq: i64) -> Result<Value, Trouble> {
-    let newest = frame.newest(run, seq, |record| record.response.is_some() || record.response_ref.is_some());
+    let newest = frame.newest(run, seq, |record| crate::scope::answers(run, record, seq));
     match newest {
         Some(newest) => Ok(crate::scope::response(run, frame, &newest, seq)?.0),
         None => Ok(Value::Null),

@@ -152,7 +152,9 @@ impl Plan {
         let end = check.added(&ground, Position::End, &shown);
         let (outputs, artifacts) = check.outputs(spec, &shown);
         let asked = shown.with("output", Members::Open);
-        let release = check.gate_of_run(&ground, SpecGateType::FinalResponse, ".final", &asked, About::Final);
+        let revisable = pattern.iter().flat_map(|(pattern, _)| pattern.steps()).any(PlannedStep::is_agent);
+        let about = About::Final(revisable);
+        let release = check.gate_of_run(&ground, SpecGateType::FinalResponse, ".final", &asked, about);
         let revisers = revisers(&agents);
         check.spec_gates(spec, &gates);
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());

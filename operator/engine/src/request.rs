@@ -14,6 +14,7 @@ use crate::{
     language::text,
     plan::{PlannedGate, PlannedStep},
     scope::{self, Frame},
+    steps::Reviewed,
     turn::Ask,
 };
 
@@ -32,14 +33,14 @@ pub(crate) struct Facts<'a> {
 
 /// The Approval to be created.
 ///
-/// `reviewed`: the path and the text of what is asked about.
+/// `reviewed`: what is asked about.
 pub(crate) fn ask<'a>(
     run: &Run<'a>,
     frame: &Frame<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
     facts: &Facts<'_>,
-    reviewed: Option<(String, String)>,
+    reviewed: Option<Reviewed>,
 ) -> Result<Ask, Trouble> {
     let (plan, spec) = (run.plan, &gate.spec);
     let scope = scope::at(run, frame, step, facts.seq)?;
@@ -69,10 +70,10 @@ pub(crate) fn ask<'a>(
         prompt,
         context: context.map(|text| shown(&text).to_owned()),
         context_ref,
+        parameters: gate.about.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
         reviews: reviewed.map(review),
         form: gate.form.clone(),
         allowed_verdicts: gate.allowed.clone(),
-        parameters: gate.about.parameters(),
         require_reason: spec.require_reason,
         approvers: spec.approvers.clone(),
         threshold: spec.threshold.unwrap_or(1),
@@ -95,9 +96,9 @@ pub(crate) fn ask<'a>(
 }
 
 /// What is decided about.
-fn review((path, response): (String, String)) -> Review {
-    let digest = Digest::of_bytes(response.as_bytes());
-    Review { path, response: shown(&response).to_owned(), digest }
+fn review(Reviewed { path, text, .. }: Reviewed) -> Review {
+    let digest = Digest::of_bytes(text.as_bytes());
+    Review { path, response: shown(&text).to_owned(), digest }
 }
 
 /// The first part of a text, cut between characters.

@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub(crate) use frame::{Frame, Listed, all, within};
-pub(crate) use views::{decision, hitl, response, view, word};
+pub(crate) use views::{answers, decision, hitl, response, view, word};
 
 /// Names that no input and no variable may take.
 pub(crate) const RESERVED: [&str; 10] =
@@ -125,7 +125,7 @@ fn newest<'a>(
     scope: &mut Scope,
 ) -> Result<(), Trouble> {
     if wanted.root("last_response") {
-        let newest = frame.newest(run, seq, |record| record.response.is_some() || record.response_ref.is_some());
+        let newest = frame.newest(run, seq, |record| answers(run, record, seq));
         let value = match newest {
             Some(newest) => response(run, frame, &newest, seq)?.0,
             None => Value::Null,

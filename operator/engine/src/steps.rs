@@ -9,7 +9,7 @@ mod gate;
 mod http;
 mod output;
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use signoff_api::{
     Digest, Moment, Verdict,
@@ -17,14 +17,14 @@ use signoff_api::{
 };
 
 use crate::{
-    activity::{Change, Opening, Place, Run, Told, Trouble},
+    activity::{Change, Opening, Place, Run, Trouble, Work},
     plan::{Action, PlannedStep},
     scope::{self, Frame},
 };
 
-use gate::{ASKS_AGAIN, Shown, asked_again};
-pub(crate) use gate::{Decided, decide};
-pub(crate) use output::Reads;
+pub(crate) use gate::{Decided, Reviewed, decide};
+use gate::{MOST_AGAIN, Shown};
+pub(crate) use output::{ANSWER, Reads};
 
 /// Where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,9 @@ pub(crate) async fn perform<'a>(
         None => step.retry.limit.unwrap_or(0),
     };
     loop {
-        let record = attempts(run, frame, step, &path, attempt, limit, &change).await;
+        let work = Work { frame: frame.clone(), step, base: path.clone(), change: change.clone() };
+        let place = Place { path: path.clone(), attempt, kind: kind(step) };
+        let record = attempts(run, work, &place, attempt, limit).await;
         attempt = record.attempt;
         let trouble = match (record.phase, record.error) {
             (StepPhase::Skipped, _) => return Ok(Performed::Skipped),
@@ -130,31 +132,27 @@ pub(crate) async fn pass<'a>(
 }
 
 /// One attempt after the other, until one is not to be repeated.
-async fn attempts<'a>(
-    run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &'a PlannedStep,
-    path: &str,
-    first: i32,
-    limit: i32,
-    change: &Change,
-) -> StepRecord {
+async fn attempts<'a>(run: &Run<'a>, work: Work<'a>, place: &Place, first: i32, limit: i32) -> StepRecord {
+    let work = Rc::new(work);
     let mut attempt = first;
     loop {
-        let place = Place { path: path.to_owned(), attempt, kind: kind(step) };
+        let place = Place { attempt, ..place.clone() };
         if place.kind == StepKind::Agent {
-            let told = Told { frame: frame.clone(), step, change: change.clone() };
-            run.told.borrow_mut().insert((place.path.clone(), attempt), told.into());
+            run.told.borrow_mut().insert((place.path.clone(), attempt), Rc::clone(&work));
         }
-        let open = |seq| unless_skipped(run, frame, step, seq, || open(run, frame, step, seq, &place, change));
-        let record = run.activity(frame, place.clone(), open).await;
+        // Whether a step is left out is asked once, before its first attempt.
+        let open = |seq| match work.began(run, seq) {
+            began if began == seq => unless_skipped(run, &work.frame, work.step, seq, || open(run, &work, seq, &place)),
+            _ => open(run, &work, seq, &place),
+        };
+        let record = run.activity(&work.frame, place.clone(), open).await;
         let again = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|e| e.retryable);
         if !again || attempt - first >= limit {
             return record;
         }
         attempt += 1;
         let next = Place { attempt, ..place.clone() };
-        run.pause(due(run, step, &record), &next).await;
+        run.pause(due(run, work.step, &record), &next).await;
     }
 }
 
@@ -167,20 +165,13 @@ fn kind(step: &PlannedStep) -> StepKind {
     }
 }
 
-fn open<'a>(
-    run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &PlannedStep,
-    seq: i64,
-    place: &Place,
-    change: &Change,
-) -> Result<Opening, Trouble> {
-    match &step.action {
-        Action::Agent(agent) => agent::call(run, frame, step, agent, seq, place, change),
-        Action::Http(http) => http::call(run, frame, step, http, seq, place, change),
-        Action::Set(template) => match change.parameters.get("value") {
+fn open<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
+    match &work.step.action {
+        Action::Agent(agent) => agent::call(run, work, agent, seq, place),
+        Action::Http(http) => http::call(run, work, http, seq, place),
+        Action::Set(template) => match work.change.parameters.get("value") {
             Some(value) => Ok(Opening::Done(value.clone())),
-            None => Ok(Opening::Done(template.render(&scope::at(run, frame, step, seq)?)?)),
+            None => Ok(Opening::Done(template.render(&work.scope(run, seq)?)?)),
         },
         Action::Gate(_) => Err(Trouble::Invalid("a gate is asked, not performed".to_owned())),
     }
@@ -218,13 +209,14 @@ fn unless_skipped<'a>(
     open()
 }
 
-/// What a verdict with no meaning of its own at a gate does: the bound on asking again, and the end of the run.
-pub(crate) fn or_stop(run: &Run<'_>, decided: &Decided) -> Result<Verdict, Stop> {
+/// What a verdict with no meaning of its own at a gate does: the end of the run, and the bound on `again`, the verdicts
+/// after which this gate asks once more.
+pub(crate) fn or_stop(run: &Run<'_>, decided: &Decided, again: &[Verdict]) -> Result<Verdict, Stop> {
     match decided.verdict {
-        Verdict::Abort => Err(Stop::Aborted(decided.told("")))?,
+        Verdict::Abort => Err(Stop::Aborted(decided.told(""))),
         Verdict::Reject => Err(Stop::Rejected(decided.told(""))),
-        Verdict::Defer | Verdict::Retry if asked_again(run, decided) >= ASKS_AGAIN => {
-            Err(Stop::Rejected(decided.told(&format!(", and it has asked again {ASKS_AGAIN} times already"))))
+        verdict if again.contains(&verdict) && gate::asked_again(run, decided, again) >= MOST_AGAIN => {
+            Err(Stop::Rejected(decided.told(&format!(", and it has asked again {MOST_AGAIN} times already"))))
         }
         verdict => Ok(verdict),
     }

@@ -11,7 +11,7 @@ use crate::{
     language::json as extract,
     plan::{PlannedEvaluator, PlannedStep},
     scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Stop},
+    steps::{self, Performed, Reads, Reviewed, Stop},
 };
 
 /// How often an evaluator is asked again for an answer that makes sense.
@@ -33,10 +33,11 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
     loop {
         let iteration = judged.len() + 1;
         let seen = at_work(&frame, &draft, iteration, &judged);
-        judged.push(judge(run, &seen, plan, &draft).await?);
-        let Some(now) = judged.last().cloned() else { continue };
+        let now = judge(run, &seen, plan, &draft).await?;
+        let score = now.score;
+        judged.push(now);
         let seen = at_work(&frame, &draft, iteration, &judged);
-        if now.score >= plan.min_score {
+        if score >= plan.min_score {
             return Ok(done(seen, draft));
         }
         if iteration >= plan.max_iterations {
@@ -44,17 +45,16 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             return match best.filter(|_| plan.accepts_best) {
                 Some(best) => Ok(done(seen, best.draft)),
                 None => Err(Stop::Failed(format!(
-                    "no draft was good enough: {iteration} were judged, the last one {} of {}",
-                    now.score, plan.min_score
+                    "no draft was good enough: {iteration} were judged, the last one {score} of {}",
+                    plan.min_score
                 ))),
             };
         }
         if let Some(gate) = &plan.review {
-            let shown = (".review".to_owned(), draft.clone());
+            let shown = Reviewed::of(".review", &draft);
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
-            match steps::or_stop(run, &decided)? {
-                // Nobody had to be asked: the draft is revised.
-                Verdict::Approve if decided.record.decision.is_none() => {}
+            // So many drafts are judged, whatever people say: that bounds how often this gate asks.
+            match steps::or_stop(run, &decided, &[])? {
                 Verdict::Approve => return Ok(done(seen, draft)),
                 Verdict::Modify => {
                     let parameters = decided.whole(run).await?.parameters.unwrap_or_default();

@@ -6,13 +6,13 @@ use std::{collections::BTreeMap, rc::Rc};
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use super::{Done, Later, parallel::reduce, plain, together::Member, together::together};
+use super::{Done, Later, PLANS_AGAIN, parallel::reduce, plain, together::Member, together::together};
 use crate::{
     activity::Run,
     language::json as extract,
     plan::PlannedOrchestrator,
     scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Stop},
+    steps::{self, Performed, Reads, Reviewed, Stop},
 };
 
 /// How often an orchestrator is asked again for an answer that makes sense.
@@ -43,10 +43,10 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
         let text = joined(&parts);
         match &plan.reduce_review {
             Some(gate) if !tasks.is_empty() => {
-                let shown = (".reduce-review".to_owned(), text.clone());
+                let shown = Reviewed { parts: tasks.len(), ..Reviewed::of(".reduce-review", &text) };
                 let decided = steps::decide(run, &seen, gate, ".reduce-review", &|_| Ok(Some(shown.clone()))).await?;
                 let parameters = || async { Ok(decided.whole(run).await?.parameters.unwrap_or_default().0) };
-                match steps::or_stop(run, &decided)? {
+                match steps::or_stop(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
                     Verdict::Modify => {
                         replace(&mut parts, &parameters().await?);
                         break (with_parts(&frame, &tasks, &parts), self::joined(&parts));
@@ -97,16 +97,16 @@ async fn divide<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator, frame: &Frame<
         };
         let tasks = subtasks(&answer, plan.max_tasks).map_err(Stop::Failed)?;
         let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };
-        let shown = (".orchestrator".to_owned(), Value::Array(tasks.clone()).to_string());
+        let shown = Reviewed::of(".orchestrator", &Value::Array(tasks.clone()).to_string());
         let asked = with_tasks(frame, &tasks);
         let decided = steps::decide(run, &asked, gate, ".decomposition", &|_| Ok(Some(shown.clone()))).await?;
-        match steps::or_stop(run, &decided)? {
+        match steps::or_stop(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
                 return Ok(parameters.0.get("subtasks").and_then(Value::as_array).cloned().unwrap_or_default());
             }
             // The orchestrator hears what was said, and divides again.
-            Verdict::Respond | Verdict::Defer | Verdict::Retry => {}
+            verdict if PLANS_AGAIN.contains(&verdict) => {}
             _ => return Ok(tasks),
         }
     }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 use signoff_api::Verdict;
 
-use super::{Done, Later, chain, last_response, now, plain, together::Member, together::together};
+use super::{Done, Later, chain, last_response, plain, together::Member, together::together};
 use crate::{
     activity::{Run, Trouble},
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
     scope::{self, Frame, Listed},
-    steps::{self, Performed, Stop},
+    steps::{self, Performed, Reviewed, Stop},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Result<Done<'a>, Stop> {
@@ -47,35 +47,30 @@ pub(super) async fn reduce<'a>(
 ) -> Result<Done<'a>, Stop> {
     let own =
         Frame { memory: step.path.clone(), beside: [step].into_iter().chain(frame.beside.clone()).collect(), ..frame };
-    if step.gate().is_none() {
+    let Some(gate) = step.gate() else {
         return match steps::perform(run, &own, step, &step.path, None).await? {
             Performed::Answered(text) => Ok(Done { frame: own, result: Rc::new(move |_, _| Ok(json!(text))) }),
             Performed::Skipped | Performed::Failed(_) => Ok(Done { frame: own, result: joined }),
         };
-    }
+    };
     loop {
-        let shown = |seq: i64| Ok(Some((step.path.clone(), plain(&joined(run, seq)?))));
+        let shown = |seq: i64| Ok(Some(Reviewed::of(&step.path, &plain(&joined(run, seq)?))));
         let decided = steps::decide(run, &own, step, &step.path, &shown).await?;
-        let result: Later<'a> = match steps::or_stop(run, &decided) {
-            Err(Stop::Rejected(why)) if step.gate().is_some_and(|gate| gate.stops_on_reject) => {
-                return Err(Stop::Rejected(why));
-            }
-            Err(Stop::Rejected(_)) => Rc::clone(&joined),
-            Err(stop) => return Err(stop),
-            Ok(Verdict::Retry) => continue,
-            Ok(Verdict::Defer) => {
-                return Err(Stop::Rejected(decided.told(", and there is nothing that could run again")));
-            }
-            Ok(Verdict::Modify) => {
+        if decided.verdict == Verdict::Reject && !gate.stops_on_reject {
+            return Ok(Done { frame: own, result: joined });
+        }
+        let result: Later<'a> = match steps::or_stop(run, &decided, &[Verdict::Retry])? {
+            Verdict::Retry => continue,
+            Verdict::Modify => {
                 let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
                 let value = parameters.0.get("response").cloned().unwrap_or(Value::Null);
                 Rc::new(move |_, _| Ok(value.clone()))
             }
-            Ok(Verdict::Respond) => {
+            Verdict::Respond => {
                 let own = own.clone();
                 Rc::new(move |run, seq| last_response(run, &Frame { beside: vec![step], ..own.clone() }, seq))
             }
-            Ok(_) => Rc::clone(&joined),
+            _ => Rc::clone(&joined),
         };
         return Ok(Done { frame: own, result });
     }
@@ -104,7 +99,7 @@ fn branches<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Resul
 
 fn joined<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: i64) -> Result<Value, Trouble> {
     let one = |branch: &'a PlannedBranch| {
-        let response = last_response(run, &frame(branch), seq.min(now(run)))?;
+        let response = last_response(run, &frame(branch), seq)?;
         Ok(format!("Branch {}:\n{}", branch.name, plain(&response)))
     };
     Ok(json!(scope::all(parallel.branches.iter().map(one).collect())?.join("\n\n---\n\n")))

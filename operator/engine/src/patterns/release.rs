@@ -15,7 +15,7 @@ use crate::{
     activity::{Run, Trouble},
     plan::{PlannedArtifact, PlannedStep, safe_path},
     scope::{self, Frame},
-    steps::{self, Performed, Stop},
+    steps::{self, Performed, Reviewed, Stop},
 };
 
 pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, Stop> {
@@ -28,9 +28,9 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, 
             scope.set("output", json!(output));
             Ok(())
         });
-        let what = (".final".to_owned(), text.clone());
+        let what = Reviewed::of(".final", &text);
         let decided = steps::decide(run, &frame, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
-        match steps::or_stop(run, &decided)? {
+        match steps::or_stop(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
             Verdict::Skip => return Ok(Shown { outputs: String::new(), artifacts: Vec::new() }),
             Verdict::Modify => {
                 let parameters = decided.whole(run).await?.parameters.unwrap_or_default();

@@ -3,13 +3,13 @@
 use serde_json::json;
 use signoff_api::Verdict;
 
-use super::{Done, chain};
+use super::{Done, PLANS_AGAIN, chain};
 use crate::{
     activity::Run,
     language::json as extract,
     plan::PlannedRouting,
     scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Stop},
+    steps::{self, Performed, Reads, Reviewed, Stop},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<Done<'a>, Stop> {
@@ -42,7 +42,7 @@ async fn choose<'a>(run: &Run<'a>, routing: &'a PlannedRouting, frame: &Frame<'a
         };
         let chosen = route(&answer, &names).map_err(Stop::Failed)?;
         let Some(review) = &routing.review else { return Ok((chosen, answer)) };
-        let (shown, text) = ((".router".to_owned(), chosen.clone()), answer.clone());
+        let (shown, text) = (Reviewed::of(".router", &chosen), answer.clone());
         let asked = frame.giving({
             let chosen = chosen.clone();
             move |_, _, _, scope| {
@@ -51,14 +51,14 @@ async fn choose<'a>(run: &Run<'a>, routing: &'a PlannedRouting, frame: &Frame<'a
             }
         });
         let decided = steps::decide(run, &asked, review, ".review", &|_| Ok(Some(shown.clone()))).await?;
-        match steps::or_stop(run, &decided)? {
+        match steps::or_stop(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
                 let other = parameters.0.get("route").and_then(|route| route.as_str()).unwrap_or_default();
                 return Ok((other.to_owned(), answer));
             }
             // The router hears what was said, and chooses again.
-            Verdict::Respond | Verdict::Defer | Verdict::Retry => {}
+            verdict if PLANS_AGAIN.contains(&verdict) => {}
             _ => return Ok((chosen, answer)),
         }
     }

@@ -20,8 +20,8 @@ pub(crate) enum About {
     Workers,
     /// What the branches or workers came to, joined.
     Result,
-    /// What the run has to show.
-    Final,
+    /// What the run has to show, and whether there is an agent who could make it anew.
+    Final(bool),
     /// What a step answered.
     Output,
     /// A step that failed; what it was given has these fields.
@@ -34,7 +34,7 @@ impl About {
         match self {
             Self::Step(_) | Self::Draft | Self::Workers | Self::Result => GateType::Step,
             Self::Route(_) | Self::Subtasks(_) => GateType::PlanApproval,
-            Self::Final => GateType::FinalResponse,
+            Self::Final(_) => GateType::FinalResponse,
             Self::Output => GateType::OutputValidation,
             Self::Failure(_) => GateType::ErrorEscalation,
         }
@@ -48,7 +48,12 @@ impl About {
     /// What means nothing here, with what to say instead.
     pub(crate) fn meaningless(&self) -> &'static [(Verdict, &'static str)] {
         match self {
-            Self::Step(_) | Self::Result | Self::Output | Self::Final => &[],
+            Self::Step(_) | Self::Output | Self::Final(true) => &[],
+            Self::Final(false) => &[
+                (Verdict::Defer, "no agent could make it anew: allow Modify or Respond"),
+                (Verdict::Retry, "no agent could make it anew: allow Modify or Respond"),
+            ],
+            Self::Result => &[(Verdict::Defer, "there is no one step that could run again: allow Modify or Respond")],
             Self::Route(_) | Self::Subtasks(_) | Self::Draft => {
                 &[(Verdict::Skip, "there is nothing to go on with: allow Reject or Abort")]
             }
@@ -60,6 +65,11 @@ impl About {
                 &[(Verdict::Approve, "a failure cannot be approved: allow Retry, Skip, Modify, Defer or Respond")]
             }
         }
+    }
+
+    /// Whether a Reject may be borne here: elsewhere there is nothing to go on with.
+    pub(crate) fn goes_on_after_reject(&self) -> bool {
+        matches!(self, Self::Step(_) | Self::Result)
     }
 
     /// What may be decided where the gate does not say.
@@ -76,7 +86,7 @@ impl About {
             usual.push(Verdict::Modify);
         }
         // To replace a final answer by another is more than most want to allow.
-        if answers && !matches!(self, Self::Workers | Self::Final | Self::Failure(_)) {
+        if answers && !matches!(self, Self::Workers | Self::Final(_) | Self::Failure(_)) {
             usual.push(Verdict::Respond);
         }
         usual.push(Verdict::Abort);
@@ -84,14 +94,15 @@ impl About {
     }
 
     /// A JSON Schema by verdict of what `parameters` must look like; none where it is the response of a step.
-    pub(crate) fn parameters(&self) -> Option<JsonObject> {
+    /// `parts`: of how many what is shown is made.
+    pub(crate) fn parameters(&self, parts: usize) -> Option<JsonObject> {
         let one = |field: &str, schema: serde_json::Value| {
             json!({"Modify": {"type": "object", "required": [field], "additionalProperties": false,
                 "properties": {field: schema}}})
         };
         let text = || json!({"type": "string", "minLength": 1});
         let schemas = match self {
-            Self::Step(_) | Self::Result | Self::Final | Self::Output => return None,
+            Self::Step(_) | Self::Result | Self::Final(_) | Self::Output => return None,
             Self::Route(names) => one("route", json!({"enum": names})),
             Self::Subtasks(most) => {
                 let task = json!({"type": "object", "required": ["task"], "properties": {"task": text()}});
@@ -99,12 +110,12 @@ impl About {
             }
             Self::Draft => one("draft", text()),
             Self::Workers => {
-                let mut schemas = one(
-                    "workers",
-                    json!({"type": "object", "minProperties": 1, "propertyNames": {"pattern": "^[0-9]+$"}}),
-                );
+                let numbers: Vec<_> = (0..parts).map(|at| at.to_string()).collect();
+                let mut schemas =
+                    one("workers", json!({"type": "object", "minProperties": 1, "propertyNames": {"enum": numbers}}));
+                let last = parts.saturating_sub(1);
                 schemas["Retry"] = json!({"type": "object", "required": ["workers"], "additionalProperties": false,
-                    "properties": {"workers": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}});
+                    "properties": {"workers": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": last}}}});
                 schemas
             }
             Self::Failure(fields) => {

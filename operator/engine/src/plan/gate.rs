@@ -72,6 +72,12 @@ impl Check<'_> {
         if !matches!(about, About::Step(_)) && hitl.reviews.is_some() {
             self.complain(format!("{field}.reviews"), "what this gate asks about is given by its place: leave it out");
         }
+        if hitl.on_reject == Some(OnReject::Continue) && !about.goes_on_after_reject() {
+            self.complain(
+                format!("{field}.onReject"),
+                "nothing could go on after a Reject at this gate: leave onReject out, or let people Skip where they may",
+            );
+        }
         let allowed = allowed(hitl, &about);
         let form = form(hitl, &allowed);
         self.approvers(hitl, field, place.ground.spec);

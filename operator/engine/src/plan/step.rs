@@ -107,6 +107,11 @@ impl PlannedStep {
         matches!(self.action, Action::Gate(_))
     }
 
+    /// Whether it is a turn of an agent.
+    pub(crate) fn is_agent(&self) -> bool {
+        matches!(self.action, Action::Agent(_))
+    }
+
     /// The gate that it is.
     pub(crate) fn gate(&self) -> Option<&PlannedGate> {
         match &self.action {

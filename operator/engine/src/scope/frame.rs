@@ -141,13 +141,16 @@ impl<'a> Frame<'a> {
             all.filter(|step| step.added_by.is_none()).map(|step| (step.path.as_str(), step)).collect();
         let beside = self.beside.iter().flat_map(|step| books.journal.under(&step.path));
         let records = books.journal.under(&self.prefix).chain(beside);
-        let records = records.filter(|r| r.done.is_some_and(|done| done < seq) && is(r));
-        let seen = records.filter_map(|record| {
-            let (path, visit) = record.path.split_once('#').unwrap_or((&record.path, ""));
-            // What lies beneath a step is the step's own business.
-            if visit.contains('/') { None } else { Some((*visible.get(path)?, record)) }
-        });
-        let (step, record) = seen.max_by_key(|(_, record)| record.done)?;
+        let known = records.filter(|r| r.done.is_some_and(|done| done < seq));
+        let mut seen: Vec<_> = known
+            .filter_map(|record| {
+                let (path, visit) = record.path.split_once('#').unwrap_or((&record.path, ""));
+                // What lies beneath a step is the step's own business.
+                if visit.contains('/') { None } else { Some((*visible.get(path)?, record)) }
+            })
+            .collect();
+        seen.sort_by_key(|(_, record)| record.done);
+        let (step, record) = seen.into_iter().rfind(|(_, record)| is(record))?;
         Some(Seen { step, record: record.clone() })
     }
 

@@ -13,54 +13,80 @@ use crate::{
     activity::{Run, Trouble},
     language::json as extract,
     plan::{Action, PlannedGate, PlannedStep},
+    steps::ANSWER,
 };
 
-/// The response of a record as later steps see it, and the original where it was replaced.
+/// The response of a record as later steps see it, and the original where a person replaced it.
 ///
 /// A person may have replaced it, at a gate that reviews the step or at one about its output; an agent may have
-/// answered once more because its answer was not as it should be. The newest counts.
+/// answered once more because its answer was not as it should be. The newest counts, and an answer that was discarded
+/// is none.
 pub(crate) fn response<'a>(
     run: &Run<'a>,
     frame: &Frame<'a>,
     one: &Seen<'a>,
     seq: i64,
 ) -> Result<(Value, Option<Value>), Trouble> {
-    let own = text(run, &one.record)?;
-    let read = |text: Option<String>| match (text, &one.step.output) {
-        (Some(text), Some(output)) if output.schema.is_some() => extract::extract(&text).unwrap_or(Value::String(text)),
-        (Some(text), _) => Value::String(text),
-        (None, _) => Value::Null,
+    let read = |record: &StepRecord| -> Result<Value, Trouble> {
+        let has_schema = one.step.output.as_ref().is_some_and(|output| output.schema.is_some());
+        let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
+        let found = text.as_deref().filter(|_| has_schema).and_then(extract::extract);
+        Ok(found.or(text.map(Value::String)).unwrap_or(Value::Null))
     };
-    let mut newest: (Option<i64>, Value) = (one.record.done, read(own.clone()));
-    let mut replaced = false;
-    if one.step.output.is_some() {
-        for record in run.beneath(&one.record.path, seq) {
-            if record.done <= newest.0 {
-                continue;
-            }
-            let value = match record.kind {
-                StepKind::Agent if record.phase == StepPhase::Succeeded => read(text(run, &record)?),
-                StepKind::Hitl if verdict(&record) == Some(Verdict::Modify) => {
-                    replaced = true;
-                    replacement(run, &record)?
-                }
-                _ => continue,
-            };
-            newest = (record.done, value);
-        }
+    let beneath = Beneath::of(run, &one.record, seq);
+    let (mut current, mut original) = (read(beneath.settled(&one.record))?, None);
+    if beneath.is_replaced() {
+        original = Some(read(beneath.answered(&one.record))?);
     }
-    for gate in frame.reviewers(run, one, seq) {
-        if gate.done > newest.0 {
-            replaced = true;
-            newest = (gate.done, replacement(run, &gate)?);
-        }
+    if let Some(gate) = frame.reviewer(run, one, seq) {
+        original = original.or(Some(current));
+        current = replacement(run, &gate)?;
     }
-    Ok((newest.1, replaced.then(|| read(own))))
+    Ok((current, original))
+}
+
+/// What came of the last attempt at a step, as it lies beneath its record.
+struct Beneath(Vec<StepRecord>);
+
+impl Beneath {
+    fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
+        let mut beneath = run.beneath(&record.path, seq);
+        beneath.retain(|later| later.done > record.done);
+        Self(beneath)
+    }
+
+    /// What became of the answer: the record of that, or of the attempt, where nothing more was to be said.
+    fn settled<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
+        self.0.iter().rfind(|r| super::parts(&r.path).0 == ANSWER).unwrap_or(record)
+    }
+
+    /// The answer of the agent that counts.
+    fn answered<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
+        let again = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded;
+        self.0.iter().rfind(again).unwrap_or(record)
+    }
+
+    /// Whether a person put something in its place.
+    fn is_replaced(&self) -> bool {
+        self.0.iter().any(|r| super::parts(&r.path).0 == ".output" && verdict(r) == Some(Verdict::Modify))
+    }
+
+    /// Whether people left the step out, which had failed.
+    fn is_left_out(&self) -> bool {
+        self.0.iter().rfind(|r| r.kind == StepKind::Hitl).and_then(verdict) == Some(Verdict::Skip)
+    }
+}
+
+/// Whether a step has an answer that counts.
+pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: i64) -> bool {
+    let beneath = Beneath::of(run, record, seq);
+    let settled = beneath.settled(record);
+    settled.response.is_some() || settled.response_ref.is_some()
 }
 
 impl<'a> Frame<'a> {
-    /// The gates of the list that replaced the response of this record.
-    fn reviewers(&self, run: &Run<'a>, one: &Seen<'a>, seq: i64) -> Vec<StepRecord> {
+    /// The gate of the list that replaced the response of this record last.
+    fn reviewer(&self, run: &Run<'a>, one: &Seen<'a>, seq: i64) -> Option<StepRecord> {
         let seen = |record: &StepRecord| record.done.is_some_and(|done| done < seq);
         let books = run.books.borrow();
         let modified = books.journal.under(&self.prefix).filter(|r| {
@@ -74,7 +100,7 @@ impl<'a> Frame<'a> {
             let reviewed = gate.and_then(PlannedGate::reviews).and_then(|at| self.step(at));
             reviewed.is_some_and(|reviewed| reviewed.path == one.step.path)
         };
-        modified.filter(reviews).cloned().collect()
+        modified.filter(reviews).max_by_key(|record| record.done).cloned()
     }
 }
 
@@ -91,13 +117,16 @@ pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, Tr
 pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i64) -> Result<Value, Trouble> {
     let record = &one.record;
     let (response, original) = response(run, frame, one, seq)?;
+    let beneath = Beneath::of(run, record, seq);
+    let settled = beneath.settled(record);
+    let left_out = settled.phase != StepPhase::Succeeded && beneath.is_left_out();
     let mut view = json!({
         "name": one.step.name,
         "type": record.kind.name(),
-        "status": if left_out(run, one, seq) { "skipped" } else { status(record.phase) },
+        "status": if left_out { "skipped" } else { status(settled.phase) },
         "response": response,
         "original": original,
-        "error": record.error.as_ref().map(|e| e.message.clone()),
+        "error": settled.error.as_ref().map(|e| e.message.clone()),
         "statusCode": record.facts.get("statusCode").and_then(|code| code.parse::<i64>().ok()),
     });
     let of_gate = if record.kind == StepKind::Hitl { hitl(run, one)? } else { no_decision() };
@@ -107,13 +136,6 @@ pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i6
         }
     }
     Ok(view)
-}
-
-/// Whether people left out a step that had failed.
-fn left_out(run: &Run<'_>, one: &Seen<'_>, seq: i64) -> bool {
-    one.step.escalation.is_some()
-        && one.record.phase != StepPhase::Succeeded
-        && run.beneath(&one.record.path, seq).last().and_then(verdict) == Some(Verdict::Skip)
 }
 
 /// What `hitl` holds.
@@ -163,10 +185,6 @@ fn verdict(record: &StepRecord) -> Option<Verdict> {
 fn replacement(run: &Run<'_>, gate: &StepRecord) -> Result<Value, Trouble> {
     let decision = decision(run, gate)?;
     Ok(decision.parameters.and_then(|p| p.0.get("response").cloned()).unwrap_or(Value::Null))
-}
-
-fn text(run: &Run<'_>, record: &StepRecord) -> Result<Option<String>, Trouble> {
-    run.text_of(record.response.as_ref(), record.response_ref.as_ref())
 }
 
 fn status(phase: StepPhase) -> &'static str {

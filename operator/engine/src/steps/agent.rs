@@ -8,9 +8,9 @@ use std::rc::Rc;
 use signoff_api::journal::{StepKind, StepPhase, StepRecord};
 
 use crate::{
-    activity::{Change, Opening, Place, Run, Told, Trouble},
+    activity::{Opening, Place, Run, Trouble, Work},
     language::text,
-    plan::{Action, PlannedAgentStep, PlannedStep},
+    plan::{Action, PlannedAgentStep},
     scope::{self, Frame, decision},
     turn::{AgentCall, Call, Message, Role, What},
 };
@@ -23,28 +23,26 @@ const FEEDBACK: (usize, usize) = (16, 2000);
 /// The turn, from the values known at `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &PlannedStep,
+    work: &Work<'a>,
     planned: &PlannedAgentStep,
     seq: i64,
     place: &Place,
-    change: &Change,
 ) -> Result<Opening, Trouble> {
     let Some(agent) = run.plan.agents.get(&planned.agent) else {
         return Err(Trouble::Invalid(format!("no agent is named {}", planned.agent)));
     };
-    let scope = scope::at(run, frame, step, seq)?;
-    let past = turns(run, frame, &planned.agent, seq)?;
+    let scope = work.scope(run, seq)?;
+    let past = turns(run, &work.frame, &planned.agent, seq)?;
     let decided = decisions(run, seq);
     let mut messages = if planned.fresh { Vec::new() } else { memory(run, &past, &decided)? };
     let since = past.last().map_or(0, |past| past.began);
-    let said = feedback(run, frame, &decided, since, seq)?;
-    messages.push(Message { role: Role::User, text: told(run, frame, step, change, seq, &said)? });
+    let said = feedback(run, &work.frame, &decided, since, seq)?;
+    messages.push(Message { role: Role::User, text: told(run, work, seq, &said)? });
     Ok(Opening::Call(Call {
         path: place.path.clone(),
         attempt: place.attempt,
         idempotent: true,
-        timeout: step.timeout,
+        timeout: work.step.timeout,
         what: What::Agent(AgentCall {
             agent: planned.agent.clone(),
             provider: agent.provider.clone(),
@@ -59,7 +57,7 @@ pub(super) fn call<'a>(
 
 /// A turn that an agent had: what it was told is made again, what it said is in the journal.
 struct Past<'a> {
-    told: Rc<Told<'a>>,
+    told: Rc<Work<'a>>,
     /// The number it began with.
     began: i64,
     said: String,
@@ -83,14 +81,14 @@ fn turns<'a>(run: &Run<'a>, frame: &Frame<'a>, agent: &str, seq: i64) -> Result<
         let Some(told) = told.filter(|told| agent_of(told).is_some_and(|step| step.agent == agent)) else { continue };
         turns.push((told, record));
     }
-    let said = |(told, record): (Rc<Told<'a>>, StepRecord)| {
+    let said = |(told, record): (Rc<Work<'a>>, StepRecord)| {
         let said = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
         Ok(Past { told, began: record.seq, said: said.unwrap_or_default() })
     };
     scope::all(turns.into_iter().map(said).collect())
 }
 
-fn agent_of<'t>(told: &'t Told<'_>) -> Option<&'t PlannedAgentStep> {
+fn agent_of<'t>(told: &'t Work<'_>) -> Option<&'t PlannedAgentStep> {
     match &told.step.action {
         Action::Agent(agent) => Some(agent),
         _ => None,
@@ -102,9 +100,8 @@ fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Resul
     let mut room = MEMORY;
     for (at, turn) in past.iter().enumerate().rev() {
         let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(0, |before| before.began);
-        let Told { frame, step, change } = &*turn.told;
-        let said = feedback(run, frame, decided, since, turn.began)?;
-        let heard = told(run, frame, step, change, turn.began, &said)?;
+        let said = feedback(run, &turn.told.frame, decided, since, turn.began)?;
+        let heard = told(run, &turn.told, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len()) else { break };
         room = left;
         messages.push(Message { role: Role::Assistant, text: turn.said.clone() });
@@ -118,22 +115,15 @@ fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Resul
 }
 
 /// What an agent is told in a turn: its input, and what people have said since its last turn.
-fn told<'a>(
-    run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &PlannedStep,
-    change: &Change,
-    seq: i64,
-    said: &[String],
-) -> Result<String, Trouble> {
-    let Action::Agent(planned) = &step.action else { return Ok(String::new()) };
-    let input = match (change.parameters.get("input"), &planned.input) {
+fn told<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, said: &[String]) -> Result<String, Trouble> {
+    let Action::Agent(planned) = &work.step.action else { return Ok(String::new()) };
+    let input = match (work.change.parameters.get("input"), &planned.input) {
         (Some(changed), _) => changed.clone(),
-        (None, Some(template)) => template.render(&scope::at(run, frame, step, seq)?)?,
-        (None, None) => own_instructions(run, frame, step, planned, seq)?,
+        (None, Some(template)) => template.render(&work.scope(run, seq)?)?,
+        (None, None) => own_instructions(run, work, planned, seq)?,
     };
     let input = match &planned.addition {
-        Some(addition) if !change.parameters.contains_key("input") => format!("{input}\n\n{addition}"),
+        Some(addition) if !work.change.parameters.contains_key("input") => format!("{input}\n\n{addition}"),
         _ => input,
     };
     if said.is_empty() {
@@ -148,14 +138,13 @@ fn told<'a>(
 
 fn own_instructions<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &PlannedStep,
+    work: &Work<'a>,
     planned: &PlannedAgentStep,
     seq: i64,
 ) -> Result<String, Trouble> {
     let system = run.plan.agents.get(&planned.agent).and_then(|agent| agent.system.as_ref());
     match system {
-        Some(template) => Ok(template.render(&scope::at(run, frame, step, seq)?)?),
+        Some(template) => Ok(template.render(&work.scope(run, seq)?)?),
         None => Ok(String::new()),
     }
 }

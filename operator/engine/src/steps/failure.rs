@@ -7,12 +7,16 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use signoff_api::{Verdict, journal::StepError, step::OnError};
 
-use super::{Stop, gate, or_stop};
+use super::{Reviewed, Stop, gate, or_stop};
 use crate::{
     activity::{Change, Run},
     plan::PlannedStep,
     scope::Frame,
 };
+
+/// The verdicts by which the step runs again as it is, and people are asked when it fails again. What a person changed
+/// is another attempt at mending it, and no bound on that helps anybody.
+const ASKS_AGAIN: [Verdict; 3] = [Verdict::Retry, Verdict::Defer, Verdict::Respond];
 
 /// What is done about a failure.
 pub(super) enum Remedy {
@@ -44,16 +48,16 @@ pub(super) async fn decide<'a>(
         scope.set("error", value.clone());
         Ok(())
     });
-    let what = (path.to_owned(), error.message.clone());
-    let decided = gate::decide(run, &frame, asked, &format!("{path}/.error"), &|_| Ok(Some(what.clone()))).await?;
+    let shown = Reviewed::of(path, &error.message);
+    let decided = gate::decide(run, &frame, asked, &format!("{path}/.error"), &|_| Ok(Some(shown.clone()))).await?;
     // Nobody had to be asked: the gate's condition did not hold.
-    if decided.record.decision.is_none() {
+    if decided.is_nobodys() {
         return by_itself();
     }
     if decided.verdict == Verdict::Reject {
         return Err(Stop::Failed(format!("step {name}: {}; given up at {}", error.message, decided.told(""))));
     }
-    match or_stop(run, &decided)? {
+    match or_stop(run, &decided, &ASKS_AGAIN)? {
         Verdict::Skip => Ok(Remedy::Skip),
         Verdict::Modify => {
             let parameters = decided.whole(run).await?.parameters.unwrap_or_default();

@@ -8,7 +8,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 
-use super::{Next, Stop, unless_skipped};
+use super::{Next, Stop, or_stop, unless_skipped};
 use crate::{
     activity::{Opening, Place, Run, Trouble},
     language::text,
@@ -17,11 +17,29 @@ use crate::{
     scope::{self, Frame},
 };
 
-/// How often a gate asks again, whether by Retry, by Defer or by a timeout that retries.
-pub(crate) const ASKS_AGAIN: usize = 3;
+/// How often a gate asks again, whether people or a timeout made it.
+pub(crate) const MOST_AGAIN: usize = 3;
+/// The verdicts by which a gate of a list asks again.
+const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
-/// What a gate asks about, from what was known at a number: the path of its record, and its text.
-pub(crate) type Shown<'f> = &'f dyn Fn(i64) -> Result<Option<(String, String)>, Trouble>;
+/// What a gate asks about, from what was known at a number.
+pub(crate) type Shown<'f> = &'f dyn Fn(i64) -> Result<Option<Reviewed>, Trouble>;
+
+/// What people decide about.
+#[derive(Clone, Debug)]
+pub(crate) struct Reviewed {
+    /// The path of its record.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// Of how many parts it is made, where people may speak of them by number.
+    pub(crate) parts: usize,
+}
+
+impl Reviewed {
+    pub(crate) fn of(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned(), parts: 0 }
+    }
+}
 
 /// A gate that was decided.
 #[derive(Clone, Debug)]
@@ -34,6 +52,11 @@ pub(crate) struct Decided {
 }
 
 impl Decided {
+    /// Whether nobody had to be asked: the gate's condition did not hold.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        self.record.decision.is_none()
+    }
+
     /// One sentence for people.
     pub(crate) fn told(&self, more: &str) -> String {
         let none = Outcome::default();
@@ -114,32 +137,30 @@ pub(super) fn reviewed<'a>(
     frame: &Frame<'a>,
     gate: &PlannedGate,
     seq: i64,
-) -> Result<Option<(String, String)>, Trouble> {
+) -> Result<Option<Reviewed>, Trouble> {
     let Some(step) = gate.reviews().and_then(|at| frame.step(at)) else { return Ok(None) };
     let seen = frame.seen(run, seq);
     let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
     let (response, _) = scope::response(run, frame, one, seq)?;
     let response = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
-    Ok(Some((one.record.path.clone(), response)))
+    Ok(Some(Reviewed::of(&one.record.path, &response)))
 }
 
 /// What became of a gate means for its list.
 pub(super) fn judge(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, decided: &Decided) -> Result<Next, Stop> {
     match decided.verdict {
-        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Escalate => Ok(Next::On),
         Verdict::Reject if gate.stops_on_reject => Ok(Next::Refused(decided.told(""))),
         Verdict::Reject => Ok(Next::On),
-        Verdict::Abort => Err(Stop::Aborted(decided.told(""))),
-        Verdict::Defer | Verdict::Retry if asked_again(run, decided) >= ASKS_AGAIN => {
-            Err(Stop::Rejected(decided.told(&format!(", and it has asked again {ASKS_AGAIN} times already"))))
-        }
-        Verdict::Defer => Ok(Next::Again(gate.reviews().filter(|_| step.added_by.is_none()))),
-        Verdict::Retry => Ok(Next::Again(None)),
+        _ => Ok(match or_stop(run, decided, &ASKS_AGAIN)? {
+            Verdict::Defer => Next::Again(gate.reviews().filter(|_| step.added_by.is_none())),
+            Verdict::Retry => Next::Again(None),
+            _ => Next::On,
+        }),
     }
 }
 
 /// How often this gate had asked again before this decision.
-pub(crate) fn asked_again(run: &Run<'_>, decided: &Decided) -> usize {
+pub(super) fn asked_again(run: &Run<'_>, decided: &Decided, asks_again: &[Verdict]) -> usize {
     let place = |path: &str| match path.rsplit_once('#') {
         Some((place, visit)) if !visit.contains('/') => place.to_owned(),
         _ => path.to_owned(),
@@ -149,7 +170,7 @@ pub(crate) fn asked_again(run: &Run<'_>, decided: &Decided) -> usize {
         let verdict = r.decision.as_ref().and_then(|d| d.verdict);
         r.kind == StepKind::Hitl
             && r.done < decided.record.done
-            && matches!(verdict, Some(Verdict::Defer | Verdict::Retry))
+            && verdict.is_some_and(|verdict| asks_again.contains(&verdict))
             && place(&r.path) == own
     };
     run.books.borrow().journal.records().iter().filter(again).count()

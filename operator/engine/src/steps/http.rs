@@ -1,29 +1,26 @@
 //! An `http` step: one request, rendered. Nothing here sends it.
 
 use crate::{
-    activity::{Change, Opening, Place, Run, Trouble},
-    plan::{PlannedHttp, PlannedStep},
-    scope::{self, Frame},
+    activity::{Opening, Place, Run, Trouble, Work},
+    plan::PlannedHttp,
     turn::{Call, HttpCall, What},
 };
 
 /// The request, from the values known at `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &PlannedStep,
+    work: &Work<'a>,
     http: &PlannedHttp,
     seq: i64,
     place: &Place,
-    change: &Change,
 ) -> Result<Opening, Trouble> {
-    let scope = scope::at(run, frame, step, seq)?;
+    let scope = work.scope(run, seq)?;
     let mut headers = std::collections::BTreeMap::new();
     for (name, template) in &http.headers {
         headers.insert(name.clone(), template.render(&scope)?);
     }
     let expected = http.spec.expect.iter().flat_map(|expect| &expect.status);
-    let changed = |field: &str| change.parameters.get(field).cloned();
+    let changed = |field: &str| work.change.parameters.get(field).cloned();
     let body = match changed("body") {
         Some(body) => Some(body),
         None => http.body.as_ref().map(|template| template.render(&scope)).transpose()?,
@@ -32,7 +29,7 @@ pub(super) fn call<'a>(
         path: place.path.clone(),
         attempt: place.attempt,
         idempotent: http.spec.is_idempotent(),
-        timeout: step.timeout,
+        timeout: work.step.timeout,
         what: What::Http(HttpCall {
             method: http.spec.method.unwrap_or_default().name().to_owned(),
             url: changed("url").map_or_else(|| http.url.render(&scope), Ok)?,

@@ -1,18 +1,19 @@
 //! What a step answered: whether it makes sense, asking an agent again where it does not, and asking people about it.
 //!
 //! It may not repair an answer: one that is not as it should be is asked for again, replaced by a person, or refused.
+//! Where that leads to anything but the answer as it was given, it is recorded beneath the step, as `.answer`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
     Verdict,
-    journal::{StepError, StepPhase},
+    journal::{StepError, StepKind, StepPhase},
 };
 
-use super::{Stop, attempts, gate, or_stop};
+use super::{Decided, Reviewed, Stop, attempts, gate, or_stop};
 use crate::{
-    activity::{Change, Run, error},
+    activity::{Change, Opening, Place, Run, Work, error},
     decision,
     language::{json as extract, text},
     plan::{Action, PlannedOutput, PlannedStep},
@@ -21,6 +22,10 @@ use crate::{
 
 /// How often an agent is asked again for an answer that fits its schema.
 const ASKED_AGAIN: i32 = 2;
+/// The record of what became of an answer, beneath that of its step.
+pub(crate) const ANSWER: &str = ".answer";
+/// The verdicts by which the step runs again, and people are asked about what it then answers.
+const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 /// How much of a problem is quoted, in characters.
 const QUOTED: usize = 600;
 
@@ -49,10 +54,32 @@ pub(super) async fn settle<'a>(
     attempt: i32,
     reads: Option<&Reads<'_>>,
 ) -> Result<Settled, Stop> {
-    let mut answer = answer(run, path, attempt).await?;
+    let given = answer(run, path, attempt).await?;
     if reads.is_none() && step.output.is_none() {
-        return Ok(Settled::Accepted(answer));
+        return Ok(Settled::Accepted(given));
     }
+    let settled = looked_at(run, frame, step, path, given.clone(), reads).await?;
+    let opening = match &settled {
+        Settled::Accepted(text) if *text != given => Opening::Done(text.clone()),
+        Settled::Refused(error) => Opening::Failed(error.clone()),
+        // The record of the attempt says all there is to say.
+        Settled::Accepted(_) | Settled::Again => return Ok(settled),
+    };
+    let (path, _) = run.visit(&format!("{path}/{ANSWER}"));
+    let place = Place { path, attempt: 1, kind: StepKind::Condition };
+    run.activity(frame, place, |_| Ok(opening.clone())).await;
+    Ok(settled)
+}
+
+/// Asks the agent, and then people, about an answer that is not as it should be, or that is always asked about.
+async fn looked_at<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    step: &'a PlannedStep,
+    path: &str,
+    mut answer: String,
+    reads: Option<&Reads<'_>>,
+) -> Result<Settled, Stop> {
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
     let problem = |text: &str| -> Option<String> {
         if let Some(Err(why)) = reads.map(|reads| (reads.read)(text)) {
@@ -66,24 +93,22 @@ pub(super) async fn settle<'a>(
     while let (Some(why), Action::Agent(_), true) = (&found, &step.action, asked < retries) {
         asked += 1;
         let (_, count) = run.visit(&format!("{path}/.ask"));
-        let place = format!("{path}/.ask-{}", count + 1);
+        let place = Place { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
         let change = Change { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
-        let record = attempts(run, frame, step, &place, 1, step.retry.limit.unwrap_or(0), &change).await;
+        let work = Work { frame: frame.clone(), step, base: path.to_owned(), change };
+        let record = attempts(run, work, &place, 1, step.retry.limit.unwrap_or(0)).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
             return Ok(Settled::Refused(failed));
         }
-        answer = self::answer(run, &place, record.attempt).await?;
+        answer = self::answer(run, &place.path, record.attempt).await?;
         found = problem(&answer);
     }
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
             judged(run, frame, gate, path, answer, found).await
         }
-        _ => Ok(match found {
-            None => Settled::Accepted(answer),
-            Some(why) => Settled::Refused(error("Malformed", &format!("its answer is not as it should be: {why}"))),
-        }),
+        _ => Ok(found.map_or(Settled::Accepted(answer), |why| malformed(&why))),
     }
 }
 
@@ -102,25 +127,31 @@ async fn judged<'a>(
         scope.set("problem", json!(why));
         Ok(())
     });
-    let shown = (path.to_owned(), answer.clone());
+    let shown = Reviewed::of(path, &answer);
     let decided = gate::decide(run, &frame, gate, &format!("{path}/.output"), &|_| Ok(Some(shown.clone()))).await?;
-    if decided.record.decision.is_none() && problem.is_some() {
+    if decided.is_nobodys() && problem.is_some() {
         // The gate's condition did not hold, so nobody vouches for an answer that is not as it should be.
-        let why = problem.unwrap_or_default();
-        return Ok(Settled::Refused(error("Malformed", &format!("its answer is not as it should be: {why}"))));
+        return Ok(malformed(&problem.unwrap_or_default()));
     }
     if decided.verdict == Verdict::Reject {
         return Ok(Settled::Refused(error("Rejected", &decided.told(""))));
     }
-    match or_stop(run, &decided)? {
-        Verdict::Modify => {
-            let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
-            let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-            Ok(Settled::Accepted(replaced.as_str().map_or_else(|| replaced.to_string(), str::to_owned)))
-        }
+    match or_stop(run, &decided, &ASKS_AGAIN)? {
+        Verdict::Modify => Ok(Settled::Accepted(replacement(run, &decided).await?)),
         Verdict::Defer | Verdict::Retry => Ok(Settled::Again),
         _ => Ok(Settled::Accepted(answer)),
     }
+}
+
+fn malformed(why: &str) -> Settled {
+    Settled::Refused(error("Malformed", &format!("its answer is not as it should be: {why}")))
+}
+
+/// What a person put in the place of an answer; JSON as its text.
+async fn replacement(run: &Run<'_>, decided: &Decided) -> Result<String, Stop> {
+    let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+    let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);
+    Ok(replaced.as_str().map_or_else(|| replaced.to_string(), str::to_owned))
 }
 
 async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<String, Stop> {

@@ -140,6 +140,22 @@ fn reject_ends_the_run_and_so_does_abort() {
 }
 
 #[test]
+fn so_many_drafts_are_judged_however_often_people_want_another() {
+    let review = gate(json!({"allowedVerdicts": ["Approve", "Retry"]}));
+    let mut run = evaluator(json!({"accept": {"minScore": 80, "maxIterations": 6}, "reviewGate": review}));
+    run.reply(".producer", 1, "d");
+    for visit in 1..=6 {
+        let at = |path: &str, visit: usize| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
+        judge(&mut run, &at(".evaluator", visit), 10);
+        if visit < 6 {
+            run.decide(&at(".review", visit), decided(Verdict::Retry));
+            run.reply(&at(".reviser", visit), 1, "d");
+        }
+    }
+    assert!(run.failed().contains("6 were judged"), "{}", run.failed());
+}
+
+#[test]
 fn iterations_are_counted_across_pauses_and_each_asks_anew() {
     let mut run = reviewed();
     run.decide(".review", decided(Verdict::Retry));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, journal::StepPhase};
 
-use crate::driven::{Driven, agent, chain_of, complaints, decided, gate};
+use crate::driven::{Driven, agent, chain_of, complaints, decided, gate, hitl, of_pattern, set};
 
 fn with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> Driven {
     let mut gate = json!({"name": "human", "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
@@ -169,7 +169,7 @@ mod output_validation {
     fn modify_replaces_it_and_the_original_is_kept() {
         let mut run = wrong();
         run.modify("rate/.output", json!({"response": {"stars": 5}}));
-        assert_eq!(run.succeeded(), "{\"stars\":5}|good");
+        assert_eq!(run.succeeded(), "{\"stars\":5}|{\"stars\":4.5}");
     }
 
     #[test]
@@ -218,6 +218,61 @@ mod output_validation {
             run.reply(path, 1, "good");
         }
         assert!(run.failed().contains("not as it should be"), "{}", run.failed());
+    }
+
+    fn borne(verdicts: &[&str], more: Value) -> Driven {
+        let mut rate = steps()[0].clone();
+        rate["onError"] = json!("continue");
+        let say = "{{ steps.rate.status }}|{{ steps.rate.response }}|{{ steps.rate.error }}|{{ last_response }}";
+        let steps = json!([set("before", "early"), rate, set("say", say)]);
+        with_gate(if verdicts.is_empty() { "finalResponse" } else { "outputValidation" }, verdicts, steps, more)
+    }
+
+    #[test]
+    fn an_answer_that_people_discarded_is_nowhere_to_be_seen() {
+        let mut run = borne(&ALL, json!({"steps": ["rate"]}));
+        run.reply("rate", 1, r#"{"stars": 1}"#);
+        run.decide("rate/.output", Outcome { reason: Some("too harsh".into()), ..decided(Verdict::Reject) });
+        assert_eq!(
+            run.succeeded(),
+            "failed|null|gate human: Reject, decided by alice: too harsh|early",
+            "neither as its response nor as the last one"
+        );
+    }
+
+    #[test]
+    fn an_answer_that_never_fitted_is_nowhere_to_be_seen() {
+        let mut run = borne(&[], json!({}));
+        for path in ["rate", "rate/.ask-2", "rate/.ask-3"] {
+            run.reply(path, 1, "good");
+        }
+        run.approve(".final");
+        assert_eq!(run.succeeded(), "failed|null|its answer is not as it should be: there is no JSON in it|early");
+    }
+
+    #[test]
+    fn a_further_attempt_is_given_what_the_first_one_was_given() {
+        let mut draft = agent("draft", "writer", "improve on {{ last_response }}");
+        draft["skipIf"] = json!("last_response == 'late'");
+        let steps = json!([set("before", "early"), draft]);
+        let mut run = with_gate("outputValidation", &ALL, steps, json!({"steps": ["draft"]}));
+        run.reply("draft", 1, "late");
+        run.decide("draft/.output", decided(Verdict::Retry));
+        assert!(run.told_at("draft").starts_with("improve on early"), "{}", run.told_at("draft"));
+        run.reply("draft", 2, "later");
+        run.approve("draft/.output#2");
+        assert_eq!(run.succeeded(), "later");
+    }
+
+    #[test]
+    fn whether_a_step_is_left_out_is_not_asked_again_when_its_answer_is() {
+        let mut rate = steps()[0].clone();
+        rate["skipIf"] = json!("last_response == 'good'");
+        let mut run = Driven::new(json!([set("before", "early"), rate]));
+        run.reply("rate", 1, "good");
+        assert_eq!(run.calls(), ["rate/.ask-2@1"]);
+        run.reply("rate/.ask-2", 1, r#"{"stars": 2}"#);
+        assert!(run.succeeded().contains("2"));
     }
 
     #[test]
@@ -350,6 +405,25 @@ mod error_escalation {
     }
 
     #[test]
+    fn a_timeout_cannot_make_it_run_again_for_ever_and_a_person_who_mends_it_is_not_held_back() {
+        for verdict in [Verdict::Retry, Verdict::Defer, Verdict::Respond] {
+            let mut run = failed();
+            for attempt in 2..=4 {
+                run.decide(&run.open()[0].clone(), decided(verdict));
+                run.fail("draft", attempt, false, false);
+            }
+            run.decide("draft/.error#4", decided(verdict));
+            assert!(run.rejected().contains("asked again 3 times"), "{verdict}: {}", run.rejected());
+        }
+        let mut run = failed();
+        for attempt in 2..=6 {
+            run.modify(&run.open()[0].clone(), json!({"input": format!("attempt {attempt}")}));
+            run.fail("draft", attempt, false, false);
+        }
+        assert_eq!(run.open(), ["draft/.error#6"]);
+    }
+
+    #[test]
     fn skip_leaves_the_step_out_and_the_run_goes_on() {
         let mut run = failed();
         run.decide("draft/.error", decided(Verdict::Skip));
@@ -370,6 +444,28 @@ mod error_escalation {
         let found = complaints(chain_of(json!([step])));
         assert!(found[0].contains("steps[0].onError") && found[0].contains("errorEscalation"), "{found:?}");
     }
+}
+
+#[test]
+fn what_a_gate_could_not_do_is_refused_at_apply() {
+    let made = json!([set("s", "x")]);
+    let mut spec = chain_of(made);
+    let verdicts = json!(["Approve", "Retry", "Defer"]);
+    spec["gates"] = json!([{"name": "fin", "type": "finalResponse",
+        "hitl": gate(json!({"allowedVerdicts": verdicts, "onReject": "continue"}))}]);
+    let found = complaints(spec).join("\n");
+    for words in [
+        "spec.gates[0].hitl.onReject: nothing could go on after a Reject",
+        "spec.gates[0].hitl.allowedVerdicts: Retry means nothing at this gate: no agent",
+        "spec.gates[0].hitl.allowedVerdicts: Defer means nothing at this gate: no agent",
+    ] {
+        assert!(found.contains(words), "{words}\n{found}");
+    }
+    let branch = |name: &str| json!({"name": name, "steps": [set("s", "x")]});
+    let reduce = hitl("sum", json!({"allowedVerdicts": ["Approve", "Defer"]}));
+    let spec = of_pattern(json!({"parallel": {"branches": [branch("a"), branch("b")], "reduce": reduce}}));
+    let found = complaints(spec).join("\n");
+    assert!(found.contains("Defer means nothing at this gate: there is no one step"), "{found}");
 }
 
 #[test]

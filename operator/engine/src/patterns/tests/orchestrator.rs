@@ -133,6 +133,19 @@ fn modify_replaces_what_workers_came_to() {
 }
 
 #[test]
+fn only_workers_that_there_are_can_be_named() {
+    let run = reviewed(json!({}));
+    let schemas = run.asked(".reduce-review").request.parameters.clone().unwrap();
+    let takes = |verdict: &str, workers: Value| {
+        let schema = serde_json::from_value(schemas.0[verdict].clone()).unwrap();
+        crate::decision::compile(&schema).unwrap().is_valid(&json!({"workers": workers}))
+    };
+    assert!(takes("Modify", json!({"0": "a", "1": "b"})) && takes("Retry", json!([0, 1])));
+    assert!(!takes("Modify", json!({"2": "c"})) && !takes("Modify", json!({"01": "c"})));
+    assert!(!takes("Retry", json!([2])) && !takes("Retry", json!([])));
+}
+
+#[test]
 fn retry_runs_the_named_workers_again_and_asks_again() {
     let mut run = reviewed(json!({}));
     let parameters = Some(serde_json::from_value(json!({"workers": [1]})).unwrap());

@@ -122,6 +122,17 @@ fn respond_defer_and_retry_let_the_router_choose_again_and_it_hears_why() {
 }
 
 #[test]
+fn the_router_does_not_choose_for_ever_whatever_answers_come() {
+    let mut run = Driven::of(routing(Some(json!({"allowedVerdicts": ["Approve", "Respond"]}))));
+    for visit in 1..=4 {
+        let at = |path: &str| if visit == 1 { path.to_owned() } else { format!("{path}#{visit}") };
+        run.reply(&at(".router"), 1, r#"{"route": "billing"}"#);
+        run.respond(&at(".review"), "think again");
+    }
+    assert!(run.rejected().contains("asked again 3 times"), "{}", run.rejected());
+}
+
+#[test]
 fn gates_inside_routes_work_and_the_router_is_never_asked_again() {
     let mut run = Driven::of(routing(None));
     run.reply(".router", 1, r#"{"route": "support"}"#);
