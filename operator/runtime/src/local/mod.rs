@@ -85,7 +85,10 @@ mod tests;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use signoff_api::{Workflow, journal};
+use signoff_api::{
+    Moment, Workflow,
+    journal::{self, StepKind, StepRecord},
+};
 use signoff_engine::{Floors, Journal, Plan, Settings, journal::Segments, plan::spec_digest};
 
 pub use error::Error;
@@ -234,7 +237,7 @@ impl Local {
             return Err(Error::TooNew { id: id(), version, most: journal::VERSION });
         }
         // A file has room for every record: a local run moves none out.
-        let journal = Journal::of(&status, &Segments::new())
+        let mut journal = Journal::of(&status, &Segments::new())
             .map_err(|why| Error::Damaged { file: session.file(), why: why.to_string() })?;
         if let Some(was) = status.spec_digest {
             let is = spec_digest(&session.workflow.spec).map_err(|why| Error::invalid("spec", why.to_string()))?;
@@ -243,6 +246,7 @@ impl Local {
             }
         }
         let plan = self.plan(&session.workflow)?;
+        begin_anew(&mut journal, self.clock.now().into());
         let mut run = Run::new(self.clone(), session, plan, journal);
         run.turn(true).await?;
         Ok(run)
@@ -250,6 +254,16 @@ impl Local {
 
     fn plan(&self, workflow: &Workflow) -> Result<Plan, Error> {
         Plan::of(workflow, &self.settings, &Arc::new(Floors::default())).map_err(Error::Invalid)
+    }
+}
+
+/// What was under way when the last process ended begins again now: the time in between was nobody's work. Gates keep
+/// their times, which run while nobody is there.
+fn begin_anew(journal: &mut Journal, now: Moment) {
+    let open = |record: &&StepRecord| !record.phase.is_end() && record.kind != StepKind::Hitl;
+    let open: Vec<StepRecord> = journal.records().iter().filter(open).cloned().collect();
+    for record in open {
+        journal.put(StepRecord { at: now, ..record });
     }
 }
 

@@ -86,6 +86,8 @@ pub struct Run {
     pub(super) results: BTreeMap<CallKey, Fact>,
     /// When a gate acts by itself.
     pub(super) gates_wake_at: Option<Moment>,
+    /// How the run ended, once it has: nothing is looked at again.
+    pub(super) end: Option<End>,
     incarnation: String,
 }
 
@@ -102,6 +104,7 @@ impl Run {
             under_way: BTreeMap::new(),
             results: BTreeMap::new(),
             gates_wake_at: None,
+            end: None,
             incarnation,
         }
     }
@@ -195,6 +198,7 @@ impl Run {
         let mut turn = self.advance(control, &before, facts, &now).await?;
         let claims = if held { Vec::new() } else { self.claim(&mut turn) };
         self.commit(&turn, held, now.at).await?;
+        self.end.clone_from(&turn.end);
         self.report(&before, &turn);
         self.dispatch(&turn, claims, now.at)?;
         if turn.end.is_some() {

@@ -1,7 +1,10 @@
 //! Pausing and dying: what is ended, what is repeated, and what never is.
 //! They may not sleep.
 
+use std::{fs, time::Duration};
+
 use super::*;
+use crate::local::object;
 
 const POST: &str = "{name: send, http: {method: POST, url: 'http://x.example', body: Hello}}";
 const GET: &str = "{name: look, http: {method: GET, url: 'http://x.example', body: Hello}}";
@@ -123,4 +126,75 @@ async fn whoever_asks_twice_waits_for_nothing() {
     };
     let (ended, ()) = tokio::join!(run.go(), ask);
     assert_eq!(ended.unwrap(), Ended::Paused);
+}
+
+/// A clock that is put forward by hand.
+#[derive(Clone, Default)]
+struct Watch(Arc<std::sync::atomic::AtomicU32>);
+
+impl Watch {
+    fn forward(&self, seconds: u32) {
+        self.0.fetch_add(seconds, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Watch {
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH + Duration::from_secs(self.0.load(Ordering::SeqCst).into())
+    }
+}
+
+fn with_deadline(steps: &str) -> Workflow {
+    let mut workflow = chain(steps);
+    workflow.spec.active_deadline = Some("10m".parse().unwrap());
+    workflow
+}
+
+#[tokio::test]
+async fn time_in_which_no_process_runs_is_nobodys_work() {
+    let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
+    let mut run = local(&folder).clock(watch.clone()).caller(echo.clone()).begin(with_deadline(GET)).unwrap();
+    let id = run.id().to_owned();
+    tokio::select! {
+        biased;
+        ended = run.go() => panic!("{ended:?}"),
+        () = echo.began() => {}
+    }
+    drop(run);
+    watch.forward(24 * 3600);
+    let mut run = local(&folder).clock(watch.clone()).resume(&id).await.unwrap();
+    assert_eq!(run.go().await.unwrap(), succeeded("GET Hello"));
+    let step = run.snapshot().workflow.status.unwrap().steps[0].clone();
+    assert_eq!(step.at, Clock::now(&watch).into(), "what is repeated begins when it is repeated");
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_stays_as_it_ended_however_often_it_is_told_to_go_on() {
+    let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
+    let steps = format!("{{name: first, set: {{value: x}}}}, {GET}");
+    let local = local(&folder).clock(watch.clone()).caller(echo.clone());
+    let mut run = local.begin(with_deadline(&steps)).unwrap();
+    let id = run.id().to_owned();
+    tokio::select! {
+        biased;
+        ended = run.go() => panic!("{ended:?}"),
+        () = echo.began() => {}
+    }
+    drop(run);
+    // The first step has used up all the time there is.
+    let file = folder.path().join(&id).join("workflow.yaml");
+    let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
+    workflow.status.as_mut().unwrap().steps[0].finished_at = Some(Clock::now(&watch).into());
+    workflow.status.as_mut().unwrap().steps[0].at = (Clock::now(&watch) - Duration::from_secs(600)).into();
+    object::write(&file, &workflow).unwrap();
+    let mut run = local.resume(&id).await.unwrap();
+    let ended = fs::read(&file).unwrap();
+    for _ in 0..2 {
+        let over = run.go().await.unwrap();
+        assert!(matches!(&over, Ended::Over(End::Failed(why)) if why.contains("activeDeadline")), "{over:?}");
+    }
+    assert_eq!(fs::read(&file).unwrap(), ended, "nothing is written after the end");
+    drop(run);
+    assert!(matches!(local.resume(&id).await, Err(Error::Over { .. })));
+    assert_eq!(echo.count(), 1);
 }
