@@ -229,3 +229,27 @@ fn a_secret_is_sent_and_never_written_down() {
     }
     assert!(!all.contains("hunter22"));
 }
+
+#[test]
+fn hosts_that_a_secret_lists_hold_however_a_workflow_divides_its_name() {
+    let home = Home::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    for key in ["{name: acme-models, key: token}", "{name: acme, key: models-token}"] {
+        let provider = format!("openai: {{baseURL: 'http://{address}/v1', keyFrom: {key}}}");
+        let text = LETTER
+            .replace("scripted: {replies: [{text: Dear customer}]}", &provider)
+            .replace("{name: writer}", "{name: writer, model: m}");
+        home.file("letter.yaml", &text);
+        let output = home
+            .signoff(&["run", "letter.yaml"])
+            .env("SIGNOFF_SECRET_ACME_MODELS_TOKEN", "hunter22")
+            .env("SIGNOFF_SECRET_ACME_MODELS_ALLOWED_HOSTS", "models.example.com")
+            .output()
+            .unwrap();
+        let ended = Ended::of(&output).with(10);
+        assert!(ended.err.contains("SIGNOFF_SECRET_ACME_MODELS_ALLOWED_HOSTS lists other hosts"), "{ended:?}");
+    }
+    server.set_nonblocking(true).unwrap();
+    assert!(server.accept().is_err(), "nobody was called");
+}

@@ -2,15 +2,16 @@
 //!
 //! It may not keep, log or write a value.
 
-use std::{env, fs, io, path::PathBuf};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
 
 use async_trait::async_trait;
+use signoff_api::hosts;
 use url::Url;
 
-use crate::{
-    CallError, SecretText, Secrets,
-    secrets::{ALLOWED_HOSTS, host_allowed},
-};
+use crate::{CallError, SecretText, Secrets, excerpt::excerpt};
 
 /// How every variable begins.
 const PREFIX: &str = "SIGNOFF_SECRET_";
@@ -21,6 +22,9 @@ const HOSTS: &str = "allowed-hosts";
 /// Secrets of this machine. The key `token` of the Secret `models` is the file `models/token` of the folder, if there
 /// is one, else the variable `SIGNOFF_SECRET_MODELS_TOKEN`. Where the key `allowed-hosts` is there too, the Secret is
 /// sent to no other host, as on a cluster.
+///
+/// A variable does not say where the Secret's name ends and the key begins. So a list of hosts holds for every key whose
+/// variable begins with the words of the list's Secret, however a Workflow divides them.
 #[derive(Clone, Debug, Default)]
 pub struct LocalSecrets {
     folder: Option<PathBuf>,
@@ -34,23 +38,35 @@ impl LocalSecrets {
     }
 
     fn find(&self, name: &str, key: &str) -> Result<Option<String>, CallError> {
-        if let Some(folder) = &self.folder {
-            let file = folder.join(segment(name)?).join(segment(key)?);
-            match fs::read_to_string(&file) {
-                Ok(text) => return Ok(Some(text)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    return Err(CallError::invalid(format!("Secret {name}: {}: {error}", file.display())));
-                }
+        if let Some(folder) = &self.folder
+            && let Some(text) = of_file(name, &folder.join(segment(name)?).join(segment(key)?))?
+        {
+            return Ok(Some(text));
+        }
+        of_variable(name, &variable(name, key))
+    }
+
+    /// Every list of hosts that holds for a key, and where it stands.
+    fn lists(&self, name: &str, key: &str) -> Result<Vec<(String, String)>, CallError> {
+        let variable = variable(name, key);
+        let owners = beginnings(&variable);
+        let mut lists = Vec::new();
+        for owner in &owners {
+            let place = format!("{PREFIX}{owner}_{}", word(HOSTS));
+            lists.extend(of_variable(name, &place)?.map(|hosts| (place, hosts)));
+        }
+        let entries = match self.folder.as_ref().map(fs::read_dir) {
+            Some(Ok(entries)) => entries.collect::<Result<Vec<_>, _>>().map_err(|error| unread(name, HOSTS, &error))?,
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(unread(name, HOSTS, &error)),
+            _ => Vec::new(),
+        };
+        for entry in entries {
+            if entry.file_name().to_str().is_some_and(|secret| owners.contains(&word(secret).as_str())) {
+                let file = entry.path().join(HOSTS);
+                lists.extend(of_file(name, &file)?.map(|hosts| (file.display().to_string(), hosts)));
             }
         }
-        match env::var(variable(name, key)) {
-            Ok(text) => Ok(Some(text)),
-            Err(env::VarError::NotPresent) => Ok(None),
-            Err(env::VarError::NotUnicode(_)) => {
-                Err(CallError::invalid(format!("Secret {name}: {} is not text", variable(name, key))))
-            }
-        }
+        Ok(lists)
     }
 }
 
@@ -65,22 +81,57 @@ impl Secrets for LocalSecrets {
                 file.unwrap_or_default()
             )));
         };
-        if let Some(hosts) = self.find(name, HOSTS)? {
-            host_allowed(name, Some(&hosts), for_host).map_err(|error| {
-                let message = error.message.replace("annotation ", "list ").replace(ALLOWED_HOSTS, HOSTS);
-                CallError { message, ..error }
-            })?;
+        for (place, listed) in self.lists(name, key)? {
+            if !hosts::lists(listed.trim().split(','), for_host) {
+                let host = for_host.host_str().unwrap_or_default();
+                return Err(CallError::refused(format!(
+                    "Secret {name} may not be sent to {host}: {place} lists other hosts ({}); if it belongs there, add {host}",
+                    excerpt(listed.trim(), [])
+                )));
+            }
         }
         Ok(SecretText::from(text.trim_end_matches(['\r', '\n']).to_owned()))
     }
 }
 
-/// The variable of a key: everything that is no letter or digit becomes `_`.
+/// The text of a file, if there is one.
+fn of_file(name: &str, file: &Path) -> Result<Option<String>, CallError> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(unread(name, &file.display().to_string(), &error)),
+    }
+}
+
+/// The text of a variable, if it is set.
+fn of_variable(name: &str, variable: &str) -> Result<Option<String>, CallError> {
+    match env::var(variable) {
+        Ok(text) => Ok(Some(text)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => {
+            Err(CallError::invalid(format!("Secret {name}: {variable} is not text")))
+        }
+    }
+}
+
+fn unread(name: &str, what: &str, error: &io::Error) -> CallError {
+    CallError::invalid(format!("Secret {name}: {what}: {error}"))
+}
+
+/// The variable of a key.
 fn variable(name: &str, key: &str) -> String {
-    let word = |text: &str| -> String {
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
-    };
     format!("{PREFIX}{}_{}", word(name), word(key))
+}
+
+/// A name as it stands in a variable: everything that is no letter or digit becomes `_`.
+fn word(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
+}
+
+/// The names of all Secrets, as words, that a variable could be a key of.
+fn beginnings(variable: &str) -> Vec<&str> {
+    let words = variable.strip_prefix(PREFIX).unwrap_or(variable);
+    words.match_indices('_').map(|(end, _)| &words[..end]).collect()
 }
 
 /// A name that stays one segment of a path.
@@ -112,6 +163,24 @@ mod tests {
         assert!(refused.message.contains("allowed-hosts lists other hosts"), "{refused}");
         fs::write(folder.path().join("models/allowed-hosts"), "*.example.com").unwrap();
         assert!(secrets.get("local", "models", "token", &url()).await.is_ok());
+    }
+
+    #[test]
+    fn a_variable_may_be_a_key_of_every_secret_that_it_begins_with() {
+        assert_eq!(beginnings(&variable("acme", "models-token")), ["ACME", "ACME_MODELS"]);
+        assert_eq!(beginnings(&variable("acme-models", "token")), ["ACME", "ACME_MODELS"]);
+    }
+
+    #[tokio::test]
+    async fn a_list_of_the_folder_holds_however_the_name_is_divided() {
+        let folder = tempfile::tempdir().unwrap();
+        for (secret, key, text) in [("acme", "models-token", "hunter2"), ("acme-models", HOSTS, "other.example.com")] {
+            fs::create_dir(folder.path().join(secret)).unwrap();
+            fs::write(folder.path().join(secret).join(key), text).unwrap();
+        }
+        let secrets = LocalSecrets::in_folder(folder.path());
+        let refused = secrets.get("local", "acme", "models-token", &url()).await.unwrap_err();
+        assert!(refused.message.contains("acme-models/allowed-hosts lists other hosts"), "{refused}");
     }
 
     #[tokio::test]
