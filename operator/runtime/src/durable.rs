@@ -2,10 +2,11 @@
 //!
 //! It may not decide what a file holds or where it lies.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
 
 /// Writes a file beside its place, to disk, then renames it into its place; folders are made where they are missing.
 /// After an error the file is what it was before.
@@ -13,15 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// # Errors
 /// Those of the file system.
 pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
     let folder = file.parent().ok_or_else(|| io::Error::other("a file has no folder"))?;
     fs::create_dir_all(folder)?;
-    // Two writers of one file each have a part of their own; the later rename wins as a whole.
-    let part = folder.join(format!(".{}-{}.part", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+    #[cfg(test)]
+    full_disk::spend()?;
+    let (part, mut open) = part(folder)?;
     let written = (|| {
-        #[cfg(test)]
-        full_disk::spend()?;
-        let mut open = fs::OpenOptions::new().write(true).create_new(true).open(&part)?;
         open.write_all(bytes)?;
         open.sync_all()?;
         fs::rename(&part, file)?;
@@ -33,6 +31,19 @@ pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&part);
     }
     written
+}
+
+/// A new file that no other writer has: neither one of now, nor one that died and left its own. A process id would not
+/// tell them apart, for in a container it is always 1.
+fn part(folder: &Path) -> io::Result<(PathBuf, fs::File)> {
+    loop {
+        let part = folder.join(format!(".{:016x}.part", fastrand::u64(..)));
+        match fs::OpenOptions::new().write(true).create_new(true).open(&part) {
+            Ok(open) => return Ok((part, open)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// A disk that is full after so many writes of a test's thread.
@@ -52,5 +63,31 @@ pub(crate) mod full_disk {
         let left = LEFT.get().checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
         LEFT.set(left);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_another_writer_left_is_neither_in_the_way_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        // Two lives of a process with the same id and the same luck.
+        fastrand::seed(7);
+        let (left, _) = part(folder.path()).unwrap();
+        fs::write(&left, "left").unwrap();
+        fastrand::seed(7);
+        write(&folder.path().join("file"), b"whole").unwrap();
+        assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"whole");
+        // Nor is it when the writing fails: a folder is no place for a file.
+        fastrand::seed(7);
+        fs::create_dir(folder.path().join("taken")).unwrap();
+        write(&folder.path().join("taken"), b"whole").unwrap_err();
+        let mut names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        names.sort();
+        assert_eq!(names, [left.clone(), folder.path().join("file"), folder.path().join("taken")]);
+        assert_eq!(fs::read(left).unwrap(), b"left");
     }
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use signoff_api::{Moment, Span, workflow::WorkflowPhase};
 use signoff_cli::{clock, fence::one_line, table::table, terminal};
-use signoff_runtime::local::{Sessions, Snapshot};
+use signoff_runtime::local::{Error, Sessions, Snapshot};
 
 use crate::{
     exit::Exit,
@@ -112,7 +112,8 @@ fn list(options: &List) -> anyhow::Result<Exit> {
                 objects.push(object(&session));
                 rows.push(row(&session));
             }
-            Ok(_) => {}
+            // Not of this phase; or no session, or removed just now.
+            Ok(_) | Err(Error::Missing { .. }) => {}
             Err(why) => {
                 // One that is damaged hides no other.
                 terminal::note(&format!("{id}: {}", one_line(&why.to_string(), 1000)));
@@ -199,7 +200,7 @@ fn cleanup(options: &Cleanup) -> anyhow::Result<Exit> {
     for id in sessions.ids().map_err(failure)? {
         let removed = match sessions.read(&id) {
             Ok(session) if is_meant(&session, options, now) => sessions.delete(&id),
-            Ok(_) => continue,
+            Ok(_) | Err(Error::Missing { .. }) => continue,
             // What cannot be read may be worth something to somebody: `delete` removes it by name.
             Err(why) => Err(why),
         };
@@ -211,6 +212,7 @@ fn cleanup(options: &Cleanup) -> anyhow::Result<Exit> {
             }
         }
     }
+    sessions.sweep().map_err(failure)?;
     Ok(exit)
 }
 

@@ -171,7 +171,12 @@ fn sessions_are_listed_shown_and_removed() {
     assert_eq!(home.run(&["sessions", "cleanup"]).with(0).out, "", "what waits is not over");
     home.run(&["run", "--resume", &id, "--verdict", "reject"]).with(17);
     assert_eq!(home.run(&["sessions", "cleanup", "--older-than", "1h"]).with(0).out, "");
+    // What is no session hides none and is no failure; what a process left half of one goes too.
+    fs::create_dir(home.path().join("sessions/empty")).unwrap();
+    fs::create_dir(home.path().join("sessions/.letter-aaaaaa.deleted")).unwrap();
+    assert!(!home.run(&["sessions", "list"]).with(0).out.contains("empty"));
     assert_eq!(home.run(&["sessions", "cleanup"]).with(0).out, format!("{id} removed\n"));
+    assert!(!home.path().join("sessions/.letter-aaaaaa.deleted").exists());
     home.run(&["sessions", "delete", &id]).with(20);
 }
 

@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Read as _, Write as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +19,13 @@ const WORKFLOW: &str = "workflow.yaml";
 const APPROVALS: &str = "approvals";
 const BLOBS: &str = "blobs";
 const LOCK: &str = "lock";
+
+/// How the hidden names end of sessions that are not whole yet, and of those that are not whole any more.
+const NEW: &str = ".new";
+const GONE: &str = ".deleted";
+
+/// Sessions hold what models and people said: they are nobody else's to read.
+const PRIVATE: u32 = 0o700;
 
 /// What an id may consist of besides the Workflow's name: no letters that look like digits.
 const LETTERS: &[u8] = b"bcdfghjkmnpqrstvwxz23456789";
@@ -57,25 +65,26 @@ impl Sessions {
     /// # Errors
     /// The folder is there and cannot be read.
     pub fn ids(&self) -> Result<Vec<String>, Error> {
+        // Whatever has no name that a session could have is none of ours.
+        let mut ids = self.names()?;
+        ids.retain(|id| is_plain(id) && self.root.join(id).is_dir());
+        ids.sort();
+        Ok(ids)
+    }
+
+    /// Everything in the folder.
+    fn names(&self) -> Result<Vec<String>, Error> {
         let failed = || Error::file("cannot read", &self.root);
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(cause) => return Err(failed()(cause)),
         };
-        let mut ids = Vec::new();
+        let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(failed())?;
-            // Whatever has no name that a session could have is none of ours.
-            if let Ok(id) = entry.file_name().into_string()
-                && is_plain(&id)
-                && entry.path().is_dir()
-            {
-                ids.push(id);
-            }
+            names.extend(entry.map_err(failed())?.file_name().into_string());
         }
-        ids.sort();
-        Ok(ids)
+        Ok(names)
     }
 
     /// What a session holds.
@@ -97,9 +106,33 @@ impl Sessions {
         let folder = self.folder(id)?;
         let _lock = lock(id, &folder)?;
         // Out of sight first: what is removed half is no session any more.
-        let gone = self.root.join(format!(".{id}.deleted"));
+        let gone = self.root.join(format!(".{id}{GONE}"));
         fs::rename(&folder, &gone).map_err(Error::file("cannot remove", &folder))?;
         fs::remove_dir_all(&gone).map_err(Error::file("cannot remove", &gone))
+    }
+
+    /// Removes what processes left that died while they made or removed a session. Returns how many there were.
+    ///
+    /// # Errors
+    /// The file system says no.
+    pub fn sweep(&self) -> Result<usize, Error> {
+        let mut swept = 0;
+        for name in self.names()? {
+            let is_left = |end: &str| name.strip_prefix('.').and_then(|n| n.strip_suffix(end)).is_some_and(is_plain);
+            let folder = self.root.join(&name);
+            if !(is_left(GONE) || is_left(NEW)) || !folder.is_dir() {
+                continue;
+            }
+            // Whoever is about to make or to remove it has its lock.
+            match fs::File::open(folder.join(LOCK)).map(|file| file.try_lock().is_err()) {
+                Ok(true) => continue,
+                Err(_) if is_left(NEW) => continue,
+                _ => {}
+            }
+            fs::remove_dir_all(&folder).map_err(Error::file("cannot remove", &folder))?;
+            swept += 1;
+        }
+        Ok(swept)
     }
 
     /// Where the large values of a session are.
@@ -110,26 +143,46 @@ impl Sessions {
         Ok(FolderBlobs::new(self.folder(id)?.join(BLOBS)))
     }
 
-    /// Makes a session of a Workflow that has a name and a uid.
+    /// Makes a session of a Workflow that has a name and a uid: whole, or not at all.
     pub(super) fn create(&self, workflow: Workflow) -> Result<Session, Error> {
         let name = workflow.metadata.name.clone().unwrap_or_default();
         if !is_plain(&name) || name.len() > names::MAX_WORKFLOW_NAME {
             let rule = "1 to 63 lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit";
             return Err(Error::invalid("metadata.name", format!("{name:?} is no name: {rule}")));
         }
-        make_private(&self.root).map_err(Error::file("cannot make", &self.root))?;
-        let (id, folder) = loop {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(PRIVATE)
+            .create(&self.root)
+            .map_err(Error::file("cannot make", &self.root))?;
+        loop {
             let id = format!("{}-{}", names::cut(&name, 32), random(6));
-            let folder = self.root.join(&id);
-            match fs::create_dir(&folder) {
-                Ok(()) => break (id, folder),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(cause) => return Err(Error::file("cannot make", folder)(cause)),
+            let (hidden, folder) = (self.root.join(format!(".{id}{NEW}")), self.root.join(&id));
+            if folder.exists() {
+                continue;
             }
-        };
-        let lock = lock(&id, &folder)?;
-        object::write(&folder.join(WORKFLOW), &workflow)?;
-        Ok(Session { id, folder, workflow, approvals: BTreeMap::new(), _lock: lock })
+            match fs::DirBuilder::new().mode(PRIVATE).create(&hidden) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(cause) => return Err(Error::file("cannot make", hidden)(cause)),
+            }
+            let made = (|| {
+                let lock = lock(&id, &hidden)?;
+                object::write(&hidden.join(WORKFLOW), &workflow)?;
+                fs::rename(&hidden, &folder)
+                    .and_then(|()| fs::File::open(&self.root)?.sync_all())
+                    .map_err(Error::file("cannot make", &folder))?;
+                Ok(lock)
+            })();
+            return match made {
+                Ok(lock) => Ok(Session { id, folder, workflow, approvals: BTreeMap::new(), _lock: lock }),
+                Err(error) => {
+                    // Best effort: the first error is the one to tell.
+                    let _ = fs::remove_dir_all(&hidden);
+                    Err(error)
+                }
+            };
+        }
     }
 
     /// Opens a session for this process alone.
@@ -262,12 +315,6 @@ fn is_plain(name: &str) -> bool {
         && edge(name.bytes().next())
         && edge(name.bytes().next_back())
         && !name.contains("..")
-}
-
-/// Sessions hold what models and people said: they are nobody else's to read.
-fn make_private(folder: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 pub(super) fn random(letters: usize) -> String {

@@ -138,6 +138,36 @@ async fn long_values_are_kept_beside_and_verified() {
     assert!(matches!(refused, Error::Blob(_)), "{refused}");
 }
 
+#[tokio::test]
+async fn a_session_is_its_users_alone_also_where_others_may_look_into_the_folder() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = local(&folder).begin(chain(GATE)).unwrap();
+    let session = fs::metadata(folder.path().join(run.id())).unwrap();
+    assert_eq!(session.permissions().mode() & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn what_dead_processes_left_half_is_no_session_and_is_swept_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = Sessions::new(folder.path());
+    let (id, _) = paused(&local(&folder), chain(GATE)).await;
+    for left in [".w-aaaaaa.new", ".w-bbbbbb.deleted"] {
+        fs::create_dir(folder.path().join(left)).unwrap();
+        fs::write(folder.path().join(left).join("lock"), "1").unwrap();
+    }
+    let busy = fs::File::create(folder.path().join(".w-aaaaaa.new/lock")).unwrap();
+    busy.lock().unwrap();
+    fs::create_dir(folder.path().join(".somebody-elses")).unwrap();
+    assert_eq!(sessions.ids().unwrap(), [&*id]);
+    assert_eq!(sessions.sweep().unwrap(), 1, "one is being made");
+    drop(busy);
+    assert_eq!((sessions.sweep().unwrap(), sessions.sweep().unwrap()), (1, 0));
+    assert_eq!(sessions.ids().unwrap(), [&*id]);
+    assert!(folder.path().join(".somebody-elses").is_dir() && sessions.read(&id).is_ok());
+}
+
 fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
@@ -158,11 +188,18 @@ async fn a_disk_that_is_full_at_any_write_loses_nothing_that_was_written() {
         workflow
     };
     let mut unknown = 0;
-    for writes in 1.. {
+    for writes in 0.. {
         let (folder, echo) = (tempfile::tempdir().unwrap(), Echo::default());
         let local = local(&folder).caller(echo.clone()).handler(|_: &signoff_api::ApprovalRequest| Some(approve()));
         full_disk::after(writes);
-        let mut run = local.begin(workflow()).unwrap();
+        let begun = local.begin(workflow());
+        if writes == 0 {
+            full_disk::after(usize::MAX);
+            assert!(matches!(begun, Err(Error::File { .. })), "it began without a write");
+            assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "something is left of it");
+            continue;
+        }
+        let mut run = begun.unwrap();
         let id = run.id().to_owned();
         let ended = run.go().await;
         full_disk::after(usize::MAX);
