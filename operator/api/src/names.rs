@@ -35,6 +35,14 @@ pub fn cut(name: &str, most: usize) -> &str {
     name.get(..most).unwrap_or(name).trim_end_matches(['-', '.'])
 }
 
+/// Whether a text is the name of a namespace as the API server takes it: a DNS label.
+#[must_use]
+pub fn is_namespace(name: &str) -> bool {
+    let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-');
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    name.len() <= 63 && name.bytes().all(inner) && ends(name.bytes().next()) && ends(name.bytes().next_back())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +60,13 @@ mod tests {
     fn a_recreated_workflow_never_meets_its_predecessors_values() {
         let value = Digest::of_bytes(b"value");
         assert_ne!(blob("w", "uid-1", &value), blob("w", "uid-2", &value));
+    }
+
+    #[test]
+    fn the_name_of_a_namespace_is_a_label() {
+        assert!(is_namespace("finance") && is_namespace("7") && is_namespace("a-b") && is_namespace(&"x".repeat(63)));
+        for name in ["", "-a", "a-", "a.b", "A", "../x", "a b", "é", &"x".repeat(64)] {
+            assert!(!is_namespace(name), "{name:?}");
+        }
     }
 }

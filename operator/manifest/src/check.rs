@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use signoff_api::{GROUP, Json, VERSION, Workflow, workflow::InputType};
+use signoff_api::{GROUP, Json, VERSION, Workflow, names, workflow::InputType};
 use signoff_engine::{Complaint, Plan, Settings};
 
 use crate::{
@@ -123,8 +123,15 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
     }
 }
 
-/// What the API server asks of the name of every object.
+/// What the API server asks of the name and the namespace of every object.
 fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
+    if let Some(namespace) = node.get("metadata").and_then(|metadata| metadata.get("namespace"))
+        && !names::is_namespace(namespace.text().unwrap_or_default())
+    {
+        let message =
+            "a namespace has 1 to 63 lower-case letters, digits and `-`, and starts and ends with a letter or digit";
+        problems.error("WrongForm", "metadata.namespace", namespace.at.clone(), message);
+    }
     let name = node.get("metadata").and_then(|metadata| metadata.get("name"));
     let generated = node.get("metadata").is_some_and(|metadata| metadata.get("generateName").is_some());
     let Some(name) = name else {

@@ -143,12 +143,17 @@ impl Sessions {
         Ok(FolderBlobs::new(self.folder(id)?.join(BLOBS)))
     }
 
-    /// Makes a session of a Workflow that has a name and a uid: whole, or not at all.
+    /// Makes a session of a Workflow that has a name, a namespace and a uid: whole, or not at all.
     pub(super) fn create(&self, workflow: Workflow) -> Result<Session, Error> {
         let name = workflow.metadata.name.clone().unwrap_or_default();
         if !is_plain(&name) || name.len() > names::MAX_WORKFLOW_NAME {
             let rule = "1 to 63 lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit";
             return Err(Error::invalid("metadata.name", format!("{name:?} is no name: {rule}")));
+        }
+        let namespace = workflow.metadata.namespace.as_deref().unwrap_or_default();
+        if !names::is_namespace(namespace) {
+            let rule = "1 to 63 lower-case letters, digits and `-`, beginning and ending with a letter or digit";
+            return Err(Error::invalid("metadata.namespace", format!("{namespace:?} is no namespace: {rule}")));
         }
         fs::DirBuilder::new()
             .recursive(true)

@@ -98,6 +98,12 @@ async fn what_is_wrong_with_a_workflow_leaves_no_session() {
         unnamed.metadata.name = Some(name.into());
         assert!(matches!(local(&folder).begin(unnamed.clone()), Err(Error::Invalid(_))), "{name:?}");
     }
+    let mut nowhere = chain(GATE);
+    for namespace in ["", "../x", "A", "a.b", "-"] {
+        nowhere.metadata.namespace = Some(namespace.into());
+        let Err(Error::Invalid(why)) = local(&folder).begin(nowhere.clone()) else { panic!("{namespace:?}") };
+        assert_eq!(why[0].field, "metadata.namespace");
+    }
     assert_eq!(Sessions::new(folder.path()).ids().unwrap(), [""; 0]);
 }
 
