@@ -10,7 +10,6 @@ use std::{
 use signoff_api::{
     Approval, Decision, Digest, Moment,
     journal::{StepKind, StepPhase, StepRecord},
-    workflow::WorkflowPhase,
 };
 use signoff_engine::{
     Blobs, Command, Control, End, Fact, Journal, Now, Plan, Turn,
@@ -192,8 +191,7 @@ impl Run {
     pub(super) async fn turn(&mut self, held: bool) -> Result<Turn, Error> {
         let now = self.now();
         let facts = self.observe(&now)?;
-        let spec = &self.session.workflow.spec;
-        let control = Control { suspend: held || spec.suspend.unwrap_or(false), cancel: spec.cancel.unwrap_or(false) };
+        let control = Control { suspend: held, cancel: self.session.workflow.spec.cancel.unwrap_or(false) };
         let before = self.journal.clone();
         let mut turn = self.advance(control, &before, facts, &now).await?;
         let claims = if held { Vec::new() } else { self.claim(&mut turn) };
@@ -410,11 +408,6 @@ impl Run {
     /// Whether anything is under way whose outcome would be unknown if it were given up.
     pub(super) fn unrepeatable(&self) -> usize {
         self.under_way.values().filter(|(_, idempotent)| !idempotent).count()
-    }
-
-    /// Whether the run is suspended by its author.
-    pub(super) fn is_suspended(turn: &Turn, held: bool) -> bool {
-        turn.phase == WorkflowPhase::Suspended && !held
     }
 
     /// The pending Approvals that the handler did not decline.

@@ -57,7 +57,7 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
                 asking = ask(run, name, 1, None).await?;
             }
         }
-        let waits = !held && (asking.is_some() || (turn.wake_at.is_some() && !Run::is_suspended(&turn, held)));
+        let waits = !held && (asking.is_some() || turn.wake_at.is_some());
         if stops > 1 || (run.calls.is_empty() && !waits) {
             return Ok(Ended::Paused);
         }

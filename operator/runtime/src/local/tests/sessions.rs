@@ -108,6 +108,19 @@ async fn what_is_wrong_with_a_workflow_leaves_no_session() {
 }
 
 #[tokio::test]
+async fn what_nobody_could_lift_again_is_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut workflow = chain(GATE);
+    workflow.spec.suspend = Some(true);
+    let Err(Error::Invalid(why)) = local(&folder).begin(workflow.clone()) else { panic!("it was accepted") };
+    assert_eq!(why[0].field, "spec.suspend");
+    assert!(why[0].message.contains("leave it out"), "{}", why[0]);
+    assert_eq!(Sessions::new(folder.path()).ids().unwrap(), [""; 0]);
+    workflow.spec.suspend = Some(false);
+    assert!(local(&folder).begin(workflow).is_ok());
+}
+
+#[tokio::test]
 async fn no_id_leads_out_of_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     for id in ["", ".", "..", "../x", "/etc", "a/b", "w-\u{1b}[2J"] {
