@@ -2,12 +2,17 @@
 //!
 //! It may not panic, whatever the bytes: `fuzz/` hands it to cargo-fuzz, and a test runs a bounded number of mutations.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use serde_json::json;
 use signoff_api::{Approval, Workflow};
 use signoff_engine::{Plan, Settings};
 
-use super::{history::history, object, session::Snapshot};
+use super::{
+    history::{Decided, history},
+    object,
+    session::Snapshot,
+};
 
 /// Decodes a session's file as it stands, and its bytes once more as if this program had written them.
 pub fn session(data: &[u8]) {
@@ -19,37 +24,56 @@ pub fn session(data: &[u8]) {
     }
     if let Ok(workflow) = object::decode::<Workflow>(&vouched) {
         let _ = Plan::of(&workflow, &Settings::default(), &Arc::default());
-        let _ = history(&Snapshot { id: "s".to_owned(), workflow, approvals: Vec::new() });
     }
+    let _ = told(&vouched);
 }
 
-/// The seeds: a session that waits, and an Approval of it.
+/// What is told of a session, one file of which holds these bytes; the others are as they should be.
+fn told(file: &[u8]) -> Vec<Decided> {
+    static WHOLE: LazyLock<Option<(Workflow, Approval)>> = LazyLock::new(|| {
+        let [workflow, _, approval] = seeds();
+        Some((serde_json::from_value(workflow).ok()?, serde_json::from_value(approval).ok()?))
+    });
+    let Some((workflow, approval)) = WHOLE.clone() else { return Vec::new() };
+    let workflow = object::decode(file).unwrap_or(workflow);
+    let approvals = vec![object::decode(file).unwrap_or(approval)];
+    history(&Snapshot { id: "s".to_owned(), workflow, approvals })
+}
+
+/// The seeds: a session that waits, an Approval of it, and the same once it is decided.
 #[must_use]
 pub fn corpus() -> Vec<serde_json::Value> {
+    seeds().into()
+}
+
+fn seeds() -> [serde_json::Value; 3] {
     let digest = signoff_api::Digest::of_bytes(b"");
-    vec![
-        serde_json::json!({
-            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-            "metadata": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
-            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [
-                {"name": "ask", "hitl": {"prompt": "?", "approvers": [{"kind": "User", "name": "dana"}]}}]}}},
-            "status": {"phase": "Waiting", "seq": 1, "pending": ["w-ask-0"], "specDigest": digest, "steps": [{
-                "path": "ask", "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": 1, "object": "w-ask-0",
-                "at": "2026-01-01T00:00:00Z",
-                "request": {"digest": digest, "deadline": "2026-01-02T00:00:00Z", "guardEpoch": "local"}}]},
-        }),
-        serde_json::json!({
-            "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "w-ask-0"},
-            "spec": {
-                "request": {
-                    "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
-                    "gate": {"name": "ask", "type": "step", "path": "ask", "visit": 1}, "specDigest": digest,
-                    "guardEpoch": "local", "deadline": "2026-01-02T00:00:00Z", "prompt": "?",
-                    "allowedVerdicts": ["Approve"], "approvers": [{"kind": "User", "name": "dana"}], "threshold": 1,
-                    "requestedBy": "dana", "timeout": {"after": "24h", "action": "Reject"}, "digest": digest},
-                "decisions": {"dana": {"verdict": "Approve"}}},
-        }),
-    ]
+    let workflow = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+        "metadata": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
+        "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [
+            {"name": "ask", "hitl": {"prompt": "?", "approvers": [{"kind": "User", "name": "dana"}]}}]}}},
+        "status": {"phase": "Waiting", "seq": 1, "pending": ["w-ask-0"], "specDigest": digest, "steps": [{
+            "path": "ask", "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": 1, "object": "w-ask-0",
+            "at": "2026-01-01T00:00:00Z",
+            "request": {"digest": digest, "deadline": "2026-01-02T00:00:00Z", "guardEpoch": "local"}}]},
+    });
+    let open = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "w-ask-0"},
+        "spec": {
+            "request": {
+                "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
+                "gate": {"name": "ask", "type": "step", "path": "ask", "visit": 1}, "specDigest": digest,
+                "guardEpoch": "local", "deadline": "2026-01-02T00:00:00Z", "prompt": "?",
+                "allowedVerdicts": ["Approve"], "approvers": [{"kind": "User", "name": "dana"}], "threshold": 1,
+                "requestedBy": "dana", "timeout": {"after": "24h", "action": "Reject"}, "digest": digest},
+            "decisions": {"dana": {"verdict": "Approve"}}},
+    });
+    let mut decided = open.clone();
+    decided["status"] = json!({"phase": "Approved", "seq": 1, "outcome": {
+        "phase": "Approved", "verdict": "Approve", "decidedBy": ["dana"], "decidedAt": "2026-01-01T01:00:00Z",
+        "source": "Human"}});
+    [workflow, open, decided]
 }
 
 #[cfg(test)]
@@ -58,10 +82,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_told_of_the_seeds_is_their_decision() {
+        for (seed, decisions) in seeds().iter().zip([1, 0, 1]) {
+            let file = object::with_digest(&serde_json::to_vec_pretty(seed).unwrap());
+            let told = told(&file);
+            assert_eq!(told.len(), decisions, "{seed}");
+            assert!(told.iter().all(|one| one.user.as_deref() == Some("dana") && one.duration_seconds == 3600));
+        }
+    }
+
+    #[test]
     fn no_file_of_a_session_panics() {
         let seeds: Vec<Vec<u8>> = corpus().iter().map(|seed| serde_json::to_vec_pretty(seed).unwrap()).collect();
-        let chance = fastrand::Rng::with_seed(7);
-        let mut chance = chance;
+        let mut chance = fastrand::Rng::with_seed(7);
         for seed in &seeds {
             session(seed);
             for _ in 0..2000 {

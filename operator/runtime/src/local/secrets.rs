@@ -108,9 +108,7 @@ fn of_variable(name: &str, variable: &str) -> Result<Option<String>, CallError> 
     match env::var(variable) {
         Ok(text) => Ok(Some(text)),
         Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => {
-            Err(CallError::invalid(format!("Secret {name}: {variable} is not text")))
-        }
+        Err(env::VarError::NotUnicode(_)) => Err(CallError::invalid(format!("Secret {name}: {variable} is not text"))),
     }
 }
 
