@@ -14,7 +14,10 @@ use kube::{Client, Resource, api::PostParams, core::Request};
 use serde::de::IgnoredAny;
 use signoff_api::Digest;
 use signoff_engine::language::text;
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     error::{is_ambiguous, status_code},
@@ -25,8 +28,10 @@ use crate::{
 
 /// How many may wait.
 const QUEUE: usize = 1024;
-/// With more waiting than this, Events no longer give way.
-const CROWDED: usize = QUEUE / 2;
+/// For so long an Event gives way to state writes.
+const GIVES_WAY: Duration = Duration::from_secs(1);
+/// What the API server takes as a note, in bytes.
+const LONGEST: usize = 1024;
 /// How many are being written at once.
 const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,7 +75,7 @@ impl Report {
             related: None,
             reason,
             warning: false,
-            note: text::display(note, 900),
+            note: text::first(&text::display(note, LONGEST), LONGEST).to_owned(),
             name: format!("{cut}.{}", digest.short(16)),
             at,
         }
@@ -157,16 +162,20 @@ impl Delivery {
     /// Writes reports until nobody can give any more.
     pub async fn run(mut self) {
         let mut writing = FuturesUnordered::new();
+        let mut next: Option<(Report, Instant)> = None;
         loop {
+            let until = next.as_ref().map_or_else(Instant::now, |(_, until)| *until);
             tokio::select! {
                 biased;
                 Some(result) = writing.next(), if !writing.is_empty() => self.metrics.event(result),
-                next = self.from.recv(), if writing.len() < AT_ONCE => {
-                    let Some(report) = next else { break };
-                    if self.from.len() < CROWDED {
-                        self.pace.quiet().await;
+                _ = timeout_at(until, self.pace.quiet()), if next.is_some() && writing.len() < AT_ONCE => {
+                    if let Some((report, _)) = next.take() {
+                        writing.push(write(self.client.clone(), report.event(&self.instance)));
                     }
-                    writing.push(write(self.client.clone(), report.event(&self.instance)));
+                }
+                received = self.from.recv(), if next.is_none() => {
+                    let Some(report) = received else { break };
+                    next = Some((report, Instant::now() + GIVES_WAY));
                 }
             }
         }
@@ -203,4 +212,61 @@ async fn once(client: &Client, event: &Event) -> Result<(), kube::Error> {
     let answer = tokio::time::timeout(PATIENCE, client.request::<IgnoredAny>(request)).await;
     answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))??;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::convert::Infallible;
+
+    use kube::client::Body;
+    use signoff_api::Workflow;
+
+    use super::*;
+
+    /// A client that hands on the names of what it is told to create.
+    fn client(to: mpsc::UnboundedSender<()>) -> Client {
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let _ = to.send(());
+            std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(b"{}".to_vec()))))
+        });
+        Client::new(service, "n")
+    }
+
+    fn report(note: &str) -> Report {
+        let meta = ObjectMeta { name: Some("w".into()), namespace: Some("n".into()), ..ObjectMeta::default() };
+        Report::of_meta::<Workflow>(&meta, "Succeeded", note, "", jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn a_note_in_any_script_is_short_enough_for_the_api_server() {
+        for long in ["審".repeat(2000), "x".repeat(2000), "\u{202e}".repeat(2000)] {
+            let note = report(&long).note;
+            assert!(note.len() <= LONGEST && note.len() > LONGEST - 100, "{} bytes", note.len());
+        }
+        assert_eq!(report("short").note, "short");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_gives_way_to_state_writes_and_not_for_ever() {
+        let (sent, mut written) = mpsc::unbounded_channel();
+        let pace = Pace::default();
+        let (reporter, delivery) = reporter(client(sent), "operator", pace.clone(), Shared::default());
+        let delivery = tokio::spawn(delivery.run());
+        let under_way = pace.state_write();
+        let begun = Instant::now();
+        reporter.report(report("one"));
+        reporter.report(report("two"));
+        written.recv().await.unwrap();
+        assert!(begun.elapsed() >= GIVES_WAY, "it gave way while a state was being written");
+        written.recv().await.unwrap();
+        let between = Instant::now();
+        drop(under_way);
+        reporter.report(report("three"));
+        written.recv().await.unwrap();
+        assert_eq!(between.elapsed(), Duration::ZERO, "nothing is being written any more");
+        drop(reporter);
+        delivery.await.unwrap();
+    }
 }

@@ -1,7 +1,6 @@
 //! Who goes first: Events give way to state writes, because somebody waits for those.
 //!
-//! It may not hold anything back for ever: giving way ends when nothing is being written, or when too much has
-//! piled up.
+//! It may not hold anything back for ever: whoever gives way says for how long.
 
 use std::sync::Arc;
 
