@@ -20,21 +20,23 @@ pub(crate) fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>
             }
         }
     }
-    let mut line = String::new();
-    let mut length = 0;
-    for character in text.chars() {
-        let gap = character.is_whitespace();
-        if invisible(character) || (gap && (line.is_empty() || line.ends_with(' '))) {
-            continue;
-        }
-        if length == LIMIT {
-            line.push('…');
-            break;
-        }
-        line.push(if gap { ' ' } else { character });
-        length += 1;
+    let mut characters = on_a_line(&text);
+    let mut line: String = characters.by_ref().take(LIMIT).collect();
+    if characters.next().is_some() {
+        line.push('…');
     }
     line.trim_end().to_owned()
+}
+
+/// A text on one line: without what cannot be seen, and with one space where there are gaps.
+pub(crate) fn on_a_line(text: &str) -> impl Iterator<Item = char> {
+    let mut after_gap = true;
+    text.chars().filter(|character| !invisible(*character)).filter_map(move |character| {
+        let gap = character.is_whitespace();
+        let shown = !(gap && after_gap);
+        after_gap = gap;
+        shown.then_some(if gap { ' ' } else { character })
+    })
 }
 
 /// Characters that change what a terminal shows without being seen: controls, zero-width,

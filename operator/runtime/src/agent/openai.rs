@@ -3,12 +3,14 @@
 //! It may not offer tools, stream, or put prompts, answers or keys into an error: of an error body
 //! only the provider's own sentence is quoted, and not even that where it quotes the prompt.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Role, TurnReply, TurnRequest, Usage};
 use crate::error::{CallError, ErrorClass};
-use crate::excerpt::excerpt;
+use crate::excerpt::{excerpt, on_a_line};
 use crate::http::{Answer, HttpClient, HttpRequest};
 use crate::secrets::ExposeSecret as _;
 
@@ -161,24 +163,25 @@ fn sentence(error: &Value, request: &TurnRequest) -> String {
         .chain(error.as_str())
         .find(|text| !text.is_empty())
         .unwrap_or_default();
-    if request.prompts().any(|prompt| quotes(text, prompt)) {
+    let keys = || request.key.iter().map(|key| key.expose_secret().trim());
+    // Only what is shown is looked through: a message may be as long as a whole answer.
+    let shown = excerpt(text, keys());
+    if request.prompts().any(|prompt| quotes(&shown, prompt)) {
         return "(the provider's message quotes the prompt and is left out)".to_owned();
     }
-    excerpt(text, request.key.iter().map(|key| key.expose_secret().trim()))
+    shown
 }
 
-/// Whether `text` holds a stretch of `prompt`, or all of a shorter one.
-fn quotes(text: &str, prompt: &str) -> bool {
-    let prompt = prompt.trim();
-    let stretch = QUOTE.min(prompt.chars().count());
+/// Whether what is shown holds a stretch of `prompt`, or all of a shorter one.
+fn quotes(shown: &str, prompt: &str) -> bool {
+    let prompt: Vec<char> = on_a_line(prompt.trim()).collect();
+    let stretch = QUOTE.min(prompt.len());
     if stretch < 4 {
         return false;
     }
-    let starts: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-    starts.windows(stretch + 1).any(|window| {
-        let (from, to) = (window[0], window[stretch]);
-        text.get(from..to).is_some_and(|part| prompt.contains(part))
-    })
+    let shown: Vec<char> = shown.chars().collect();
+    let stretches: HashSet<&[char]> = shown.windows(stretch).collect();
+    prompt.windows(stretch).any(|part| stretches.contains(part))
 }
 
 impl Content {
@@ -202,6 +205,7 @@ mod tests {
         assert!(!quotes("The model `small` does not exist", prompt));
         assert!(!quotes("", prompt));
         assert!(!quotes("anything", ""));
+        assert!(quotes("bad: Refund 420 EUR to ACME, account", "Refund  420\nEUR to ACME, account 12"));
         assert!(quotes("… ünïcödé ünïcödé ünïcödé …", "ünïcödé ünïcödé ünïcödé"));
     }
 }
