@@ -99,13 +99,20 @@ fn spec() -> impl Strategy<Value = Value> {
                 place[field] = json!(limit);
             }
         }
+        let has = |word: &str| pattern.to_string().contains(word);
+        let (escalates, asks_agents) = (has(r#""onError":"escalate""#), has(r#""agent":"#));
         let mut spec = of_pattern(pattern);
-        let escalation = gate(json!({"allowedVerdicts": ["Retry", "Skip"]}));
-        spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "afterAttempts": 2, "hitl": escalation}]);
-        if bits & 2 == 2 {
-            let release = gate(json!({"allowedVerdicts": ["Approve", "Respond", "Retry"]}));
-            spec["gates"].as_array_mut().unwrap().push(json!({"name": "fin", "type": "finalResponse", "hitl": release}));
+        let mut gates = Vec::new();
+        if escalates {
+            let escalation = gate(json!({"allowedVerdicts": ["Retry", "Skip"]}));
+            gates.push(json!({"name": "help", "type": "errorEscalation", "afterAttempts": 2, "hitl": escalation}));
         }
+        if bits & 2 == 2 {
+            let all = if asks_agents { json!(["Approve", "Respond", "Retry"]) } else { json!(["Approve", "Respond"]) };
+            let release = gate(json!({"allowedVerdicts": all}));
+            gates.push(json!({"name": "fin", "type": "finalResponse", "hitl": release}));
+        }
+        spec["gates"] = json!(gates);
         spec
     })
 }

@@ -307,7 +307,11 @@ impl Check<'_> {
     }
 
     fn complain_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
-        self.complaints.push(Complaint { field: field.into(), message: message.into(), reason });
+        let complaint = Complaint { field: field.into(), message: message.into(), reason };
+        // One field may be looked at from several places.
+        if !self.complaints.contains(&complaint) {
+            self.complaints.push(complaint);
+        }
     }
 
     /// Complains about something that floors do not allow, unless the run was accepted before they did not.
@@ -367,7 +371,7 @@ impl Check<'_> {
                 (None, _) => None,
             };
             let system = agent.system.as_ref().and_then(|source| self.template(source, &format!("{field}.system")));
-            let Some(provider) = provider else {
+            if provider.is_none() {
                 let names: Vec<_> = spec.providers.iter().map(|p| p.name.as_str()).collect();
                 self.complain(
                     format!("{field}.provider"),
@@ -376,12 +380,13 @@ impl Check<'_> {
                         if names.is_empty() { "there are none: add one".into() } else { names.join(", ") }
                     ),
                 );
-                continue;
-            };
+            }
+            // Whoever asks it is not told that there is no such agent: this one complaint is enough.
+            let provider = provider.cloned().unwrap_or_default();
             if provider.openai.is_some() && agent.model.is_none() {
                 self.complain(format!("{field}.model"), format!("provider {} needs a model", provider.name));
             }
-            let planned = PlannedAgent { spec: agent.clone(), provider: provider.clone(), system };
+            let planned = PlannedAgent { spec: agent.clone(), provider, system };
             if agents.insert(agent.name.clone(), planned).is_some() {
                 self.complain(format!("{field}.name"), format!("{} stands twice: names are unique", agent.name));
             }

@@ -68,7 +68,7 @@ pub(crate) fn ask<'a>(
         deadline: facts.deadline,
         closes_at: action.ends().then_some(facts.deadline),
         prompt,
-        context: context.map(|text| shown(&text).to_owned()),
+        context: context.map(|text| text::first(&text, SHOWN).to_owned()),
         context_ref,
         parameters: gate.about.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
         reviews: reviewed.map(review),
@@ -98,14 +98,5 @@ pub(crate) fn ask<'a>(
 /// What is decided about.
 fn review(Reviewed { path, text, .. }: Reviewed) -> Review {
     let digest = Digest::of_bytes(text.as_bytes());
-    Review { path, response: shown(&text).to_owned(), digest }
-}
-
-/// The first part of a text, cut between characters.
-fn shown(text: &str) -> &str {
-    let mut end = text.len().min(SHOWN);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or(text)
+    Review { path, response: text::first(&text, SHOWN).to_owned(), digest }
 }

@@ -148,9 +148,7 @@ fn references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
     let mut all = BTreeSet::new();
     let mut add = |more: &BTreeSet<Reference>| all.extend(more.iter().cloned());
     step.vars.iter().for_each(|(_, template)| add(template.references()));
-    if let Some(condition) = &step.skip_if {
-        add(&condition.references());
-    }
+    step.skip_if.iter().chain(&step.only_if).for_each(|condition| add(&condition.references()));
     match &step.action {
         Action::Agent(agent) => {
             agent.input.iter().for_each(|input| add(input.references()));

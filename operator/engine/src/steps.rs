@@ -18,6 +18,7 @@ use signoff_api::{
 
 use crate::{
     activity::{Change, Opening, Place, Run, Trouble, Work},
+    language::Condition,
     plan::{Action, PlannedStep},
     scope::{self, Frame},
 };
@@ -188,7 +189,7 @@ fn due(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
     failed.error.as_ref().and_then(|e| e.not_before).map_or(after, |asked| asked.max(after))
 }
 
-/// Leaves the step out where its condition holds; a condition without a value does not hold.
+/// Leaves the step out where its conditions say so; one without a value leaves nothing out.
 fn unless_skipped<'a>(
     run: &Run<'a>,
     frame: &Frame<'a>,
@@ -196,13 +197,16 @@ fn unless_skipped<'a>(
     seq: i64,
     open: impl FnOnce() -> Result<Opening, Trouble>,
 ) -> Result<Opening, Trouble> {
-    if let Some(condition) = &step.skip_if {
+    if step.skip_if.is_some() || step.only_if.is_some() {
         let scope = match scope::at(run, frame, step, seq) {
             Err(Trouble::Missing) => return Err(Trouble::Missing),
             Err(_) => return open(),
             Ok(scope) => scope,
         };
-        if condition.evaluate(&scope).unwrap_or(false) {
+        let is = |condition: &Option<Condition>, value| {
+            condition.as_ref().is_some_and(|condition| condition.evaluate(&scope).is_ok_and(|found| found == value))
+        };
+        if is(&step.skip_if, true) || is(&step.only_if, false) {
             return Ok(Opening::Skipped);
         }
     }

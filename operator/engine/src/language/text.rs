@@ -13,6 +13,11 @@ pub fn clean(text: &str) -> String {
     text.chars().filter(|&c| !c.is_control() || matches!(c, '\t' | '\n' | '\r')).nfc().collect()
 }
 
+/// The first part of a text, of at most so many bytes, cut between characters.
+pub fn first(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
+}
+
 /// Text as it is shown on terminals, in Events and in conditions: at most `max_chars` characters,
 /// cut with `…`, and with nothing in it that moves the cursor, changes the direction of writing or
 /// hides.

@@ -1,6 +1,7 @@
 //! What the patterns mean, told by runs: a sentence a test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod chain;
 mod dag;
 mod evaluator;
 mod gates;

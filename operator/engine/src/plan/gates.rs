@@ -2,7 +2,7 @@
 //!
 //! Whom they ask and what may be decided is checked like any other gate.
 
-use std::collections::BTreeSet;
+use std::{cell::RefCell, collections::BTreeSet};
 
 use signoff_api::{
     JsonObject,
@@ -14,7 +14,7 @@ use super::{
     About, Action, Check, PlannedStep,
     step::{Ground, Place, PlannedOutput},
 };
-use crate::language::{Condition, Known, Members};
+use crate::language::{Known, Members};
 
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;
@@ -22,16 +22,19 @@ const AFTER_ATTEMPTS: i32 = 3;
 /// What may be asked of `error`.
 const ERROR: [&str; 3] = ["class", "message", "attempt"];
 
-/// The gates of a spec, and which steps they have met so far.
+/// The gates of a spec, and what they have met so far.
 pub(super) struct Gates<'a> {
     list: Vec<(String, &'a Gate)>,
-    met: std::cell::RefCell<BTreeSet<String>>,
+    /// The names of the steps that could be asked about.
+    met: RefCell<BTreeSet<String>>,
+    /// The fields of the gates that ask about something.
+    asking: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Gates<'a> {
     pub(super) fn of(spec: &'a WorkflowSpec) -> Self {
         let list = spec.gates.iter().enumerate().map(|(at, gate)| (format!("spec.gates[{at}]"), gate)).collect();
-        Self { list, met: std::cell::RefCell::default() }
+        Self { list, met: RefCell::default(), asking: RefCell::default() }
     }
 
     fn of_type(&self, type_: SpecGateType) -> impl Iterator<Item = &(String, &'a Gate)> {
@@ -63,6 +66,18 @@ impl Check<'_> {
             }
             for name in gate.steps.iter().filter(|name| of_steps && !gates.met.borrow().contains(*name)) {
                 self.complain(format!("{field}.steps"), format!("there is no step {name} that could be asked about"));
+            }
+            let unmet = gate.steps.is_empty() && !gates.asking.borrow().contains(field);
+            match gate.type_ {
+                SpecGateType::OutputValidation if unmet => self.complain(
+                    format!("{field}.steps"),
+                    "it would never ask, for no step has an outputSchema: name steps, or give one a schema",
+                ),
+                SpecGateType::ErrorEscalation if unmet => self.complain(
+                    format!("{field}.steps"),
+                    "it would never ask, for no step has `onError: escalate`: name steps, or let one escalate",
+                ),
+                _ => {}
             }
             if gate.after_attempts.is_some() && gate.type_ != SpecGateType::ErrorEscalation {
                 self.complain(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
@@ -136,14 +151,13 @@ impl Check<'_> {
         known: Known,
         about: About,
     ) -> Option<PlannedStep> {
+        ground.gates.asking.borrow_mut().insert(field.to_owned());
         let place = Place::new(ground, field, "", known);
-        let skip_if = gate.condition.as_ref().and_then(|source| {
-            self.condition(source, &format!("{field}.condition"), &place.known)?;
-            Condition::parse(&format!("!({source})"), field).ok()
-        });
+        let condition = gate.condition.as_ref();
+        let only_if = condition.and_then(|source| self.condition(source, &format!("{field}.condition"), &place.known));
         let asked = self.gate(&gate.hitl, &format!("{field}.hitl"), &place, about)?;
         let planned = PlannedStep::new(&gate.name, Action::Gate(Box::new(asked)));
-        Some(PlannedStep { path: path.to_owned(), skip_if, ..planned })
+        Some(PlannedStep { path: path.to_owned(), only_if, ..planned })
     }
 
     /// A gate that a pattern has a place for.

@@ -28,7 +28,10 @@ pub(crate) struct PlannedStep {
     /// Where its records stand, without visits: `billing/refund`, `.router`.
     pub(crate) path: String,
     pub(crate) vars: Vec<(String, Template)>,
+    /// It is left out where this holds.
     pub(crate) skip_if: Option<Condition>,
+    /// It is left out where this does not hold.
+    pub(crate) only_if: Option<Condition>,
     pub(crate) retry: PlannedRetry,
     pub(crate) timeout: Duration,
     pub(crate) on_error: OnError,
@@ -236,6 +239,7 @@ impl Check<'_> {
             path: format!("{}{}", place.prefix, step.name),
             vars,
             skip_if,
+            only_if: None,
             retry: PlannedRetry::of(step.retry.as_ref()),
             timeout: step.timeout.map_or(usual, Span::duration),
             on_error: step.on_error.unwrap_or_default(),
@@ -299,7 +303,8 @@ impl Check<'_> {
             }
             None => {
                 let names: Vec<_> = place.ground.agents.keys().map(String::as_str).collect();
-                self.complain(field, format!("no agent is named {name}; spec.agents has: {}", names.join(", ")));
+                let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+                self.complain(field, format!("no agent is named {name}; spec.agents has {names}"));
             }
         }
     }
@@ -359,6 +364,7 @@ impl PlannedStep {
             path: name.to_owned(),
             vars: Vec::new(),
             skip_if: None,
+            only_if: None,
             retry: PlannedRetry::of(None),
             timeout: AGENT_TIMEOUT,
             on_error: OnError::Fail,

@@ -265,8 +265,13 @@ impl Parser {
                     self.node(at, below, Kind::Select { of: Box::new(of), field: name })?
                 };
             } else if self.accept("[") {
+                let position = self.at();
                 let key = self.nested(Self::expression)?;
                 self.expect("]")?;
+                if let (Kind::Int(..0), false) = (&key.kind, matches!(of.kind, Kind::Map(_))) {
+                    let why = "positions count from 0: the last one of a list `l` is `l[size(l) - 1]`";
+                    return Err(Fault::new(position, why));
+                }
                 let below = of.depth.max(key.depth);
                 of = self.node(at, below, Kind::Index { of: Box::new(of), key: Box::new(key) })?;
             } else if self.sees("{") {

@@ -32,7 +32,7 @@ const OPERATORS: Section = Section {
     intro: "",
     entries: &[
         e("a.b a['b']", "a field", "steps['my-review'].response == 'approved'"),
-        e("a[0]", "an item, from 0", "order.items[0].name"),
+        e("a[0]", "an item, from 0; none from the end: `a[size(a) - 1]`", "order.items[0].name"),
         e("== !=", "equal, different; `null` compares with everything", "inputs.note == null"),
         e("< <= > >=", "numbers with numbers, whole or not, and texts with texts", "inputs.rate < 2"),
         e(

@@ -296,6 +296,10 @@ mod output_validation {
             with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "output > 3"}));
         run.reply("draft", 1, "ok");
         assert_eq!(run.open(), ["draft/.output"]);
+        let condition = json!({"steps": ["draft"], "condition": "size(output) > 3 // only long ones"});
+        let mut run = with_gate("outputValidation", &ALL, steps(), condition);
+        run.reply("draft", 1, "ok");
+        assert_eq!(run.succeeded(), "ok", "a comment in a condition changes nothing");
     }
 }
 
@@ -476,6 +480,8 @@ fn gates_that_could_never_ask_are_refused() {
         {"name": "out", "type": "outputValidation", "steps": ["nobody"], "afterAttempts": 2, "hitl": gate(json!({}))},
         {"name": "fin", "type": "finalResponse", "steps": ["s"], "hitl": gate(json!({}))},
         {"name": "fin", "type": "finalResponse", "hitl": gate(json!({}))},
+        {"name": "unmet", "type": "outputValidation", "hitl": gate(json!({}))},
+        {"name": "idle", "type": "errorEscalation", "hitl": gate(json!({}))},
     ]);
     let found = complaints(spec).join("\n");
     for words in [
@@ -485,6 +491,8 @@ fn gates_that_could_never_ask_are_refused() {
         "spec.gates[2].steps",
         "spec.gates[3].type: one gate of this type is enough",
         "spec.gates[3].name: fin stands twice",
+        "spec.gates[4].steps: it would never ask, for no step has an outputSchema",
+        "spec.gates[5].steps: it would never ask, for no step has `onError: escalate`",
     ] {
         assert!(found.contains(words), "{words}\n{found}");
     }

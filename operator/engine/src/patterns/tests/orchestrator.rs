@@ -96,6 +96,31 @@ fn defer_and_respond_divide_again_with_what_was_said_in_a_new_approval() {
 }
 
 #[test]
+fn retry_divides_again_without_guidance() {
+    let mut run = divided(json!({"decompositionReview": gate(json!({"allowedVerdicts": all()}))}));
+    run.decide(".decomposition", decided(Verdict::Retry));
+    assert!(run.told_at(".orchestrator#2").starts_with("divide tea"));
+    assert!(!run.told_at(".orchestrator#2").contains("What people decided"));
+}
+
+#[test]
+fn abort_at_either_review_aborts() {
+    let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
+    run.decide(".decomposition", decided(Verdict::Abort));
+    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    let mut run = reviewed(json!({}));
+    run.decide(".reduce-review", decided(Verdict::Abort));
+    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+}
+
+#[test]
+fn reject_at_the_reduce_review_rejects() {
+    let mut run = reviewed(json!({"reduce": set("sum", "x")}));
+    run.decide(".reduce-review", decided(Verdict::Reject));
+    run.rejected();
+}
+
+#[test]
 fn reject_stops_before_any_worker() {
     let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
     run.decide(".decomposition", decided(Verdict::Reject));

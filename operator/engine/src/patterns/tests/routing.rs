@@ -105,6 +105,14 @@ fn reject_stops_before_anything_runs() {
 }
 
 #[test]
+fn abort_at_the_review_aborts() {
+    let mut run = Driven::of(routing(Some(json!({}))));
+    run.reply(".router", 1, r#"{"route": "billing"}"#);
+    run.decide(".review", decided(Verdict::Abort));
+    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))) && run.calls().is_empty());
+}
+
+#[test]
 fn respond_defer_and_retry_let_the_router_choose_again_and_it_hears_why() {
     let all = json!({"allowedVerdicts": ["Approve", "Respond", "Defer", "Retry"]});
     let mut run = Driven::of(routing(Some(all)));

@@ -21,24 +21,35 @@ use crate::{
 /// Into how many parts work may be divided where it is not said.
 const MAX_TASKS: usize = 32;
 
+/// An agent that a pattern asks, as it is written, and the fields below its place that say so.
+pub(super) struct Made<'m> {
+    pub(super) agent: &'m str,
+    pub(super) agent_field: &'m str,
+    pub(super) input: Option<&'m str>,
+    pub(super) input_field: &'m str,
+    pub(super) addition: Option<String>,
+}
+
+impl<'m> Made<'m> {
+    /// An agent that is written as `agent` and `input`.
+    pub(super) fn of(agent: &'m str, input: Option<&'m str>, addition: Option<String>) -> Self {
+        Self { agent, agent_field: "agent", input, input_field: "input", addition }
+    }
+}
+
 impl Check<'_> {
     /// An agent that the pattern asks, with the gates that floors and the spec have for it.
-    pub(super) fn made_agent(
-        &mut self,
-        name: &str,
-        agent: &str,
-        input: Option<&str>,
-        addition: Option<String>,
-        place: &Place<'_>,
-    ) -> Option<PlannedStep> {
-        self.agent(agent, &format!("{}.agent", place.field), place);
+    pub(super) fn made_agent(&mut self, name: &str, made: Made<'_>, place: &Place<'_>) -> Option<PlannedStep> {
+        let Made { agent, agent_field, input, input_field, addition } = made;
+        let field = |field: &str| format!("{}.{field}", place.field);
+        self.agent(agent, &field(agent_field), place);
         let planned_agent = place.ground.agents.get(agent);
         if input.is_none() && planned_agent.is_some_and(|agent| agent.system.is_none()) {
             let message = format!("agent {agent} has no system prompt to go by: say what it is told");
-            self.complain(format!("{}.input", place.field), message);
+            self.complain(field(input_field), message);
         }
         let input = match input {
-            Some(source) => Some(self.known_template(source, &format!("{}.input", place.field), &place.known)?),
+            Some(source) => Some(self.known_template(source, &field(input_field), &place.known)?),
             None => None,
         };
         let action = Action::Agent(PlannedAgentStep { agent: agent.to_owned(), input, addition, fresh: false });
@@ -97,7 +108,8 @@ impl Check<'_> {
             "Answer with JSON and nothing else: [{{\"task\": \"<what a worker shall do>\"}}, ...], at most {max_tasks} of them."
         );
         let own = &spec.orchestrator;
-        let orchestrator = self.made_agent("orchestrator", &own.agent, own.input.as_deref(), Some(addition), &place);
+        let made = Made::of(&own.agent, own.input.as_deref(), Some(addition));
+        let orchestrator = self.made_agent("orchestrator", made, &place);
         let parts = base.clone().with("subtasks", Members::Open).with("task_count", Members::Open);
         let review = self.plan_review(
             ground,
@@ -111,13 +123,14 @@ impl Check<'_> {
         // Its guards stand beneath each worker: several are at work at once.
         let place = Place::new(ground, format!("{field}.worker"), ".worker/", at_work);
         let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
-        let worker =
-            self.made_agent("worker", &spec.worker.agent, Some(input), None, &place).map(|worker| PlannedStep {
+        let worker = self.made_agent("worker", Made::of(&spec.worker.agent, Some(input), None), &place).map(|worker| {
+            PlannedStep {
                 retry: PlannedRetry::of(spec.worker.retry.as_ref()),
                 timeout: spec.worker.timeout.map_or(AGENT_TIMEOUT, signoff_api::Span::duration),
                 on_error: spec.worker.on_error.unwrap_or_default(),
                 ..worker
-            });
+            }
+        });
         let done = parts.with("workers", Members::Open).with("last_response", Members::Open);
         let reduce_review = spec.reduce_review.as_ref().and_then(|hitl| {
             self.review(ground, hitl, ("reduce-review", &format!("{field}.reduceReview")), &done, About::Workers)

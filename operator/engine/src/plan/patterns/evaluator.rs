@@ -4,7 +4,7 @@
 
 use signoff_api::pattern::{EvaluatorOptimizer, OnExhausted};
 
-use super::{Check, Ground, Known, PlannedEvaluator, PlannedPattern, count};
+use super::{Check, Ground, Known, PlannedEvaluator, PlannedPattern, agents::Made, count};
 use crate::{
     language::Members,
     plan::{About, references::with_decision, step::Place},
@@ -27,22 +27,25 @@ impl Check<'_> {
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.evaluatorOptimizer";
         let place = Place::new(ground, field, "", base.clone());
-        let producer = self.made_agent("producer", &spec.producer, spec.input.as_deref(), None, &place);
+        let made = Made { agent_field: "producer", ..Made::of(&spec.producer, spec.input.as_deref(), None) };
+        let producer = self.made_agent("producer", made, &place);
         let drafted = base.clone().with("draft", Members::Open).with("iteration", Members::Open);
         let drafted = drafted.with("iterations", Members::Open).with("last_response", Members::Open);
         let place = Place::new(ground, format!("{field}.evaluator"), "", with_decision(drafted.clone()));
         let input = spec.evaluator.input.as_deref().unwrap_or(EVALUATE);
-        let evaluator =
-            self.made_agent("evaluator", &spec.evaluator.agent, Some(input), Some(ANSWER.to_owned()), &place);
+        let made = Made::of(&spec.evaluator.agent, Some(input), Some(ANSWER.to_owned()));
+        let evaluator = self.made_agent("evaluator", made, &place);
         let judged = with_decision(drafted).with("evaluation", Members::fields(["score", "issues", "fixes"]));
         let judged = judged.with("current_draft", Members::Open);
         let judged = judged.with("current_evaluation", Members::fields(["score", "issues", "fixes"]));
         let review = spec.review_gate.as_ref().and_then(|hitl| {
             self.review(ground, hitl, ("review", &format!("{field}.reviewGate")), &judged, About::Draft)
         });
-        let place = Place::new(ground, format!("{field}.revisePrompt"), "", judged.clone());
+        let place = Place::new(ground, field, "", judged.clone());
         let prompt = spec.revise_prompt.as_deref().unwrap_or(REVISE);
-        let reviser = self.made_agent("reviser", &spec.producer, Some(prompt), None, &place);
+        let made = Made::of(&spec.producer, Some(prompt), None);
+        let made = Made { agent_field: "producer", input_field: "revisePrompt", ..made };
+        let reviser = self.made_agent("reviser", made, &place);
         let accept = spec.accept.clone().unwrap_or_default();
         let planned = PlannedEvaluator {
             producer: producer?,

@@ -4,7 +4,9 @@
 
 use signoff_api::pattern::{Branch, Chain, Parallel, Routing};
 
-use super::{Check, Ground, Known, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, count};
+use super::{
+    Check, Ground, Known, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, agents::Made, count,
+};
 use crate::{
     language::Members,
     plan::{About, references::with_decision, step::Place},
@@ -49,8 +51,8 @@ impl Check<'_> {
             "Answer with JSON and nothing else: {{\"route\": \"<name>\"}}, where <name> is one of {}.",
             names.join(", ")
         );
-        let router =
-            self.made_agent("router", &routing.router.agent, Some(&routing.router.input), Some(addition), &place);
+        let made = Made::of(&routing.router.agent, Some(&routing.router.input), Some(addition));
+        let router = self.made_agent("router", made, &place);
         let about = About::Route(names);
         let review = self.plan_review(
             ground,
