@@ -124,29 +124,45 @@ impl Node {
 /// How deep lists and objects may stand in each other: a stack as small as a worker thread's holds that many.
 const MAX_DEPTH: usize = 40;
 
-/// Every document of a text that holds anything, one after the other. One that cannot be read does not hide the next.
+/// How words and numbers without quotes are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dialect {
+    /// As kubectl does: `yes` is true and `010` is eight.
+    Yaml11,
+    /// Only `true` and `false` are no texts.
+    Yaml12,
+}
+
+/// Every document of a text that holds anything, one after the other, as kubectl reads it. One that cannot be read does
+/// not hide the next.
 pub(crate) fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
-    let mut found = Vec::new();
-    for part in parts(text) {
-        let options = serde_saphyr::options! {
-            legacy_octal_numbers: true,
-            with_snippet: false,
-            budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
-        };
-        let read = serde_saphyr::from_str_with_options::<Node>(&text[part.clone()], options);
-        match read {
-            Ok(node) if node.is_null() => {}
-            Ok(mut node) => {
-                node.shift(part.start);
-                found.push(Ok(node));
-            }
-            Err(error) => {
-                let at = part.start + error.location().map_or(0, |place| offset(&text[part.clone()], &place));
-                found.push(Err(Unreadable { why: said(&error), at: at..at }));
-            }
+    let read = parts(text).into_iter().map(|part| document(text, part, Dialect::Yaml11));
+    read.filter(|read| !read.as_ref().is_ok_and(Node::is_null)).collect()
+}
+
+/// One of the documents once more, as YAML 1.2 reads it.
+pub(crate) fn in_yaml_1_2(text: &str, node: &Node) -> Result<Node, Unreadable> {
+    let part = parts(text).into_iter().find(|part| part.contains(&node.at.start));
+    document(text, part.unwrap_or(0..text.len()), Dialect::Yaml12)
+}
+
+fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Unreadable> {
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: dialect == Dialect::Yaml11,
+        strict_booleans: dialect == Dialect::Yaml12,
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+    };
+    match serde_saphyr::from_str_with_options::<Node>(&text[part.clone()], options) {
+        Ok(mut node) => {
+            node.shift(part.start);
+            Ok(node)
+        }
+        Err(error) => {
+            let at = part.start + error.location().map_or(0, |place| offset(&text[part], &place));
+            Err(Unreadable { why: said(&error), at: at..at })
         }
     }
-    found
 }
 
 /// What the reader found, in one line without the place, which stands beside it anyway.
@@ -292,6 +308,16 @@ mod tests {
         assert!(read[0].is_err() && read[1].is_ok() && read[2].is_err(), "{read:?}");
         let problem = read[0].as_ref().unwrap_err();
         assert_eq!((problem.why.as_str(), problem.at.start), ("this is no YAML: unclosed bracket '['", 3));
+    }
+
+    #[test]
+    fn words_and_numbers_are_read_as_the_dialect_has_them() {
+        let text = "x: 1\n---\nlist: [yes, off, True, 010]\n";
+        let node = documents(text).remove(1).unwrap();
+        assert_eq!(node.get("list").unwrap().to_json(), serde_json::json!([true, false, true, 8]));
+        let again = in_yaml_1_2(text, &node).unwrap();
+        assert_eq!(again.get("list").unwrap().to_json(), serde_json::json!(["yes", "off", true, 10.0]));
+        assert_eq!(again.get("list").unwrap().at, node.get("list").unwrap().at);
     }
 
     #[test]

@@ -39,9 +39,9 @@ impl Import<'_> {
         if let Some(context) = self.text(node, "context_display") {
             hitl.insert("contextDisplay".into(), context.into());
         }
-        let threshold = node.get("approval_threshold").and_then(|n| n.to_json().as_u64()).unwrap_or(1);
+        let threshold = whole(node, "approval_threshold").unwrap_or(1);
         hitl.insert("approvers".into(), self.approvers(node, path));
-        if threshold > 1 {
+        if threshold != 1 {
             hitl.insert("threshold".into(), threshold.into());
         }
         let default = node.get("default").map(plain).filter(|text| !text.is_empty());
@@ -79,7 +79,7 @@ impl Import<'_> {
             .map(Node::items)
             .unwrap_or_default()
             .iter()
-            .filter_map(Node::text)
+            .map(plain)
             .map(|name| match name.strip_prefix("group:") {
                 Some(group) => json!({"kind": "Group", "name": group}),
                 None => json!({"kind": "User", "name": name}),
@@ -175,7 +175,7 @@ impl Import<'_> {
 
     fn timeout(&mut self, node: &Node, path: &str, default: Option<&str>, verdicts: &[Verdict]) -> Value {
         let field = format!("{path}.timeout_seconds");
-        let seconds = node.get("timeout_seconds").and_then(|n| n.to_json().as_u64()).unwrap_or(0);
+        let seconds = whole(node, "timeout_seconds").unwrap_or(0);
         if seconds == 0 {
             let message = "no gate stays open for ever: after 7 days it is overdue and waits to be asked again, rejected or aborted";
             self.tell_at(Weight::Info, path, node, message);
@@ -234,6 +234,11 @@ fn question(
 /// Whether a word is an answer that the whole pattern matches.
 fn fits(pattern: &str, word: &str) -> bool {
     regex::Regex::new(&format!("^(?:{pattern})$")).is_ok_and(|pattern| pattern.is_match(word))
+}
+
+/// A whole number; none where the field is missing.
+pub(super) fn whole(node: &Node, field: &str) -> Option<u64> {
+    node.get(field).and_then(|value| value.to_json().as_u64())
 }
 
 /// A scalar as text.

@@ -93,7 +93,7 @@ impl Import<'_> {
 }
 
 fn declared(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
-    let kind = spec.text().or(spec.get("type").and_then(Node::text)).unwrap_or("string").to_owned();
+    let kind = spec.text().map(ToOwned::to_owned).or(spec.get("type").map(plain)).unwrap_or("string".to_owned());
     let mut input = Map::from_iter([("name".to_owned(), json!(name)), ("type".to_owned(), json!(kind))]);
     for field in ["description", "default", "enum"] {
         if let Some(value) = spec.get(field) {

@@ -4,7 +4,7 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | [`fields`] | which fields the format has, and what becomes of each |
+//! | [`fields`], [`kind`] | which fields the format has, what each takes and what becomes of it |
 //! | `tokens`, `rewrite` | what a template says with the new names |
 //! | `condition` | what a condition is in CEL |
 //! | `words` | which words of people the file compares with |
@@ -15,6 +15,7 @@ pub mod fields;
 mod gates;
 mod import;
 mod inputs;
+pub mod kind;
 mod names;
 mod notes;
 mod outputs;
@@ -98,9 +99,13 @@ pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
     document(text, &node, approver)
 }
 
-/// Imports one document.
+/// Imports one document. It is read again as the Strands CLI reads it, which is YAML 1.2: an answer `yes` is a word there.
 pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Imported, Vec<Problem>> {
     let mut problems = Problems::of(text);
+    let node = &source::in_yaml_1_2(text, node).map_err(|unreadable| {
+        problems.error("NotYaml", "", unreadable.at, unreadable.why);
+        std::mem::take(&mut problems.found)
+    })?;
     let parts = (node.get("agents"), node.get("pattern").and_then(|pattern| pattern.get("config")));
     let kind = node.get("pattern").and_then(|pattern| pattern.get("type")).and_then(Node::text).unwrap_or_default();
     for (field, missing) in [("agents", parts.0.is_none()), ("pattern.config", parts.1.is_none())] {
@@ -123,6 +128,12 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
     let mut import = Import::of(text, approver);
     let object = import.object(node, agents, kind, config);
     import.strangers(config);
+    if import.notes.wrong.has_errors() {
+        let mut wrong = import.notes.wrong.found;
+        wrong.sort_by_key(|problem| problem.at.start);
+        wrong.dedup();
+        return Err(wrong);
+    }
     let mut stamped = object.clone();
     stamped["spec"]["requestedBy"] = json!(crate::REQUESTER);
     match serde_json::from_value::<Workflow>(stamped) {
@@ -288,3 +299,6 @@ fn quoted(text: &str) -> String {
     let plain: String = text.trim().chars().filter(|c| !matches!(c, '\\' | '\'')).collect();
     format!("'{}'", plain.replace('\n', " "))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
-//! What an import tells: everything that has no equivalent, and everything that is written differently.
+//! What an import tells: everything that has no equivalent, everything that is written differently, and every value of a
+//! kind that its field does not take.
 //!
 //! It may not be silent about a field, and it may not decide whether the import is good enough: the caller does.
 
@@ -54,11 +55,13 @@ impl fmt::Display for Note {
 pub(super) struct Notes<'t> {
     text: &'t str,
     pub(super) list: Vec<Note>,
+    /// Values of a kind that their fields do not take: with one of them nothing is imported.
+    pub(super) wrong: Problems<'t>,
 }
 
 impl<'t> Notes<'t> {
     pub(super) fn of(text: &'t str) -> Self {
-        Self { text, list: Vec::new() }
+        Self { text, list: Vec::new(), wrong: Problems::of(text) }
     }
 
     /// Tells about a field, once.
@@ -73,20 +76,25 @@ impl<'t> Notes<'t> {
         }
     }
 
-    /// Tells what becomes of every field of an object that is not kept, and of every one the format does not have.
+    /// Tells what becomes of every field of an object that is not kept, of every one the format does not have, and which
+    /// values are of the wrong kind. This is the one place that looks at kinds: whoever takes a value relies on it.
     pub(super) fn read(&mut self, node: &Node, section: &str, path: &str) {
         for (key, value) in node.fields() {
             let field = if path.is_empty() { key.name.clone() } else { format!("{path}.{}", key.name) };
-            match fields::fate(section, &key.name) {
-                Some(Fate::Becomes(_)) => {}
-                Some(Fate::LeftOut(why)) => self.tell(Weight::Info, &field, &key.at, format!("left out: {why}")),
-                Some(Fate::Missing(_)) if value.items().is_empty() && value.fields().is_empty() && !is_said(value) => {}
-                Some(Fate::Missing(why)) => self.tell(Weight::Unsupported, &field, &key.at, why),
-                None => {
-                    let hint = fields::meant(section, &key.name);
-                    let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-                    self.tell(Weight::Unsupported, &field, &key.at, format!("there is no such field: left out{hint}"));
-                }
+            let Some((kind, fate)) = fields::field(section, &key.name) else {
+                let hint = fields::meant(section, &key.name);
+                let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+                self.tell(Weight::Unsupported, &field, &key.at, format!("there is no such field: left out{hint}"));
+                continue;
+            };
+            if let Some(misfit) = kind.misfit(value) {
+                self.wrong.error("WrongType", &format!("{field}{}", misfit.below), misfit.at, misfit.message);
+            }
+            match fate {
+                Fate::Becomes(_) => {}
+                Fate::LeftOut(why) => self.tell(Weight::Info, &field, &key.at, format!("left out: {why}")),
+                Fate::Missing(_) if value.items().is_empty() && value.fields().is_empty() && !is_said(value) => {}
+                Fate::Missing(why) => self.tell(Weight::Unsupported, &field, &key.at, why),
             }
         }
     }

@@ -136,6 +136,7 @@ impl Import<'_> {
             let field = format!("{path}.branches[{at}]");
             let id = node.get("id").map(plain).unwrap_or_default();
             let steps = if node.get("steps").is_some() {
+                self.notes.read(node, "branch", &field);
                 self.list(node, "steps", &field)
             } else {
                 let name =

@@ -6,7 +6,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{gates::plain, import::Import, names::label, notes::Weight};
+use super::{
+    gates::{plain, whole},
+    import::Import,
+    names::label,
+    notes::Weight,
+};
 use crate::source::Node;
 
 /// Where a provider is reached with OpenAI's protocol, and whether it wants a key.
@@ -57,16 +62,15 @@ impl Import<'_> {
     /// Limits that patterns and steps take from the runtime; `activeDeadline` is given back.
     pub(super) fn limits(&mut self, runtime: &Node) -> Option<String> {
         self.notes.read(runtime, "runtime", "runtime");
-        let number = |node: &Node, field: &str| node.get(field).and_then(|value| value.to_json().as_u64());
-        self.max_parallel = number(runtime, "max_parallel").map(|most| most.min(256));
+        self.max_parallel = whole(runtime, "max_parallel").map(|most| most.min(256));
         if let Some(policy) = runtime.get("failure_policy") {
             self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
             self.retry = retry(policy);
         }
         let budgets = runtime.get("budgets")?;
         self.notes.read(budgets, "runtime.budgets", "runtime.budgets");
-        self.max_steps = number(budgets, "max_steps");
-        number(budgets, "max_duration_s").map(|seconds| format!("{}s", seconds.min(9_999_999)))
+        self.max_steps = whole(budgets, "max_steps");
+        whole(budgets, "max_duration_s").map(|seconds| format!("{}s", seconds.min(9_999_999)))
     }
 
     /// Keeps the schemas that agents answer by, for their steps.
@@ -161,11 +165,10 @@ impl Import<'_> {
 }
 
 fn retry(policy: &Node) -> Option<Value> {
-    let number = |field: &str| policy.get(field).and_then(|value| value.to_json().as_u64());
-    let limit = number("retries").filter(|limit| *limit > 0)?.min(20);
+    let limit = whole(policy, "retries").filter(|limit| *limit > 0)?.min(20);
     let mut backoff = Map::new();
     for (theirs, ours) in [("wait_min", "base"), ("wait_max", "max")] {
-        if let Some(seconds) = number(theirs).filter(|seconds| *seconds > 0) {
+        if let Some(seconds) = whole(policy, theirs).filter(|seconds| *seconds > 0) {
             backoff.insert(ours.into(), format!("{}s", seconds.min(9_999_999)).into());
         }
     }

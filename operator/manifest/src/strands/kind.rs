@@ -1,0 +1,91 @@
+//! What kind of value each field of the format takes, and where a value is of another.
+//!
+//! It may not know a field: [`super::fields`] does. Where a kind is checked nothing is converted.
+
+use std::{fmt, ops::Range};
+
+use crate::source::{Node, Value};
+
+/// The kind of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Anything: it is kept as it is, or nobody reads it.
+    Any,
+    /// A text; a number, `true` and `false` are read as one.
+    Text,
+    /// A number.
+    Number,
+    /// A number from 0 without a fraction.
+    Whole,
+    /// An object with fields of its own.
+    Object,
+    /// A list of such values.
+    List(&'static Kind),
+    /// An object with such values under names that the file chooses.
+    Map(&'static Kind),
+    /// One or the other.
+    Either(&'static Kind, &'static Kind),
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => write!(f, "anything"),
+            Self::Text => write!(f, "a text"),
+            Self::Number => write!(f, "a number"),
+            Self::Whole => write!(f, "a whole number from 0"),
+            Self::Object => write!(f, "an object"),
+            Self::List(Self::Any) => write!(f, "a list"),
+            Self::List(Self::Text) => write!(f, "a list of texts"),
+            Self::List(of) => write!(f, "a list, each item {of}"),
+            Self::Map(of) => write!(f, "an object, each value {of}"),
+            Self::Either(one, other) => write!(f, "{one}, or {other}"),
+        }
+    }
+}
+
+/// A value that is of another kind than its field.
+pub(super) struct Misfit {
+    /// What leads to it from the field: `[2]`, or nothing for the field's own value.
+    pub(super) below: String,
+    pub(super) at: Range<usize>,
+    /// What is wrong, and what belongs there.
+    pub(super) message: String,
+}
+
+impl Kind {
+    /// The first value that does not fit. A field without a value is taken as missing, an item without one is not.
+    pub(super) fn misfit(self, node: &Node) -> Option<Misfit> {
+        match (self, &node.value) {
+            (Self::Any, _)
+            | (_, Value::Null)
+            | (Self::Text, Value::Text(_) | Value::Number(_) | Value::Bool(_))
+            | (Self::Number, Value::Number(_))
+            | (Self::Object, Value::Map(_)) => None,
+            (Self::Whole, Value::Number(number)) if number.is_u64() => None,
+            (Self::List(of), Value::List(items)) => items.iter().enumerate().find_map(|(at, item)| {
+                let wrong = if item.is_null() && *of != Self::Any { Some(of.wanted(item)) } else { of.misfit(item) };
+                wrong.map(|wrong| Misfit { below: format!("[{at}]{}", wrong.below), ..wrong })
+            }),
+            (Self::Map(of), Value::Map(fields)) => fields.iter().find_map(|(key, value)| {
+                let wrong = of.misfit(value)?;
+                Some(Misfit { below: format!(".{}{}", key.name, wrong.below), ..wrong })
+            }),
+            (Self::Either(one, other), _) => {
+                let (first, second) = (one.misfit(node)?, other.misfit(node)?);
+                // The one that got further knows more about what was meant.
+                match (first.below.is_empty(), second.below.is_empty()) {
+                    (true, true) => Some(self.wanted(node)),
+                    (true, false) => Some(second),
+                    (false, _) => Some(first),
+                }
+            }
+            _ => Some(self.wanted(node)),
+        }
+    }
+
+    fn wanted(self, node: &Node) -> Misfit {
+        let message = format!("this is {}: write {self}", node.kind());
+        Misfit { below: String::new(), at: node.at.clone(), message }
+    }
+}
