@@ -79,6 +79,7 @@ fn table() -> String {
             let said = match fate {
                 strands::fields::Fate::Becomes(what) => (*what).to_owned(),
                 strands::fields::Fate::LeftOut(why) => format!("left out: {why}"),
+                strands::fields::Fate::Without(why) => format!("**changed**: left out: {why}"),
                 strands::fields::Fate::Missing(why) => format!("**unsupported**: {why}"),
             };
             text += &format!("| {} | `{field}` | {kind} | {said} |\n", section.name);

@@ -1,20 +1,18 @@
 //! Conditions of the Strands CLI as conditions of a Workflow: CEL where it says the same, else a template.
 //!
-//! It may not guess: a condition that cannot be told in CEL is none, and the caller says so.
+//! It may not guess: a condition that cannot be told in CEL is none, and the caller says so. CEL never takes a text or a
+//! number for true or false, so neither does this.
 
 use signoff_engine::language::Condition;
 
 use super::{
+    jinja,
     names::Names,
+    parts::{COMPARES, cut, cut_last, is_shallow, is_whole, split, trim},
     rewrite::{self, Found},
-    tokens::{self, Token},
+    shape::Shape,
+    tokens::Token,
 };
-
-/// How deep expressions may be.
-const MAX_DEPTH: usize = 24;
-
-/// The signs that compare.
-const COMPARES: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
 
 /// A condition in CEL that says what the source says; none where there is none.
 pub(super) fn cel(source: &str, names: &Names, found: &mut Found) -> Option<String> {
@@ -22,7 +20,7 @@ pub(super) fn cel(source: &str, names: &Names, found: &mut Found) -> Option<Stri
     if !is_shallow(&expression) {
         return None;
     }
-    let text = disjunction(&expression)?;
+    let text = Conditions { names }.disjunction(&expression)?;
     Condition::parse(&text, "").ok().map(|_| text)
 }
 
@@ -39,23 +37,7 @@ pub(super) fn when(source: &str, names: &Names, found: &mut Found) -> String {
         return cel;
     }
     let expression = rewrite::expression(bare(source), names, found);
-    let text = tokens::join(&expression);
-    if is_shallow(&expression) && is_boolean(&expression) {
-        format!("{{{{ {text} }}}}")
-    } else {
-        format!("{{{{ true if ({text}) else false }}}}")
-    }
-}
-
-/// Whether brackets and negations stand no deeper in each other than conditions allow.
-fn is_shallow(source: &[Token]) -> bool {
-    let mut depth = 0;
-    let negations = source.iter().filter(|token| token.is_name("not") || token.is_sign("!")).count();
-    negations <= MAX_DEPTH
-        && source.iter().all(|token| {
-            depth += deeper(token);
-            usize::try_from(depth).is_ok_and(|depth| depth <= MAX_DEPTH)
-        })
+    jinja::decision(&expression)
 }
 
 /// The expression without the marks around it.
@@ -64,8 +46,99 @@ fn bare(source: &str) -> &str {
     source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(source).trim()
 }
 
-fn disjunction(source: &[Token]) -> Option<String> {
-    joined(source, &["or", "||"], " || ", |part| joined(part, &["and", "&&"], " && ", term))
+/// What turns expressions into CEL.
+struct Conditions<'n> {
+    names: &'n Names,
+}
+
+impl Conditions<'_> {
+    /// Something true or false.
+    fn disjunction(&self, source: &[Token]) -> Option<String> {
+        joined(source, &["or", "||"], " || ", |part| joined(part, &["and", "&&"], " && ", |part| self.term(part)))
+    }
+
+    fn term(&self, source: &[Token]) -> Option<String> {
+        let source = trim(source);
+        let (first, rest) = source.split_first()?;
+        if first.is_name("not") || first.is_sign("!") {
+            return Some(format!("!({})", self.term(rest)?));
+        }
+        if let Some((left, rest)) = cut(source, |token| token.is_name("is")) {
+            return tested(&self.operand(left)?, rest);
+        }
+        if let Some((left, right)) = cut(source, |token| token.is_name("in")) {
+            return match trim(left).split_last() {
+                Some((last, before)) if last.is_name("not") => self.held(right, before).map(negated),
+                _ => self.held(right, left),
+            };
+        }
+        let sign = |token: &Token| COMPARES.iter().any(|sign| token.is_sign(sign));
+        match cut(source, sign) {
+            Some((left, right)) => {
+                let sign = source.get(left.len())?.text();
+                Some(format!("{} {sign} {}", self.operand(left)?, self.operand(right)?))
+            }
+            None => self.decided(source),
+        }
+    }
+
+    /// Something that is true or false by itself.
+    fn decided(&self, source: &[Token]) -> Option<String> {
+        match source {
+            [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => plain(source),
+            [open, .., close] if open.is_sign("(") && close.is_sign(")") => self.operand(source),
+            [Token::Name(name), open, ..] if open.is_sign("(") => match name.as_str() {
+                "contains" | "starts_with" | "ends_with" => self.operand(source),
+                _ => None,
+            },
+            _ => (Shape::of(source, self.names) == Shape::Decision).then(|| plain(source))?,
+        }
+    }
+
+    /// Whether a text holds a text, or a list an item.
+    fn held(&self, whole: &[Token], part: &[Token]) -> Option<String> {
+        let (whole_now, part_now) = (self.operand(whole)?, self.operand(part)?);
+        match Shape::of(whole, self.names) {
+            Shape::Text => Some(format!("{whole_now}.contains({part_now})")),
+            Shape::List => Some(format!("{part_now} in {whole_now}")),
+            Shape::Decision | Shape::Unknown => None,
+        }
+    }
+
+    /// A value: a path, a literal, a call, something in parentheses, or one of these through a filter.
+    fn operand(&self, source: &[Token]) -> Option<String> {
+        let source = trim(source);
+        if let Some((value, filter)) = cut_last(source, |token| token.is_sign("|")) {
+            return filtered(&self.operand(value)?, trim(filter));
+        }
+        match source {
+            [] => None,
+            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
+                let text = self.disjunction(inner).or_else(|| self.operand(inner))?;
+                // A single call or path needs no parentheses.
+                Some(if text.contains(' ') { format!("({text})") } else { text })
+            }
+            [Token::Name(name), open, inner @ .., close]
+                if open.is_sign("(") && close.is_sign(")") && is_whole(&source[1..]) =>
+            {
+                self.called(name, &split(inner, &[","]))
+            }
+            _ => plain(source),
+        }
+    }
+
+    /// The functions of JMESPath that conditions have too.
+    fn called(&self, name: &str, arguments: &[&[Token]]) -> Option<String> {
+        match (name, arguments) {
+            ("contains", [whole, part]) => self.held(whole, part),
+            ("starts_with", [value, part]) => {
+                Some(format!("{}.startsWith({})", self.operand(value)?, self.operand(part)?))
+            }
+            ("ends_with", [value, part]) => Some(format!("{}.endsWith({})", self.operand(value)?, self.operand(part)?)),
+            ("length" | "len" | "size", [value]) => Some(format!("size({})", self.operand(value)?)),
+            _ => None,
+        }
+    }
 }
 
 fn joined(source: &[Token], words: &[&str], with: &str, one: impl Fn(&[Token]) -> Option<String>) -> Option<String> {
@@ -73,72 +146,19 @@ fn joined(source: &[Token], words: &[&str], with: &str, one: impl Fn(&[Token]) -
     Some(parts?.join(with))
 }
 
-fn term(source: &[Token]) -> Option<String> {
-    let source = trim(source);
-    let (first, rest) = source.split_first()?;
-    if first.is_name("not") || first.is_sign("!") {
-        return Some(format!("!({})", term(rest)?));
-    }
-    if let Some((left, rest)) = cut(source, |token| token.is_name("is")) {
-        return tested(left, rest);
-    }
-    if let Some((left, right)) = cut(source, |token| token.is_name("in")) {
-        let (left, not) = match trim(left).split_last() {
-            Some((last, before)) if last.is_name("not") => (before, "!"),
-            _ => (left, ""),
-        };
-        let right = trim(right);
-        // A text within a text; in a list it is `in` for both.
-        return match trim(left) {
-            [text @ Token::Quoted(_)] if !right.first()?.is_sign("[") => {
-                Some(format!("{not}{}.contains({})", operand(right)?, operand(std::slice::from_ref(text))?))
-            }
-            left if not.is_empty() => Some(format!("{} in {}", operand(left)?, operand(right)?)),
-            left => Some(format!("!({} in {})", operand(left)?, operand(right)?)),
-        };
-    }
-    let sign = |token: &Token| COMPARES.iter().any(|sign| token.is_sign(sign));
-    match cut(source, sign) {
-        Some((left, right)) => {
-            let sign = source.get(left.len())?.text();
-            Some(format!("{} {sign} {}", operand(left)?, operand(right)?))
-        }
-        None => operand(source),
-    }
+fn negated(condition: String) -> String {
+    if condition.contains(' ') { format!("!({condition})") } else { format!("!{condition}") }
 }
 
 /// `x is defined`, `x is not none`.
-fn tested(left: &[Token], rest: &[Token]) -> Option<String> {
-    let words: Vec<&str> = rest.iter().filter(|t| !matches!(t, Token::Space(_))).map(Token::text).collect();
-    let value = operand(left)?;
+fn tested(value: &str, test: &[Token]) -> Option<String> {
+    let words: Vec<&str> = test.iter().filter(|t| !matches!(t, Token::Space(_))).map(Token::text).collect();
     match words.as_slice() {
         ["none" | "None" | "null"] => Some(format!("{value} == null")),
         ["not", "none" | "None" | "null"] => Some(format!("{value} != null")),
         ["defined"] if value.contains('.') => Some(format!("has({value})")),
         ["not", "defined"] | ["undefined"] if value.contains('.') => Some(format!("!has({value})")),
         _ => None,
-    }
-}
-
-/// A value: a path, a literal, a call, something in parentheses, or one of these through a filter.
-fn operand(source: &[Token]) -> Option<String> {
-    let source = trim(source);
-    if let Some((value, filter)) = cut_last(source, |token| token.is_sign("|")) {
-        return filtered(&operand(value)?, trim(filter));
-    }
-    match source {
-        [] => None,
-        [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
-            let text = disjunction(inner)?;
-            // A single call or path needs no parentheses.
-            Some(if text.contains(' ') { format!("({text})") } else { text })
-        }
-        [Token::Name(name), open, inner @ .., close]
-            if open.is_sign("(") && close.is_sign(")") && is_whole(&source[1..]) =>
-        {
-            called(name, inner)
-        }
-        _ => plain(source),
     }
 }
 
@@ -155,24 +175,13 @@ fn filtered(value: &str, filter: &[Token]) -> Option<String> {
     }
 }
 
-/// The functions of JMESPath that conditions have too.
-fn called(name: &str, inner: &[Token]) -> Option<String> {
-    let arguments: Option<Vec<String>> = split(inner, &[","]).into_iter().map(operand).collect();
-    match (name, arguments?.as_slice()) {
-        ("contains", [value, part]) => Some(format!("{value}.contains({part})")),
-        ("starts_with", [value, part]) => Some(format!("{value}.startsWith({part})")),
-        ("ends_with", [value, part]) => Some(format!("{value}.endsWith({part})")),
-        ("length" | "len" | "size", [value]) => Some(format!("size({value})")),
-        _ => None,
-    }
-}
-
 fn plain(source: &[Token]) -> Option<String> {
     let mut text = String::new();
-    let mut after_dot = false;
+    let mut before: Option<&Token> = None;
     for token in source {
+        let is_after = |sign: &str| before.is_some_and(|before| before.is_sign(sign));
         match token {
-            Token::Name(name) if after_dot => text.push_str(match name.as_str() {
+            Token::Name(name) if is_after(".") => text.push_str(match name.as_str() {
                 "lower" => "lowerAscii",
                 "upper" => "upperAscii",
                 "strip" => "trim",
@@ -188,100 +197,15 @@ fn plain(source: &[Token]) -> Option<String> {
                 other => text.push_str(other),
             },
             // JMESPath puts literals into backticks.
-            Token::Quoted(quoted) if quoted.starts_with('`') => {
-                let literal: serde_json::Value = serde_json::from_str(token.unquoted()?.trim()).ok()?;
-                text.push_str(&literal.to_string());
-            }
+            Token::Quoted(quoted) if quoted.starts_with('`') => text.push_str(&jinja::literal(token)?),
             Token::Sign(sign) if sign == "|" || sign == "~" => return None,
+            // CEL counts from the beginning only.
+            Token::Sign(sign) if sign == "-" && is_after("[") => return None,
             other => text.push_str(other.text()),
         }
-        after_dot = token.is_sign(".");
+        before = Some(token).filter(|token| !matches!(token, Token::Space(_))).or(before);
     }
     Some(text)
-}
-
-/// Whether an expression can only be true or false.
-fn is_boolean(source: &[Token]) -> bool {
-    split(source, &["or", "||"]).into_iter().all(|part| {
-        split(part, &["and", "&&"]).into_iter().all(|part| {
-            let part = trim(part);
-            let decides = |token: &Token| {
-                ["in", "is"].iter().any(|word| token.is_name(word)) || COMPARES.iter().any(|sign| token.is_sign(sign))
-            };
-            match part {
-                [first, ..] if first.is_name("not") => true,
-                [only] => ["true", "false", "True", "False"].iter().any(|word| only.is_name(word)),
-                [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(part) => {
-                    is_boolean(inner)
-                }
-                _ => cut(part, decides).is_some() && cut(part, |token| token.is_name("if")).is_none(),
-            }
-        })
-    })
-}
-
-/// Whether the first bracket closes with the last.
-fn is_whole(source: &[Token]) -> bool {
-    let mut depth = 0;
-    source.iter().enumerate().all(|(at, token)| {
-        depth += deeper(token);
-        depth > 0 || at + 1 == source.len()
-    })
-}
-
-fn deeper(token: &Token) -> i32 {
-    match token {
-        Token::Sign(sign) => match sign.as_str() {
-            "(" | "[" | "{" => 1,
-            ")" | "]" | "}" => -1,
-            _ => 0,
-        },
-        _ => 0,
-    }
-}
-
-/// The parts between words or signs that stand in no brackets.
-fn split<'t>(source: &'t [Token], words: &[&str]) -> Vec<&'t [Token]> {
-    let is_word = |token: &Token| words.iter().any(|word| token.is_name(word) || token.is_sign(word));
-    let mut parts = Vec::new();
-    let mut rest = source;
-    while let Some((part, after)) = cut(rest, is_word) {
-        parts.push(part);
-        rest = after;
-    }
-    parts.push(rest);
-    parts
-}
-
-/// Before and after the first such token that stands in no brackets.
-fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
-    let mut depth = 0;
-    let at = source.iter().position(|token| {
-        depth += deeper(token);
-        depth == 0 && is(token)
-    })?;
-    Some((&source[..at], &source[at + 1..]))
-}
-
-/// Before and after the last such token that stands in no brackets.
-fn cut_last(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
-    let mut depth = 0;
-    let at = source.iter().rposition(|token| {
-        depth += deeper(token);
-        depth == 0 && is(token)
-    })?;
-    Some((&source[..at], &source[at + 1..]))
-}
-
-fn trim(source: &[Token]) -> &[Token] {
-    let mut source = source;
-    while let [Token::Space(_), rest @ ..] = source {
-        source = rest;
-    }
-    while let [rest @ .., Token::Space(_)] = source {
-        source = rest;
-    }
-    source
 }
 
 #[cfg(test)]
@@ -291,6 +215,9 @@ mod tests {
     fn names() -> Names {
         let mut names = Names { root: "nodes", root_now: "nodes", ..Names::default() };
         names.give(["a_b", "c"]);
+        names
+            .types
+            .extend([("tags", "array"), ("fast", "boolean")].map(|(name, kind)| (name.to_owned(), kind.to_owned())));
         names
     }
 
@@ -305,10 +232,16 @@ mod tests {
         is_cel("risk_level < 5", "risk_level < 5");
         is_cel("risk_level < `5` && mode == `\"fast\"`", "risk_level < 5 && mode == \"fast\"");
         is_cel("nodes.a_b.response == null", "nodes['a-b'].response == null");
-        is_cel("{{ nodes.a_b.response == None or not x }}", "nodes['a-b'].response == null || !(x)");
+        is_cel("{{ nodes.a_b.response == None or not fast }}", "nodes['a-b'].response == null || !(fast)");
         is_cel("'yes' in nodes.c.response.lower()", "nodes.c.response.lowerAscii().contains('yes')");
         is_cel("'no' not in steps[0].response", "!steps[0].response.contains('no')");
         is_cel("x in ['a', 'b'] and y not in ['c']", "x in ['a', 'b'] && !(y in ['c'])");
+        is_cel("topic in steps[0].response", "steps[0].response.contains(topic)");
+        is_cel("contains(tags, 'x') and 'y' not in inputs.tags", "'x' in tags && !('y' in inputs.tags)");
+        is_cel(
+            "fast and (last_response.startswith('a') or not fast)",
+            "fast && (last_response.startsWith('a') || !(fast))",
+        );
         is_cel(
             "contains(steps[0].response, 'x') || length(items) > `3`",
             "steps[0].response.contains('x') || size(items) > 3",
@@ -327,6 +260,25 @@ mod tests {
         }
     }
 
+    /// CEL would refuse each of these in every run, and a step with such a condition would never be skipped.
+    #[test]
+    fn what_could_never_hold_in_cel_is_no_cel() {
+        for source in [
+            "steps[0].response",
+            "ready",
+            "not x",
+            "{{ not steps[0].response and x == 'a' }}",
+            "tags",
+            "length(tags)",
+            "steps[-1].response == 'yes'",
+            "steps[ -1].response == 'yes'",
+            "'x' in subtasks",
+            "contains(evaluation.issues, 'x')",
+        ] {
+            assert_eq!(cel(source, &names(), &mut Found::default()), None, "{source}");
+        }
+    }
+
     #[test]
     fn an_edge_is_decided_by_cel_or_by_a_template() {
         let when = |source: &str| when(source, &names(), &mut Found::default());
@@ -337,5 +289,14 @@ mod tests {
         assert_eq!(when("{{ nodes.c.response or x == 1 }}"), "{{ true if (nodes.c.response or x == 1) else false }}");
         assert_eq!(when("x | default('a') == 'b'"), "{{ x | default('a') == 'b' }}");
         assert_eq!(when("{{ (a == 1) and not b }}"), "{{ (a == 1) and not b }}");
+        assert_eq!(when("ready"), "{{ true if (ready) else false }}");
+        assert_eq!(when("not ready && x < `5`"), "{{ not ready and x < 5 }}");
+        assert_eq!(when("steps[-1].response == 'yes'"), "{{ steps[-1].response == 'yes' }}");
+        assert_eq!(when("contains(subtasks, 'x')"), "{{ ('x' in subtasks) }}");
+        assert_eq!(
+            when("!starts_with(a, 'x') || length(b)"),
+            "{{ true if (not a.startswith('x') or (b | length)) else false }}"
+        );
+        assert_eq!(when("contains(tags, 'x')"), "'x' in tags");
     }
 }

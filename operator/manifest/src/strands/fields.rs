@@ -12,11 +12,13 @@ pub enum Fate {
     Becomes(&'static str),
     /// It has no effect on what a run does: it is told and left out.
     LeftOut(&'static str),
+    /// The run does without it, which may show: a limit, a notice or a setting is missing, which is told.
+    Without(&'static str),
     /// There is nothing like it: the run would do something else, which is told.
     Missing(&'static str),
 }
 
-use Fate::{Becomes, LeftOut, Missing};
+use Fate::{Becomes, LeftOut, Missing, Without};
 
 const TEXTS: Kind = List(&Text);
 const OBJECTS: Kind = List(&Object);
@@ -51,7 +53,13 @@ pub const SECTIONS: &[Section] = &[
             ("agents", NAMED, Becomes("spec.agents")),
             ("pattern", Object, Becomes("spec.pattern")),
             ("outputs", Object, Becomes("spec.outputs")),
-            ("security", Any, LeftOut("what may be called is the administrator's to say: see floors")),
+            (
+                "security",
+                Any,
+                Without(
+                    "nothing of it is enforced by a Workflow: agents call no tools, and floors say what else may be called",
+                ),
+            ),
         ],
     },
     Section {
@@ -62,19 +70,23 @@ pub const SECTIONS: &[Section] = &[
             ("host", Text, Becomes("spec.providers[].openai.baseURL")),
             ("region", Text, Becomes("part of spec.providers[].openai.baseURL for bedrock")),
             ("temperature", Number, Becomes("spec.agents[].temperature")),
-            ("top_p", Any, LeftOut("the provider's own default holds")),
+            ("top_p", Any, Without("the provider's own default holds")),
             ("max_tokens", Whole, Becomes("spec.agents[].maxTokens")),
             ("max_parallel", Whole, Becomes("maxParallel of dag and parallel, maxWorkers of orchestratorWorkers")),
             ("budgets", Object, Becomes("spec.activeDeadline and graph.maxSteps")),
-            ("failure_policy", Object, Becomes("retry of every step of an agent")),
-            ("webhooks", Any, LeftOut("nobody is called when a gate asks: watch Approvals instead")),
+            (
+                "failure_policy",
+                Object,
+                Becomes("retry of every step of an agent and of workers; that others are not tried again is told"),
+            ),
+            ("webhooks", Any, Without("nobody is called when a gate asks: watch Approvals instead")),
         ],
     },
     Section {
         name: "runtime.budgets",
         fields: &[
-            ("max_steps", Whole, Becomes("graph.maxSteps; other patterns have no loops without a bound")),
-            ("max_tokens", Any, LeftOut("tokens are counted and not limited")),
+            ("max_steps", Whole, Becomes("graph.maxSteps; that other patterns do not count is told")),
+            ("max_tokens", Any, Without("tokens are counted and not limited")),
             ("max_duration_s", Whole, Becomes("spec.activeDeadline, which does not count the time people take")),
             ("warn_threshold", Any, LeftOut("there is nothing to warn of")),
         ],
@@ -91,7 +103,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "context_policy",
         fields: &[
-            ("compaction", Any, LeftOut("conversations are kept whole")),
+            ("compaction", Any, Without("conversations are kept whole")),
             ("notes", Any, Missing("no notes are kept between steps")),
             ("retrieval", Any, Missing("agents call no tools")),
         ],
@@ -138,7 +150,7 @@ pub const SECTIONS: &[Section] = &[
         name: "agent.inference",
         fields: &[
             ("temperature", Number, Becomes("spec.agents[].temperature")),
-            ("top_p", Any, LeftOut("the provider's own default holds")),
+            ("top_p", Any, Without("the provider's own default holds")),
             ("max_tokens", Whole, Becomes("spec.agents[].maxTokens")),
         ],
     },
@@ -150,8 +162,8 @@ pub const SECTIONS: &[Section] = &[
             ("input", Text, Becomes("agent.input")),
             ("vars", Map(&Text), Becomes("vars")),
             ("tool_overrides", Any, Missing("the agent calls no tools")),
-            ("deps", TEXTS, Becomes("deps of a dag's task")),
-            ("dependencies", TEXTS, Becomes("deps of a dag's task")),
+            ("deps", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
+            ("dependencies", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
             ("description", Any, LeftOut("steps have no description")),
             ("skip_if", Text, Becomes("skipIf, a CEL condition")),
             ("manual_gate", Any, Missing("tools are not asked about, as there are none")),
@@ -168,11 +180,11 @@ pub const SECTIONS: &[Section] = &[
             ("default", Text, Becomes("the default of hitl.form, and what a timeout answers")),
             ("timeout_seconds", Whole, Becomes("hitl.timeout")),
             ("validation", Object, Becomes("hitl.form")),
-            ("skip_if", Text, Becomes("skipIf, a CEL condition; a review position cannot be skipped")),
+            ("skip_if", Text, Becomes("skipIf, a CEL condition; that a review is never skipped is told")),
             ("required_approvers", TEXTS, Becomes("hitl.approvers")),
             ("approval_threshold", Whole, Becomes("hitl.threshold")),
-            ("deps", TEXTS, Becomes("deps of a dag's task")),
-            ("dependencies", TEXTS, Becomes("deps of a dag's task")),
+            ("deps", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
+            ("dependencies", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
             ("description", Any, LeftOut("steps have no description")),
         ],
     },
@@ -180,7 +192,7 @@ pub const SECTIONS: &[Section] = &[
         name: "hitl.validation",
         fields: &[
             ("pattern", Text, Becomes("hitl.form.questions[].pattern")),
-            ("error_message", Text, Becomes("hitl.form.questions[].errorMessage")),
+            ("error_message", Text, Becomes("hitl.form.questions[].errorMessage, beside a pattern")),
         ],
     },
     Section {
@@ -268,7 +280,7 @@ pub const SECTIONS: &[Section] = &[
         name: "orchestrator_workers.orchestrator.limits",
         fields: &[
             ("max_workers", Whole, Becomes("orchestrator.maxWorkers")),
-            ("max_rounds", Any, LeftOut("work is divided once")),
+            ("max_rounds", Whole, Becomes("nothing: work is divided once, and more rounds are told")),
         ],
     },
     Section {
@@ -283,7 +295,11 @@ pub const SECTIONS: &[Section] = &[
         name: "graph",
         fields: &[
             ("nodes", Either(&OBJECTS, &NAMED), Becomes("graph.nodes, also where they are a map")),
-            ("edges", OBJECTS, Becomes("graph.edges: those of one node are tried in their order")),
+            (
+                "edges",
+                OBJECTS,
+                Becomes("graph.edges: those of one node are tried in their order; that one is never tried is told"),
+            ),
             ("entry", Text, Becomes("graph.entry")),
             ("max_iterations", Whole, Becomes("graph.maxIterations")),
         ],

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use signoff_api::{Verdict, verdict::Word};
 
 use super::{
-    import::Import,
+    import::{Import, is_gate},
     notes::Weight,
     words::{self, Compared},
 };
@@ -35,7 +35,26 @@ impl Import<'_> {
     pub(super) fn gate(&mut self, node: &Node, path: &str, own: &str, position: Position) -> Value {
         self.notes.read(node, "hitl step", path);
         let mut hitl = Map::new();
-        hitl.insert("prompt".into(), self.text(node, "prompt").unwrap_or_else(|| "Go on?".to_owned()).into());
+        if position != Position::Step {
+            self.notes.idle(Weight::Unsupported, node, path, &["skip_if"], "people are always asked here: left out");
+            let why = "it comes between two things of its pattern and waits for nothing else: left out";
+            self.notes.idle(Weight::Unsupported, node, path, &["deps", "dependencies"], why);
+            self.notes.idle(Weight::Info, node, path, &["id"], "this gate has a name of its own: left out");
+            if !is_gate(node) {
+                self.notes.idle(
+                    Weight::Changed,
+                    node,
+                    path,
+                    &["type"],
+                    "only people look at something here: they are asked",
+                );
+            }
+        }
+        let prompt = self.text(node, "prompt").unwrap_or_else(|| {
+            self.tell_at(Weight::Info, path, node, "there is no prompt: people are asked `Go on?`");
+            "Go on?".to_owned()
+        });
+        hitl.insert("prompt".into(), prompt.into());
         if let Some(context) = self.text(node, "context_display") {
             hitl.insert("contextDisplay".into(), context.into());
         }
@@ -58,6 +77,7 @@ impl Import<'_> {
         }
         hitl.insert("allowedVerdicts".into(), json!(verdicts));
         let answers = verdicts.contains(&Verdict::Respond);
+        self.unasked(node, path, answers, pattern.is_some(), options.is_some());
         if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
         }
@@ -107,6 +127,22 @@ impl Import<'_> {
                 None
             }
         }
+    }
+
+    /// Tells what of a validation nobody meets: a text is only checked where one is asked for.
+    fn unasked(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
+        let Some(validation) = node.get("validation") else { return };
+        let (fields, weight, why): (&[&str], _, _) = match (answers, pattern, options) {
+            (false, ..) => {
+                (&["pattern", "error_message"], Weight::Changed, "nobody answers with a text here: left out")
+            }
+            (true, false, _) => (&["error_message"], Weight::Changed, "no pattern checks the answer: left out"),
+            (true, true, true) => {
+                (&["error_message"], Weight::Info, "people choose one of the pattern's words: left out")
+            }
+            (true, true, false) => return,
+        };
+        self.notes.idle(weight, validation, &format!("{path}.validation"), fields, why);
     }
 
     /// The words that answers of this gate are compared with, the nearest first.

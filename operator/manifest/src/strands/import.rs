@@ -29,6 +29,8 @@ pub(super) struct Import<'t> {
     pub(super) retry: Option<Value>,
     /// The schema of what each agent answers.
     pub(super) schemas: BTreeMap<String, Value>,
+    /// The agents whose schema a step has.
+    pub(super) checked: BTreeSet<String>,
     /// The first names of everything that templates and conditions ask for.
     pub(super) roots: BTreeSet<String>,
     pub(super) found: Found,
@@ -47,6 +49,7 @@ impl<'t> Import<'t> {
             compared: Vec::new(),
             retry: None,
             schemas: BTreeMap::new(),
+            checked: BTreeSet::new(),
             roots: BTreeSet::new(),
             found: Found::default(),
             max_parallel: None,
@@ -84,7 +87,8 @@ impl<'t> Import<'t> {
             Some(cel) => self.asks(cel),
             None => {
                 let (field, at) = (format!("{path}.skip_if"), key.at.clone());
-                let message = "this cannot be said in CEL: it is never skipped";
+                let message =
+                    "CEL cannot say this (such as whether a text is empty, or what comes last): it is never skipped";
                 self.notes.tell(Weight::Unsupported, &field, &at, message);
             }
         }
@@ -116,8 +120,8 @@ impl<'t> Import<'t> {
         let mut steps = Vec::new();
         for (at, node) in list.items().iter().enumerate() {
             let field = format!("{path}[{at}]");
-            let wish = match node.get("agent").and_then(Node::text) {
-                Some(agent) => names::label(agent, "step"),
+            let wish = match node.get("id").or(node.get("agent")).map(super::gates::plain) {
+                Some(name) => names::label(&name, "step"),
                 None => "ask".to_owned(),
             };
             let name = names::free(&wish, |name| taken.iter().any(|other| other == name));
@@ -131,6 +135,10 @@ impl<'t> Import<'t> {
     /// before it.
     pub(super) fn step(&mut self, node: &Node, path: &str, name: &str, own: &str, later: bool) -> Value {
         let mut step = Map::from_iter([("name".to_owned(), json!(name))]);
+        if self.names.root != "tasks" {
+            let why = "only tasks of a workflow wait for others: left out";
+            self.notes.idle(Weight::Unsupported, node, path, &["deps", "dependencies"], why);
+        }
         if is_gate(node) {
             step.insert("hitl".into(), self.gate(node, path, own, super::gates::Position::Step));
         } else {
@@ -144,6 +152,7 @@ impl<'t> Import<'t> {
             });
             if let Some(schema) = self.schemas.get(&agent) {
                 step.insert("outputSchema".into(), schema.clone());
+                self.checked.insert(agent.clone());
             }
             step.insert("agent".into(), json!({"name": agent, "input": input}));
             if !vars.is_empty() {

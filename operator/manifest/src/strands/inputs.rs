@@ -25,6 +25,8 @@ impl Import<'_> {
                     self.notes.tell(Weight::Changed, &format!("inputs.{section}.{}", key.name), &key.at, message);
                     self.names.inputs.insert(key.name.clone(), name);
                 }
+                let kind = if section == "values" { kind_of(spec).to_owned() } else { type_of(spec) };
+                self.names.types.entry(self.input_of(&key.name)).or_insert(kind);
                 if section == "optional" && spec.get("default").is_none() {
                     self.names.optional.insert(key.name.clone());
                 }
@@ -93,7 +95,7 @@ impl Import<'_> {
 }
 
 fn declared(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
-    let kind = spec.text().map(ToOwned::to_owned).or(spec.get("type").map(plain)).unwrap_or("string".to_owned());
+    let kind = type_of(spec);
     let mut input = Map::from_iter([("name".to_owned(), json!(name)), ("type".to_owned(), json!(kind))]);
     for field in ["description", "default", "enum"] {
         if let Some(value) = spec.get(field) {
@@ -108,6 +110,11 @@ fn declared(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
         input.insert("default".into(), json!(""));
     }
     input
+}
+
+/// The type that a file declares, in short or at length.
+fn type_of(spec: &Node) -> String {
+    spec.text().map(ToOwned::to_owned).or(spec.get("type").map(plain)).unwrap_or("string".to_owned())
 }
 
 fn kind_of(value: &Node) -> &'static str {

@@ -5,23 +5,27 @@
 //! | module | answers |
 //! |---|---|
 //! | [`fields`], [`kind`] | which fields the format has, what each takes and what becomes of it |
-//! | `tokens`, `rewrite` | what a template says with the new names |
-//! | `condition` | what a condition is in CEL |
+//! | `tokens`, `parts`, `rewrite` | what a template says with the new names |
+//! | `condition`, `shape`, `jinja` | what a condition is in CEL, and what of it CEL cannot say |
 //! | `words` | which words of people the file compares with |
-//! | `gates`, `patterns`, `runtime`, `inputs` | what each part of a file becomes |
+//! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | what each part of a file becomes |
 
 mod condition;
 pub mod fields;
 mod gates;
+mod graph;
 mod import;
 mod inputs;
+mod jinja;
 pub mod kind;
 mod names;
 mod notes;
 mod outputs;
+mod parts;
 mod patterns;
 mod rewrite;
 mod runtime;
+mod shape;
 mod tokens;
 mod words;
 
@@ -165,7 +169,7 @@ impl Import<'_> {
         patterns::prepare(self, kind, config);
         self.output_schemas(agents);
         self.specials(node, kind, config);
-        let deadline = node.get("runtime").and_then(|runtime| self.limits(runtime));
+        let deadline = node.get("runtime").and_then(|runtime| self.limits(runtime, kind));
         let pattern = self.pattern_of(kind, config);
         let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
         let (providers, agents_now) = self.agents(node.get("runtime"), agents, router);
@@ -260,7 +264,7 @@ impl Import<'_> {
 
     /// Where a graph ended and how many nodes ran, from what is known of its nodes.
     fn graph_specials(&self, config: &Node) -> [(&'static str, String); 2] {
-        let ids: Vec<String> = patterns::nodes_of(config).into_iter().map(|(id, ..)| id).collect();
+        let ids: Vec<String> = graph::nodes_of(config).into_iter().map(|(id, ..)| id).collect();
         let leaves = |id: &String| {
             config
                 .get("edges")

@@ -19,6 +19,8 @@ pub(super) struct Names {
     pub(super) inputs: BTreeMap<String, String>,
     /// Whether `iterations` hold judgements, which have an object of their own here.
     pub(super) judged: bool,
+    /// The type of each input, by its name in the Workflow.
+    pub(super) types: BTreeMap<String, String>,
     /// Inputs that need not be given.
     pub(super) optional: BTreeSet<String>,
 }
@@ -31,6 +33,26 @@ impl Names {
             let name = free(&label(id, "item"), taken);
             self.ids.entry(id.to_owned()).or_insert(name);
         }
+    }
+
+    /// A text for people or models with the names in place of whole ids.
+    pub(super) fn told(&self, text: &str) -> String {
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        let mut told = String::new();
+        let mut rest = text;
+        while let Some(next) = rest.chars().next() {
+            let begins = |id: &str| rest.strip_prefix(id).is_some_and(|after| !after.starts_with(is_word));
+            let fresh = !told.ends_with(is_word);
+            let id =
+                self.ids.iter().filter(|(id, _)| fresh && !id.is_empty() && begins(id)).max_by_key(|(id, _)| id.len());
+            let (length, name) = match id {
+                Some((id, name)) => (id.len(), name.as_str()),
+                None => (next.len_utf8(), &rest[..next.len_utf8()]),
+            };
+            told.push_str(name);
+            rest = &rest[length..];
+        }
+        told
     }
 
     /// The name of an id; one that nothing has keeps what it would have got.
@@ -90,5 +112,15 @@ mod tests {
         assert_eq!(names.of("été!"), "t");
         assert_eq!(label(&"a".repeat(80), "x").len(), 63);
         assert_eq!(label("***", "x"), "x");
+    }
+
+    #[test]
+    fn ids_in_a_text_are_told_as_names_once_and_whole() {
+        let mut names = Names::default();
+        names.give(["billing_support", "billing", "Tech Support", "a-b", "a_b"]);
+        assert_eq!(
+            names.told("Say billing_support, billing, Tech Support; not billing_supports or a_b!"),
+            "Say billing-support, billing, tech-support; not billing_supports or a-b-2!"
+        );
     }
 }

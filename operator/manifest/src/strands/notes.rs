@@ -33,7 +33,7 @@ pub struct Note {
 pub enum Weight {
     /// The run does the same.
     Info,
-    /// The run does the same in another way, which is perhaps not what was meant.
+    /// The run does the same in another way, or without a limit or a notice: perhaps not what was meant.
     Changed,
     /// Something is missing, and the run does something else.
     Unsupported,
@@ -57,11 +57,20 @@ pub(super) struct Notes<'t> {
     pub(super) list: Vec<Note>,
     /// Values of a kind that their fields do not take: with one of them nothing is imported.
     pub(super) wrong: Problems<'t>,
+    /// Every object that was read: its section and its path.
+    #[cfg(test)]
+    pub(super) read: Vec<(&'static str, String)>,
 }
 
 impl<'t> Notes<'t> {
     pub(super) fn of(text: &'t str) -> Self {
-        Self { text, list: Vec::new(), wrong: Problems::of(text) }
+        Self {
+            text,
+            list: Vec::new(),
+            wrong: Problems::of(text),
+            #[cfg(test)]
+            read: Vec::new(),
+        }
     }
 
     /// Tells about a field, once.
@@ -76,9 +85,20 @@ impl<'t> Notes<'t> {
         }
     }
 
+    /// Tells that these fields of an object have no effect where it stands.
+    pub(super) fn idle(&mut self, weight: Weight, node: &Node, path: &str, fields: &[&str], why: &str) {
+        for (key, _) in
+            node.fields().iter().filter(|(key, value)| fields.contains(&key.name.as_str()) && !value.is_null())
+        {
+            self.tell(weight, &format!("{path}.{}", key.name), &key.at, why);
+        }
+    }
+
     /// Tells what becomes of every field of an object that is not kept, of every one the format does not have, and which
     /// values are of the wrong kind. This is the one place that looks at kinds: whoever takes a value relies on it.
-    pub(super) fn read(&mut self, node: &Node, section: &str, path: &str) {
+    pub(super) fn read(&mut self, node: &Node, section: &'static str, path: &str) {
+        #[cfg(test)]
+        self.read.push((section, path.to_owned()));
         for (key, value) in node.fields() {
             let field = if path.is_empty() { key.name.clone() } else { format!("{path}.{}", key.name) };
             let Some((kind, fate)) = fields::field(section, &key.name) else {
@@ -93,6 +113,7 @@ impl<'t> Notes<'t> {
             match fate {
                 Fate::Becomes(_) => {}
                 Fate::LeftOut(why) => self.tell(Weight::Info, &field, &key.at, format!("left out: {why}")),
+                Fate::Without(why) => self.tell(Weight::Changed, &field, &key.at, format!("left out: {why}")),
                 Fate::Missing(_) if value.items().is_empty() && value.fields().is_empty() && !is_said(value) => {}
                 Fate::Missing(why) => self.tell(Weight::Unsupported, &field, &key.at, why),
             }

@@ -5,10 +5,12 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    gates::{Position, plain},
+    gates::{self, Position, plain},
+    graph::nodes_of,
     import::{Import, is_gate},
     names::Names,
     notes::Weight,
+    tokens::{self, Token},
     words,
 };
 use crate::source::Node;
@@ -37,7 +39,8 @@ impl Import<'_> {
     /// `spec.pattern` of a pattern and its config. The names must have been prepared.
     pub(super) fn pattern_of(&mut self, kind: &str, config: &Node) -> Value {
         let path = "pattern.config";
-        self.notes.read(config, kind, path);
+        let section = PATTERNS.into_iter().find(|pattern| *pattern == kind).unwrap_or("graph");
+        self.notes.read(config, section, path);
         match kind {
             "chain" => json!({"chain": {"steps": self.list(config, "steps", path)}}),
             "workflow" => self.dag(config, path),
@@ -53,6 +56,13 @@ impl Import<'_> {
     fn list(&mut self, node: &Node, field: &str, path: &str) -> Vec<Value> {
         let Some(list) = node.get(field) else { return Vec::new() };
         self.steps(list, &format!("{path}.{field}"))
+    }
+
+    /// A step that has its name from the pattern.
+    fn named_step(&mut self, node: &Node, path: &str, name: &str) -> Value {
+        let path = format!("{path}.{name}");
+        self.notes.idle(Weight::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
+        self.step(node, &path, name, "last_response", true)
     }
 
     fn with_parallel(&self, pattern: &mut Map<String, Value>, field: &str) {
@@ -80,20 +90,27 @@ impl Import<'_> {
 
     fn routing(&mut self, config: &Node, path: &str) -> Value {
         let mut router = Map::new();
-        let mut review = config.get("review_router");
+        let mut review = config.get("review_router").map(|review| (review, format!("{path}.review_router")));
         if let Some(node) = config.get("router") {
             let field = format!("{path}.router");
             self.notes.read(node, "routing.router", &field);
             router.insert("agent".into(), node.get("agent").map(plain).unwrap_or_default().into());
-            let input = self.text(node, "input").unwrap_or_else(|| "Choose a route.".to_owned());
+            let input = self.text(node, "input").unwrap_or_else(|| {
+                self.tell_at(Weight::Info, &field, node, "there is no input: the router is told `Choose a route.`");
+                "Choose a route.".to_owned()
+            });
             router.insert("input".into(), self.routes_renamed(&input).into());
             if let Some(retries) = node.get("max_retries") {
                 router.insert("maxRetries".into(), retries.to_json());
             }
-            review = node.get("review_router").or(review);
+            if node.get("review_router").is_some() {
+                let why = "the router has a review of its own: left out";
+                self.notes.idle(Weight::Changed, config, path, &["review_router"], why);
+            }
+            let own = node.get("review_router").map(|review| (review, format!("{field}.review_router")));
+            review = own.or(review);
         }
-        if let Some(review) = review {
-            let field = format!("{path}.router.review_router");
+        if let Some((review, field)) = review {
             router.insert("review".into(), self.gate(review, &field, "hitl_response", Position::Route));
         }
         let mut routes = Vec::new();
@@ -101,6 +118,9 @@ impl Import<'_> {
             let field = format!("{path}.routes.{}", key.name);
             self.notes.read(node, "route", &field);
             let list = if node.get("then").is_some() { "then" } else { "steps" };
+            if list == "then" {
+                self.notes.idle(Weight::Changed, node, &field, &["steps"], "the steps of `then` are run: left out");
+            }
             let mut steps = self.list(node, list, &field);
             if steps.is_empty() {
                 let message = "a route needs a step: this one gives the router's answer";
@@ -112,22 +132,13 @@ impl Import<'_> {
         json!({"routing": {"router": router, "routes": routes}})
     }
 
-    /// A text for the router with the routes' names: it has to answer one of them.
+    /// A text for the router with the routes' names: it has to answer one of them. Expressions within it stay.
     pub(super) fn routes_renamed(&self, text: &str) -> String {
-        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        let mut renamed = text.to_owned();
-        for (id, name) in self.names.ids.iter().filter(|(id, name)| id != name) {
-            let mut out = String::new();
-            let mut rest = renamed.as_str();
-            while let Some(at) = rest.find(id.as_str()) {
-                let whole = !rest[..at].ends_with(is_word) && !rest[at + id.len()..].starts_with(is_word);
-                out.push_str(&rest[..at]);
-                out.push_str(if whole { name } else { id });
-                rest = &rest[at + id.len()..];
-            }
-            renamed = out + rest;
-        }
-        renamed
+        let renamed = |token: Token| match token {
+            Token::Plain(text) => Token::Plain(self.names.told(&text)),
+            other => other,
+        };
+        tokens::join(&tokens::template(text).into_iter().map(renamed).collect::<Vec<_>>())
     }
 
     fn parallel(&mut self, config: &Node, path: &str) -> Value {
@@ -147,7 +158,7 @@ impl Import<'_> {
         }
         let mut parallel = Map::from_iter([("branches".to_owned(), Value::Array(branches))]);
         if let Some(node) = config.get("reduce") {
-            let reduce = self.step(node, &format!("{path}.reduce"), "reduce", "last_response", true);
+            let reduce = self.named_step(node, path, "reduce");
             parallel.insert("reduce".into(), reduce);
         }
         self.with_parallel(&mut parallel, "maxParallel");
@@ -173,7 +184,7 @@ impl Import<'_> {
             tasks.push(task);
         }
         if let Some(node) = config.get("reduce") {
-            let mut reduce = self.step(node, &format!("{path}.reduce"), "reduce", "last_response", true);
+            let mut reduce = self.named_step(node, path, "reduce");
             reduce["deps"] = ids.iter().map(|id| self.names.of(id)).collect();
             tasks.push(reduce);
         }
@@ -227,7 +238,15 @@ impl Import<'_> {
             if let Some(limits) = node.get("limits") {
                 let field = format!("{path}.orchestrator.limits");
                 self.notes.read(limits, "orchestrator_workers.orchestrator.limits", &field);
+                if gates::whole(limits, "max_rounds").is_some_and(|rounds| rounds > 1) {
+                    let why = "work is divided once: left out";
+                    self.notes.idle(Weight::Changed, limits, &field, &["max_rounds"], why);
+                }
                 if let Some(most) = limits.get("max_workers") {
+                    if self.max_parallel.is_some() {
+                        let why = "it says how many workers there are at once, and not runtime.max_parallel";
+                        self.notes.idle(Weight::Info, limits, &field, &["max_workers"], why);
+                    }
                     orchestrator.insert("maxWorkers".into(), most.to_json());
                 }
             }
@@ -256,79 +275,10 @@ impl Import<'_> {
         pattern.insert("worker".into(), Value::Object(worker));
         for name in ["reduce", "writeup"] {
             if let Some(node) = config.get(name) {
-                pattern.insert(name.into(), self.step(node, &format!("{path}.{name}"), name, "last_response", true));
+                pattern.insert(name.into(), self.named_step(node, path, name));
             }
         }
         json!({"orchestratorWorkers": pattern})
-    }
-
-    fn graph(&mut self, config: &Node, path: &str) -> Value {
-        let mut nodes = Vec::new();
-        for (id, node, field) in nodes_of(config) {
-            let own = format!("nodes.{id}.response");
-            nodes.push(self.step(node, &format!("{path}.nodes{field}"), &self.names.of(&id), &own, false));
-        }
-        let mut graph = Map::from_iter([("nodes".to_owned(), Value::Array(nodes))]);
-        if let Some(entry) = config.get("entry") {
-            graph.insert("entry".into(), self.names.of(&plain(entry)).into());
-        }
-        graph.insert("edges".into(), self.edges(config, path));
-        if let Some(most) = config.get("max_iterations") {
-            graph.insert("maxIterations".into(), most.to_json());
-        }
-        if let Some(most) = self.max_steps {
-            graph.insert("maxSteps".into(), most.min(1000).into());
-        }
-        json!({"graph": graph})
-    }
-
-    /// The edges of each node as one, which tries its conditions in their order.
-    fn edges(&mut self, config: &Node, path: &str) -> Value {
-        let mut order: Vec<String> = Vec::new();
-        let mut ways: Vec<Vec<(Option<String>, String)>> = Vec::new();
-        for (at, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
-            let field = format!("{path}.edges[{at}]");
-            self.notes.read(edge, "graph.edge", &field);
-            let from = edge.get("from").map(plain).unwrap_or_default();
-            let mut found = Vec::new();
-            let condition = edge.get("condition").map(plain).map(|source| self.when(&source));
-            let targets: Vec<String> = match edge.get("to") {
-                Some(to) if to.text().is_some() => vec![plain(to)],
-                Some(to) => to.items().iter().map(plain).collect(),
-                None => Vec::new(),
-            };
-            if targets.len() > 1 {
-                let message = "only the first of several targets is run";
-                self.tell_at(Weight::Changed, &format!("{field}.to"), edge, message);
-            }
-            found.extend(targets.into_iter().next().map(|to| (condition, to)));
-            for (n, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
-                self.notes.read(choice, "graph.edge.choose", &format!("{field}.choose[{n}]"));
-                let when = choice.get("when").map(plain).unwrap_or_else(|| "else".to_owned());
-                found.push((Some(self.when(&when)), choice.get("to").map(plain).unwrap_or_default()));
-            }
-            match order.iter().position(|other| *other == from) {
-                Some(at) => ways[at].extend(found),
-                None => {
-                    order.push(from);
-                    ways.push(found);
-                }
-            }
-        }
-        let edge = |(from, ways): (&String, &Vec<(Option<String>, String)>)| {
-            let from = self.names.of(from);
-            match ways.as_slice() {
-                [] => None,
-                [(None, to), ..] => Some(json!({"from": from, "to": self.names.of(to)})),
-                ways => {
-                    let choose = ways
-                        .iter()
-                        .map(|(when, to)| json!({"when": when.as_deref().unwrap_or("else"), "to": self.names.of(to)}));
-                    Some(json!({"from": from, "choose": choose.collect::<Vec<_>>()}))
-                }
-            }
-        };
-        order.iter().zip(&ways).filter_map(edge).collect()
     }
 }
 
@@ -401,17 +351,13 @@ fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<S
     }
 }
 
-/// The nodes of a graph, which are a list or a map: id, node, and where it stands.
-pub(super) fn nodes_of(config: &Node) -> Vec<(String, &Node, String)> {
-    let Some(nodes) = config.get("nodes") else { return Vec::new() };
-    let listed = nodes.items().iter().enumerate();
-    let listed = listed.map(|(at, node)| (node.get("id").map(plain).unwrap_or_default(), node, format!("[{at}]")));
-    listed.chain(nodes.fields().iter().map(|(key, node)| (key.name.clone(), node, format!(".{}", key.name)))).collect()
-}
-
 fn deps(node: &Node) -> Vec<String> {
     let listed = |field: &str| node.get(field).map(Node::items).unwrap_or_default().iter().map(plain);
-    let mut deps: Vec<String> = listed("deps").chain(listed("dependencies")).collect();
-    deps.dedup();
+    let mut deps: Vec<String> = Vec::new();
+    for dep in listed("deps").chain(listed("dependencies")) {
+        if !deps.contains(&dep) {
+            deps.push(dep);
+        }
+    }
     deps
 }

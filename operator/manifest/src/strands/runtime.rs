@@ -55,22 +55,87 @@ const PROVIDERS: [Provider; 7] = [
     Provider { name: "local", base_url: Some("http://localhost:8000/v1"), path: "", key: false, note: None },
 ];
 
+/// The longest span of time, in seconds.
+const LONGEST: u64 = 9_999_999;
+
 /// The model that is asked where a file names none.
 const MODEL: &str = "gpt-4o-mini";
 
 impl Import<'_> {
-    /// Limits that patterns and steps take from the runtime; `activeDeadline` is given back.
-    pub(super) fn limits(&mut self, runtime: &Node) -> Option<String> {
-        self.notes.read(runtime, "runtime", "runtime");
-        self.max_parallel = whole(runtime, "max_parallel").map(|most| most.min(256));
+    /// Limits that patterns and steps take from the runtime; `activeDeadline` is given back. `kind` is the pattern's.
+    pub(super) fn limits(&mut self, runtime: &Node, kind: &str) -> Option<String> {
+        let path = "runtime";
+        self.notes.read(runtime, "runtime", path);
+        self.max_parallel = self.capped(runtime, path, "max_parallel", 256);
+        if !["workflow", "parallel", "orchestrator_workers"].contains(&kind) {
+            let why = "nothing of this pattern runs at once: left out";
+            self.notes.idle(Weight::Info, runtime, path, &["max_parallel"], why);
+        }
         if let Some(policy) = runtime.get("failure_policy") {
             self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
-            self.retry = retry(policy);
+            self.retry = self.retry(policy);
+            let alone = match kind {
+                "routing" => "the router is",
+                "evaluator_optimizer" => "producer and evaluator are",
+                "orchestrator_workers" => "the orchestrator is",
+                _ => "",
+            };
+            if self.retry.is_some() && !alone.is_empty() {
+                let why = format!("steps and workers are tried again where a call fails, {alone} not");
+                self.notes.idle(Weight::Changed, runtime, path, &["failure_policy"], &why);
+            }
         }
         let budgets = runtime.get("budgets")?;
-        self.notes.read(budgets, "runtime.budgets", "runtime.budgets");
-        self.max_steps = whole(budgets, "max_steps");
-        whole(budgets, "max_duration_s").map(|seconds| format!("{}s", seconds.min(9_999_999)))
+        let path = "runtime.budgets";
+        self.notes.read(budgets, "runtime.budgets", path);
+        self.max_steps = self.capped(budgets, path, "max_steps", 1000);
+        if kind != "graph" {
+            self.notes.idle(Weight::Changed, budgets, path, &["max_steps"], "only graphs count their steps: left out");
+        }
+        self.capped(budgets, path, "max_duration_s", LONGEST).map(|seconds| format!("{seconds}s"))
+    }
+
+    /// A whole number up to the most that is allowed; more is told.
+    fn capped(&mut self, node: &Node, path: &str, field: &str, most: u64) -> Option<u64> {
+        let given = whole(node, field)?;
+        if given > most {
+            self.notes.idle(
+                Weight::Changed,
+                node,
+                path,
+                &[field],
+                &format!("at most {most} are allowed: set to {most}"),
+            );
+        }
+        Some(given.min(most))
+    }
+
+    fn retry(&mut self, policy: &Node) -> Option<Value> {
+        let path = "runtime.failure_policy";
+        let Some(limit) = self.capped(policy, path, "retries", 20).filter(|limit| *limit > 0) else {
+            let why = "nothing is tried again without retries: left out";
+            self.notes.idle(Weight::Info, policy, path, &["backoff", "wait_min", "wait_max"], why);
+            return None;
+        };
+        let mut backoff = Map::new();
+        for (theirs, ours) in [("wait_min", "base"), ("wait_max", "max")] {
+            if let Some(seconds) = self.capped(policy, path, theirs, LONGEST).filter(|seconds| *seconds > 0) {
+                backoff.insert(ours.into(), format!("{seconds}s").into());
+            }
+        }
+        let (factor, jitter) = match policy.get("backoff").map(plain).as_deref() {
+            Some("constant") => (1.0, 0.0),
+            Some("jittered") => (2.0, 0.5),
+            None | Some("" | "exponential") => (2.0, 0.0),
+            Some(other) => {
+                let why = format!("{other} is none of constant, exponential and jittered: waits double");
+                self.notes.idle(Weight::Changed, policy, path, &["backoff"], &why);
+                (2.0, 0.0)
+            }
+        };
+        backoff.insert("factor".into(), json!(factor));
+        backoff.insert("jitter".into(), json!(jitter));
+        Some(json!({"limit": limit, "backoff": backoff}))
     }
 
     /// Keeps the schemas that agents answer by, for their steps.
@@ -96,6 +161,10 @@ impl Import<'_> {
             self.notes.read(node, "agent", &path);
             if let Some(inference) = node.get("inference") {
                 self.notes.read(inference, "agent.inference", &format!("{path}.inference"));
+            }
+            if self.schemas.contains_key(&key.name) && !self.checked.contains(&key.name) {
+                let why = "only answers of steps are checked, and no step is this agent's: left out";
+                self.notes.idle(Weight::Changed, node, &path, &["output_schema"], why);
             }
             let kind = node.get("provider").map_or_else(|| usual.clone(), plain);
             let provider = label(&kind, "provider");
@@ -127,6 +196,9 @@ impl Import<'_> {
                 }
             }
             list.push(Value::Object(agent));
+        }
+        if let Some(runtime) = runtime.filter(|_| !providers.contains_key("bedrock")) {
+            self.notes.idle(Weight::Info, runtime, "runtime", &["region"], "no agent is asked at bedrock: left out");
         }
         (providers.into_values().collect(), Value::Array(list))
     }
@@ -162,22 +234,4 @@ impl Import<'_> {
         }
         json!({"name": name, "openai": openai})
     }
-}
-
-fn retry(policy: &Node) -> Option<Value> {
-    let limit = whole(policy, "retries").filter(|limit| *limit > 0)?.min(20);
-    let mut backoff = Map::new();
-    for (theirs, ours) in [("wait_min", "base"), ("wait_max", "max")] {
-        if let Some(seconds) = whole(policy, theirs).filter(|seconds| *seconds > 0) {
-            backoff.insert(ours.into(), format!("{}s", seconds.min(9_999_999)).into());
-        }
-    }
-    let (factor, jitter) = match policy.get("backoff").and_then(Node::text) {
-        Some("constant") => (1.0, 0.0),
-        Some("jittered") => (2.0, 0.5),
-        _ => (2.0, 0.0),
-    };
-    backoff.insert("factor".into(), json!(factor));
-    backoff.insert("jitter".into(), json!(jitter));
-    Some(json!({"limit": limit, "backoff": backoff}))
 }

@@ -81,3 +81,138 @@ fn words_without_quotes_are_words() {
     assert_eq!((&hitl["approveText"], &hitl["form"]["questions"][0]["default"]), (&json!("yes"), &json!("yes")));
     assert_eq!(imported.object["spec"]["inputs"][0]["value"], "off");
 }
+
+/// What stands at a path such as `a.b[0].c`.
+#[track_caller]
+fn at<'d>(document: &'d mut Value, path: &str) -> &'d mut Value {
+    let parts = path.replace('[', ".").replace(']', "");
+    let pointer: String = parts.split('.').filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect();
+    document.pointer_mut(&pointer).unwrap_or_else(|| panic!("{path}"))
+}
+
+/// A document with another value in a field, or without it.
+fn with(document: &Value, path: &str, field: &str, value: Option<Value>) -> Value {
+    let mut changed = document.clone();
+    let object = at(&mut changed, path).as_object_mut().unwrap();
+    match value {
+        Some(value) => drop(object.insert(field.to_owned(), value)),
+        None => drop(object.remove(field)),
+    }
+    changed
+}
+
+/// Two values of a kind that a file could have in this field.
+fn samples(kind: kind::Kind, field: &str) -> [Value; 2] {
+    use kind::Kind;
+    match (field, kind) {
+        ("skip_if", _) => [json!("hitl_response == 'x'"), json!("last_response == 'y'")],
+        ("condition" | "when", _) => [json!("hitl_response == 'x'"), json!("else")],
+        ("backoff", _) => [json!("constant"), json!("jittered")],
+        ("output_schema", _) => [json!({"type": "object"}), json!({"type": "array"})],
+        ("type", _) => [json!("integer"), json!("hitl")],
+        (_, Kind::Text | Kind::Any | Kind::Either(Kind::Text, _)) => [json!("other"), json!("another")],
+        (_, Kind::Number | Kind::Whole) => [json!(2), json!(7)],
+        (_, Kind::List(Kind::Object) | Kind::Either(..)) => [json!([{}]), json!([{}, {}])],
+        (_, Kind::List(_)) => [json!(["other"]), json!(["other", "another"])],
+        (_, Kind::Map(Kind::Object)) => [json!({"other": {}}), json!({"other": {}, "another": {}})],
+        (_, Kind::Map(_)) => [json!({"other": "x"}), json!({"other": "y"})],
+        (_, Kind::Object) => [json!({}), json!({"no such": "field"})],
+    }
+}
+
+/// What an import makes of a document, notes without their places.
+fn made(document: &Value) -> (Value, Vec<String>) {
+    match import(&document.to_string(), "alice") {
+        Ok(imported) => {
+            let notes = imported.notes.iter().map(|note| format!("{} {:?} {}", note.field, note.weight, note.message));
+            (imported.object, notes.collect())
+        }
+        Err(problems) => (Value::Null, problems.into_iter().map(|problem| problem.message).collect()),
+    }
+}
+
+#[test]
+fn no_field_is_without_effect_in_silence_wherever_it_stands() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/contract/strands");
+    let (mut silent, mut tried) = (Vec::new(), std::collections::BTreeSet::new());
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let read = source::documents(&text).remove(0).unwrap();
+        let node = source::in_yaml_1_2(&text, &read).unwrap();
+        let document = node.to_json();
+        let kind = document["pattern"]["type"].as_str().unwrap();
+        let mut import = Import::of(&text, "alice");
+        import.object(&node, node.get("agents").unwrap(), kind, node.get("pattern").unwrap().get("config").unwrap());
+        for (section, path) in import.notes.read {
+            let shape: String = path.chars().filter(|c| !c.is_ascii_digit()).collect();
+            let is_object = at(&mut document.clone(), &path).is_object();
+            if !is_object || !tried.insert((kind.to_owned(), section, shape)) {
+                continue;
+            }
+            for (field, of, _) in fields::section(section) {
+                let [one, other] = samples(*of, field);
+                let without = made(&with(&document, &path, field, None));
+                let told = [one, other].map(|value| made(&with(&document, &path, field, Some(value))));
+                if !without.0.is_null() && told.iter().all(|made| *made == without) {
+                    silent.push(format!("{section}: {field} ({kind} at {path})"));
+                }
+            }
+        }
+    }
+    assert!(silent.is_empty(), "{silent:#?}");
+}
+
+/// What is told of each field but with a mere note.
+#[track_caller]
+fn told(text: &str) -> Vec<(String, Weight)> {
+    let notes = import(text, "alice").unwrap().notes;
+    notes.into_iter().filter(|note| note.weight != Weight::Info).map(|note| (note.field, note.weight)).collect()
+}
+
+#[test]
+fn limits_and_notices_that_are_missing_are_changes() {
+    let top = "runtime: {top_p: 0.1, budgets: {max_tokens: 5, max_steps: 9}, webhooks: {hitl_pause: x}}\nsecurity: {guardrails: {deny_network: true}}";
+    let fields: Vec<_> = told(&chain(top, "[{agent: writer, input: a}]"));
+    let changed = |field: &str| (field.to_owned(), Weight::Changed);
+    assert_eq!(
+        fields,
+        [
+            changed("runtime.top_p"),
+            changed("runtime.budgets.max_tokens"),
+            changed("runtime.budgets.max_steps"),
+            changed("runtime.webhooks"),
+            changed("security"),
+        ]
+    );
+}
+
+#[test]
+fn an_edge_that_is_never_tried_is_told_and_left_out() {
+    let text = "agents: {w: {prompt: x, model_id: m}}\npattern:\n  type: graph\n  config:\n    nodes: [{id: a, agent: w, input: x}, {id: b, agent: w}, {id: c, agent: w}]\n    edges:\n    - {from: a, to: b, condition: \"last_response == 'x'\"}\n    - {from: a, to: c}\n    - {from: a, to: b}\n    - {from: b, condition: \"last_response == 'x'\"}\n";
+    let imported = import(text, "alice").unwrap();
+    let edges = &imported.object["spec"]["pattern"]["graph"]["edges"];
+    assert_eq!(
+        *edges,
+        json!([{"from": "a", "choose": [{"when": "last_response == 'x'", "to": "b"}, {"when": "else", "to": "c"}]}])
+    );
+    let field = |end: &str, weight| (format!("pattern.config.edges{end}"), weight);
+    assert_eq!(
+        told(text),
+        [field("[2]", Weight::Changed), field("[3]", Weight::Unsupported), field("[3].condition", Weight::Unsupported),]
+    );
+}
+
+#[test]
+fn a_task_waits_for_each_other_once() {
+    let text = "agents: {w: {prompt: x, model_id: m}}\npattern:\n  type: workflow\n  config:\n    tasks: [{id: a, agent: w, input: x}, {id: b, agent: w}, {id: c, agent: w, deps: [a, b], dependencies: [a]}]\n";
+    let imported = import(text, "alice").unwrap();
+    assert_eq!(imported.object["spec"]["pattern"]["dag"]["tasks"][2]["deps"], json!(["a", "b"]));
+}
+
+#[test]
+fn a_router_is_told_new_names_and_its_expressions_stay() {
+    let text = "agents: {w: {prompt: \"Say billing_support\", model_id: m}}\ninputs: {required: {billing_support: string}}\npattern:\n  type: routing\n  config:\n    router: {agent: w, input: \"billing_support, or what {{ billing_support }} says\"}\n    routes: {billing_support: {then: [{agent: w, input: x}]}}\n";
+    let spec = import(text, "alice").unwrap().object["spec"].clone();
+    assert_eq!(spec["pattern"]["routing"]["router"]["input"], "billing-support, or what {{ billing_support }} says");
+    assert_eq!(spec["agents"][0]["system"], "Say billing-support");
+}

@@ -1,0 +1,129 @@
+//! Graphs: their nodes, and their edges as one list a node.
+//!
+//! It may not drop an edge in silence: one that is never tried is told.
+
+use serde_json::{Map, json};
+
+use super::{gates::plain, import::Import, notes::Weight};
+use crate::source::{Node, Value};
+
+/// A way out of a node.
+struct Way {
+    from: String,
+    /// Nothing, or `else`, always holds.
+    when: Option<String>,
+    to: String,
+    /// Where it stands in the file.
+    field: String,
+}
+
+impl Import<'_> {
+    pub(super) fn graph(&mut self, config: &Node, path: &str) -> serde_json::Value {
+        let mut nodes = Vec::new();
+        for (id, node, field) in nodes_of(config) {
+            let own = format!("nodes.{id}.response");
+            let field = format!("{path}.nodes{field}");
+            if config.get("nodes").is_some_and(|nodes| nodes.items().is_empty()) {
+                self.notes.idle(Weight::Info, node, &field, &["id"], "its name is the one it stands under");
+            }
+            nodes.push(self.step(node, &field, &self.names.of(&id), &own, false));
+        }
+        let mut graph = Map::from_iter([("nodes".to_owned(), serde_json::Value::Array(nodes))]);
+        if let Some(entry) = config.get("entry") {
+            graph.insert("entry".into(), self.names.of(&plain(entry)).into());
+        }
+        graph.insert("edges".into(), self.edges(config, path));
+        if let Some(most) = config.get("max_iterations") {
+            graph.insert("maxIterations".into(), most.to_json());
+        }
+        if let Some(most) = self.max_steps {
+            graph.insert("maxSteps".into(), most.into());
+        }
+        json!({"graph": graph})
+    }
+
+    /// The edges of each node as one, which tries its conditions in their order.
+    fn edges(&mut self, config: &Node, path: &str) -> serde_json::Value {
+        let mut ways: Vec<Way> = Vec::new();
+        for (at, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
+            let field = format!("{path}.edges[{at}]");
+            self.notes.read(edge, "graph.edge", &field);
+            let found = self.ways(edge, &field);
+            if found.is_empty() {
+                // An empty list of targets says that the run ends here, as it does without an edge.
+                let weight = if edge.get("to").is_some() { Weight::Info } else { Weight::Unsupported };
+                self.tell_at(weight, &field, edge, "this edge leads nowhere: left out");
+            }
+            for way in found {
+                let always = |other: &&Way| other.from == way.from && other.when.as_deref().is_none_or(|w| w == "else");
+                match ways.iter().find(always) {
+                    Some(before) => {
+                        let message = format!("never tried: {} always holds before it", before.field);
+                        self.tell_at(Weight::Changed, &way.field, edge, message);
+                    }
+                    None => ways.push(way),
+                }
+            }
+        }
+        let mut order: Vec<&str> = Vec::new();
+        for way in &ways {
+            if !order.contains(&way.from.as_str()) {
+                order.push(&way.from);
+            }
+        }
+        let edge = |from: &str| {
+            let own: Vec<&Way> = ways.iter().filter(|way| way.from == from).collect();
+            let name = self.names.of(from);
+            match own.as_slice() {
+                [Way { when: None, to, .. }] => json!({"from": name, "to": self.names.of(to)}),
+                own => {
+                    let choose = |way: &&Way| json!({"when": way.when.as_deref().unwrap_or("else"), "to": self.names.of(&way.to)});
+                    json!({"from": name, "choose": own.iter().map(choose).collect::<Vec<_>>()})
+                }
+            }
+        };
+        order.into_iter().map(edge).collect()
+    }
+
+    /// The ways of one edge, in the order in which they are tried.
+    fn ways(&mut self, edge: &Node, field: &str) -> Vec<Way> {
+        let from = edge.get("from").map(plain).unwrap_or_default();
+        let mut ways = Vec::new();
+        let mut targets: Vec<String> = match edge.get("to") {
+            Some(Node { value: Value::List(several), .. }) => several.iter().map(plain).collect(),
+            Some(one) => vec![plain(one)],
+            None => Vec::new(),
+        };
+        targets.retain(|target| !target.is_empty());
+        if targets.len() > 1 {
+            let message = "only the first of several targets is run";
+            self.tell_at(Weight::Changed, &format!("{field}.to"), edge, message);
+        }
+        match targets.into_iter().next() {
+            Some(to) => {
+                let when = edge.get("condition").map(plain).map(|source| self.when(&source));
+                ways.push(Way { from: from.clone(), when, to, field: field.to_owned() });
+            }
+            None => {
+                let why = "a condition decides about `to`, which is missing: left out";
+                self.notes.idle(Weight::Unsupported, edge, field, &["condition"], why);
+            }
+        }
+        for (at, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
+            let field = format!("{field}.choose[{at}]");
+            self.notes.read(choice, "graph.edge.choose", &field);
+            let when = choice.get("when").map(plain).unwrap_or_else(|| "else".to_owned());
+            let to = choice.get("to").map(plain).unwrap_or_default();
+            ways.push(Way { from: from.clone(), when: Some(self.when(&when)), to, field });
+        }
+        ways
+    }
+}
+
+/// The nodes of a graph, which are a list or a map: id, node, and where it stands.
+pub(super) fn nodes_of(config: &Node) -> Vec<(String, &Node, String)> {
+    let Some(nodes) = config.get("nodes") else { return Vec::new() };
+    let listed = nodes.items().iter().enumerate();
+    let listed = listed.map(|(at, node)| (node.get("id").map(plain).unwrap_or_default(), node, format!("[{at}]")));
+    listed.chain(nodes.fields().iter().map(|(key, node)| (key.name.clone(), node, format!(".{}", key.name)))).collect()
+}

@@ -1,0 +1,86 @@
+//! Parts of expressions: what stands between which words, and in which brackets.
+//!
+//! It may not know what a word means: that is for whoever cuts there.
+
+use super::tokens::Token;
+
+/// How deep expressions may be.
+const MAX_DEPTH: usize = 24;
+
+/// The signs that compare.
+pub(super) const COMPARES: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
+
+/// Whether brackets and negations stand no deeper in each other than conditions allow.
+pub(super) fn is_shallow(source: &[Token]) -> bool {
+    let mut depth = 0;
+    let negations = source.iter().filter(|token| token.is_name("not") || token.is_sign("!")).count();
+    negations <= MAX_DEPTH
+        && source.iter().all(|token| {
+            depth += deeper(token);
+            usize::try_from(depth).is_ok_and(|depth| depth <= MAX_DEPTH)
+        })
+}
+
+/// Whether the first bracket closes with the last.
+pub(super) fn is_whole(source: &[Token]) -> bool {
+    let mut depth = 0;
+    source.iter().enumerate().all(|(at, token)| {
+        depth += deeper(token);
+        depth > 0 || at + 1 == source.len()
+    })
+}
+
+pub(super) fn deeper(token: &Token) -> i32 {
+    match token {
+        Token::Sign(sign) => match sign.as_str() {
+            "(" | "[" | "{" => 1,
+            ")" | "]" | "}" => -1,
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+/// The parts between words or signs that stand in no brackets.
+pub(super) fn split<'t>(source: &'t [Token], words: &[&str]) -> Vec<&'t [Token]> {
+    let is_word = |token: &Token| words.iter().any(|word| token.is_name(word) || token.is_sign(word));
+    let mut parts = Vec::new();
+    let mut rest = source;
+    while let Some((part, after)) = cut(rest, is_word) {
+        parts.push(part);
+        rest = after;
+    }
+    parts.push(rest);
+    parts
+}
+
+/// Before and after the first such token that stands in no brackets.
+pub(super) fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
+    let mut depth = 0;
+    let at = source.iter().position(|token| {
+        depth += deeper(token);
+        depth == 0 && is(token)
+    })?;
+    Some((&source[..at], &source[at + 1..]))
+}
+
+/// Before and after the last such token that stands in no brackets.
+pub(super) fn cut_last(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
+    let mut depth = 0;
+    let at = source.iter().rposition(|token| {
+        depth += deeper(token);
+        depth == 0 && is(token)
+    })?;
+    Some((&source[..at], &source[at + 1..]))
+}
+
+pub(super) fn trim(source: &[Token]) -> &[Token] {
+    let mut source = source;
+    while let [Token::Space(_), rest @ ..] = source {
+        source = rest;
+    }
+    while let [rest @ .., Token::Space(_)] = source {
+        source = rest;
+    }
+    source
+}

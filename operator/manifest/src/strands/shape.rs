@@ -1,0 +1,94 @@
+//! What an expression comes to, as far as that can be told before a run: CEL asks lists and texts in different ways, and
+//! takes nothing but true and false for a condition.
+//!
+//! It may not guess: what could be several things is unknown.
+
+use super::{
+    names::Names,
+    parts::{cut_last, is_whole, trim},
+    tokens::Token,
+};
+
+/// What an expression comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Text,
+    /// A list, or the names of an object.
+    List,
+    /// True or false.
+    Decision,
+    Unknown,
+}
+
+/// Names of every run that are texts.
+const TEXTS: [&str; 5] = ["hitl_response", "last_response", "draft", "current_draft", "task"];
+/// Names of every run that are not.
+const OTHERS: [&str; 17] = [
+    "steps",
+    "tasks",
+    "branches",
+    "nodes",
+    "router",
+    "reduce",
+    "workers",
+    "subtasks",
+    "num_workers",
+    "task_count",
+    "index",
+    "evaluation",
+    "current_evaluation",
+    "iteration",
+    "iterations",
+    "run",
+    "hitl",
+];
+
+impl Shape {
+    /// The shape of an expression whose names are the Workflow's.
+    pub(super) fn of(source: &[Token], names: &Names) -> Self {
+        let source = trim(source);
+        if let Some((_, filter)) = cut_last(source, |token| token.is_sign("|")) {
+            return match trim(filter) {
+                [filter] if ["lower", "upper", "trim"].iter().any(|word| filter.is_name(word)) => Self::Text,
+                _ => Self::Unknown,
+            };
+        }
+        match source {
+            [Token::Quoted(text)] if !text.starts_with('`') => Self::Text,
+            [open, .., close] if open.is_sign("[") && close.is_sign("]") && is_whole(source) => Self::List,
+            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
+                Self::of(inner, names)
+            }
+            [.., close] if close.is_sign(")") => called(source),
+            [.., dot, member] if dot.is_sign(".") && member.is_name("response") => Self::Text,
+            [inputs, dot, input] if inputs.is_name("inputs") && dot.is_sign(".") => declared(input.text(), names),
+            [Token::Name(name)] if TEXTS.contains(&name.as_str()) => Self::Text,
+            [Token::Name(name)] if OTHERS.contains(&name.as_str()) => Self::Unknown,
+            [Token::Name(name)] => declared(name, names),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// What a method gives.
+fn called(source: &[Token]) -> Shape {
+    let open = (0..source.len()).rev().find(|open| source[*open].is_sign("(") && is_whole(&source[*open..]));
+    match open.map(|open| &source[..open]) {
+        Some([.., dot, method]) if dot.is_sign(".") => match method.text() {
+            "lower" | "upper" | "strip" | "trim" => Shape::Text,
+            "startswith" | "endswith" | "startsWith" | "endsWith" | "contains" => Shape::Decision,
+            _ => Shape::Unknown,
+        },
+        _ => Shape::Unknown,
+    }
+}
+
+/// What an input is; one that nobody declared becomes a text.
+fn declared(name: &str, names: &Names) -> Shape {
+    match names.types.get(name).map_or("string", String::as_str) {
+        "string" => Shape::Text,
+        "array" | "object" => Shape::List,
+        "boolean" => Shape::Decision,
+        _ => Shape::Unknown,
+    }
+}
