@@ -2,7 +2,7 @@
 //!
 //! It may not evaluate, and a text in quotes changes only where it is compared with a name that changed.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 use super::{
     names::{Names, is_identifier},
@@ -59,7 +59,7 @@ pub(super) fn expression(source: &str, names: &Names, found: &mut Found) -> Vec<
 }
 
 fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
-    let bound = bound(source);
+    let bound = bound(source, names);
     let walk = Walk { source, names, bound: &bound };
     let mut out = Vec::new();
     let mut at = 0;
@@ -94,17 +94,55 @@ fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
     out
 }
 
-/// Names that a template gives itself: those of its loops and of `set`.
-fn bound(source: &[Token]) -> BTreeSet<String> {
-    let mut bound = BTreeSet::new();
-    let mut binding = false;
-    for token in source.iter().filter(|token| !matches!(token, Token::Space(_))) {
-        match token {
-            Token::Name(name) if name == "for" || name == "set" => binding = true,
-            Token::Name(name) if binding && name != "in" => drop(bound.insert(name.clone())),
-            Token::Sign(sign) if binding && sign == "," => {}
-            _ => binding = false,
+/// A name that a template gives itself, by a loop or by `set`.
+struct Bound {
+    name: String,
+    of: Of,
+    /// The tokens in which it holds.
+    within: Range<usize>,
+}
+
+/// What such a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// One of `iterations`.
+    Iterations,
+    /// A node, a task or a branch, or its id.
+    Ids,
+    Others,
+}
+
+/// Names that a template gives itself: a loop's hold until it ends, those of `set` until the template does.
+fn bound(source: &[Token], names: &Names) -> Vec<Bound> {
+    let mut bound: Vec<Bound> = Vec::new();
+    // How many names each loop that has not ended has given.
+    let mut open: Vec<Range<usize>> = Vec::new();
+    let mut at = 0;
+    while at < source.len() {
+        let is_loop = source[at].is_name("for");
+        if source[at].is_name("endfor")
+            && let Some(given) = open.pop()
+        {
+            bound[given].iter_mut().for_each(|name| name.within.end = at);
         }
+        if is_loop || source[at].is_name("set") {
+            let rest = source[at + 1..].iter().take_while(|token| !matches!(token, Token::Mark(_)));
+            let rest: Vec<&Token> = rest.filter(|token| !matches!(token, Token::Space(_))).collect();
+            let given = |token: &&&Token| matches!(token, Token::Name(_)) && !token.is_name("in") || token.is_sign(",");
+            let first = rest.iter().take_while(given).count();
+            let of = match rest.get(first + 1) {
+                Some(token) if token.is_name("iterations") => Of::Iterations,
+                Some(token) if is_loop && !names.root.is_empty() && token.is_name(names.root) => Of::Ids,
+                _ => Of::Others,
+            };
+            let before = bound.len();
+            let words = rest[..first].iter().filter(|token| matches!(token, Token::Name(_)));
+            bound.extend(words.map(|word| Bound { name: word.text().to_owned(), of, within: at..source.len() }));
+            if is_loop {
+                open.push(before..bound.len());
+            }
+        }
+        at += 1;
     }
     bound
 }
@@ -112,7 +150,7 @@ fn bound(source: &[Token]) -> BTreeSet<String> {
 struct Walk<'a> {
     source: &'a [Token],
     names: &'a Names,
-    bound: &'a BTreeSet<String>,
+    bound: &'a [Bound],
 }
 
 /// A name and what is asked of it.
@@ -128,6 +166,11 @@ struct Path {
 }
 
 impl Walk<'_> {
+    /// What a name stands for that the template gives itself; the innermost loop decides.
+    fn bound(&self, at: usize, name: &str) -> Option<Of> {
+        self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
+    }
+
     /// Whether a member is asked of an item of `iterations`.
     fn is_of_iteration(&self, at: usize) -> bool {
         let before = |sign: &str, at: usize| self.source.get(at).is_some_and(|token| token.is_sign(sign));
@@ -177,12 +220,12 @@ impl Walk<'_> {
     fn replaced(&self, path: &Path, out: &mut Vec<Token>, found: &mut Found) -> usize {
         let Path { root, members, end, .. } = path;
         let mut push = |text: &str| out.extend(tokens::expression(text));
-        if self.bound.contains(root) {
-            if let (true, [member]) = (self.names.judged, members.as_slice()) {
+        if let Some(of) = self.bound(path.start, root) {
+            if let (true, Of::Iterations, [member]) = (self.names.judged, of, members.as_slice()) {
                 push(&format!("{root}.{}", of_judgement(member)));
                 return *end;
             }
-            if self.names.root == "nodes" && members.len() == 1 && members[0] == "iteration" {
+            if self.names.root == "nodes" && of == Of::Ids && members.len() == 1 && members[0] == "iteration" {
                 push(&format!("({root}.visits | length)"));
                 return *end;
             }
@@ -287,7 +330,9 @@ impl Walk<'_> {
         let after_dot = left > 0 && self.source[left - 1].is_sign(".");
         let stands_for_ids = match after_dot {
             true => name == "chosen_route",
-            false => self.bound.contains(name) || ["terminal_node", "chosen_route"].contains(&name.as_str()),
+            false => {
+                self.bound(left, name) == Some(Of::Ids) || ["terminal_node", "chosen_route"].contains(&name.as_str())
+            }
         };
         match token.unquoted().and_then(|id| self.names.ids.get(id)).filter(|_| stands_for_ids) {
             Some(name) => Token::Quoted(format!("'{name}'")),

@@ -97,6 +97,10 @@ fn judgements_of_drafts_have_an_object_of_their_own() {
         becomes("{% for one in iterations %}{{ one.score }}{{ one.draft }}{% endfor %}"),
         "{% for one in iterations %}{{ one.evaluation.score }}{{ one.draft }}{% endfor %}"
     );
+    assert_eq!(
+        becomes("{% set last = iterations[-1] %}{{ last.score }}"),
+        "{% set last = iterations[-1] %}{{ last.evaluation.score }}"
+    );
     assert_eq!(becomes("{{ evaluation.score }} {{ steps[0].score }}"), "{{ evaluation.score }} {{ steps[0].score }}");
 }
 
@@ -105,4 +109,29 @@ fn ids_that_do_not_exist_are_empty_and_told() {
     let mut found = Found::default();
     assert_eq!(template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
     assert_eq!(found.strangers.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
+}
+
+#[test]
+fn only_what_stands_for_a_judgement_or_a_node_is_asked_as_one() {
+    let judged = Names { judged: true, ..Names::default() };
+    for same in [
+        "{% for one in evaluation.issues %}{{ one.score }}{% endfor %}",
+        "{% for one in iterations %}{% endfor %}{% for one in tags %}{{ one.score }}{% endfor %}",
+    ] {
+        assert_eq!(template(same, &judged, &mut Found::default()), same);
+    }
+    assert_eq!(
+        template(
+            "{% for one in iterations %}{% for one in tags %}{{ one.score }}{% endfor %}{{ one.score }}{% endfor %}",
+            &judged,
+            &mut Found::default()
+        ),
+        "{% for one in iterations %}{% for one in tags %}{{ one.score }}{% endfor %}{{ one.evaluation.score }}{% endfor %}"
+    );
+    for same in [
+        "{% for one in tags %}{{ one.iteration }}{% endfor %}",
+        "{% for word in tags %}{% if word == 'initial_plan' %}x{% endif %}{% endfor %}",
+    ] {
+        becomes(same, same);
+    }
 }
