@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use signoff_api::Workflow;
 
-/// Examples that need more than one answering person and a script, each with a test of its own that says so.
+/// Examples that need more than one answering person and a script; each has a test of its own on the control plane.
 const APART: [&str; 10] = [
     // a service to talk to, or a real model
     "quickstart/workflow",

@@ -1,5 +1,5 @@
 //! The examples on a real API server, and those that need only people and time as they run with the operator.
-//! It may not change more of an example than how long its gates wait.
+//! It may not change more of an example than how long its gates wait, and where its model is.
 
 use std::path::{Path, PathBuf};
 
@@ -34,13 +34,29 @@ impl Running {
     }
 
     async fn of(file: &str, text: &str) -> Self {
+        let run = Self::prepared(file).await;
+        run.apply(text).await;
+        run
+    }
+
+    /// The namespace alone, for examples that need something in it.
+    async fn prepared(file: &str) -> Self {
         let cluster = Cluster::operated().unwrap();
         let name = Path::new(file).file_stem().unwrap().to_str().unwrap().to_owned();
         let namespace = cluster.namespace(&name).await.unwrap();
-        let text = text.replace("after: 10s", "after: 1s");
-        let words = ["apply", "--filename", "-", "--namespace", &namespace.name];
-        cluster.kubectl(words).person("dana").input(text).run().await.unwrap().ok().unwrap();
         Self { cluster, namespace, name }
+    }
+
+    async fn apply(&self, text: &str) {
+        let text = text.replace("after: 10s", "after: 1s");
+        let words = ["apply", "--filename", "-", "--namespace", &self.namespace.name];
+        self.cluster.kubectl(words).person("dana").input(text).run().await.unwrap().ok().unwrap();
+    }
+
+    /// What an administrator of the namespace does.
+    async fn admin(&self, words: &[&str]) {
+        let words = [words, &["--namespace", &self.namespace.name]].concat();
+        self.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
     }
 
     async fn until(&self, what: &str, object: &str) {
@@ -265,6 +281,51 @@ async fn an_overdue_gate_waits_and_can_only_be_asked_again() {
     assert!(refused.contains("verdict must be one of Retry, Reject, Abort"), "{refused}");
     run.decide("erin", &overdue, json!({"verdict": "Retry"})).await.unwrap();
     run.asked("out#2").await;
+}
+
+#[tokio::test]
+async fn people_are_reminded_as_often_as_the_gate_says() {
+    let text = std::fs::read_to_string(folder().join("gates/reminders.yaml")).unwrap();
+    let text = text.replace("after: 2m", "after: 6s").replace("reminderInterval: 20s", "reminderInterval: 1s");
+    let run = Running::of("gates/reminders.yaml", &text).await;
+    let approval = run.asked("review").await;
+    run.until("jsonpath={.status.reminders}=2", &format!("approval/{approval}")).await;
+    run.until("condition=Finished", "workflow/reminders").await;
+    assert_eq!(run.workflow().await.status.unwrap().phase.name(), "Rejected");
+    let words = ["get", "events", "--namespace", &run.namespace.name, "--output=jsonpath={.items[*].reason}"];
+    let reasons = run.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
+    assert_eq!(reasons.split_whitespace().filter(|reason| *reason == "Reminder").count(), 2, "{reasons}");
+}
+
+#[tokio::test]
+async fn a_models_key_comes_from_a_secret_that_the_requester_may_read() {
+    let run = Running::prepared("steps/secret.yaml").await;
+    let (to, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let answer = move |headers: axum::http::HeaderMap, body: String| {
+        to.send((headers["authorization"].to_str().unwrap().to_owned(), body)).unwrap();
+        let choice = json!({"message": {"content": "Closed on Monday."}, "finish_reason": "stop"});
+        std::future::ready(axum::Json(json!({"choices": [choice]})))
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let model = axum::Router::new().route("/v1/chat/completions", axum::routing::post(answer));
+    tokio::spawn(async { axum::serve(listener, model).await });
+    run.admin(&["create", "secret", "generic", "models", "--from-literal=token=sesame-open"]).await;
+    run.admin(&["annotate", "secret", "models", &format!("signoff.dev/allowed-hosts={address}")]).await;
+    run.admin(&["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name=models"]).await;
+    let dana = format!("--user={}", named("dana").unwrap().user);
+    run.admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
+    let text = std::fs::read_to_string(folder().join("steps/secret.yaml")).unwrap();
+    run.apply(&text.replace("https://models.example.com/v1", &format!("http://{address}/v1"))).await;
+    let approval = run.asked("review").await;
+    let (key, asked) = heard.recv().await.unwrap();
+    assert_eq!(key, "Bearer sesame-open");
+    assert!(asked.contains("closed on Monday") && asked.contains(r#""model":"small""#), "{asked}");
+    run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    run.until("condition=Complete", "workflow/secret").await;
+    let words = ["get", "workflows,approvals,configmaps", "--output=yaml", "--namespace", &run.namespace.name];
+    let story = run.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
+    assert!(!story.contains("sesame"), "the key is written nowhere");
 }
 
 #[tokio::test]

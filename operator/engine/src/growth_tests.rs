@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 //! Long runs stay small and cheap. Nothing here is timed: what is counted are bytes, and records that are looked at.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
 use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
