@@ -9,10 +9,7 @@ pub mod tell;
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -23,7 +20,7 @@ use signoff_runtime::local::{self, Ended, Error, Local, LocalSecrets, Run, Sessi
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    answer::{self, Answers, Given},
+    answer::{self, Answers, Given, person::Editing},
     exit::Exit,
 };
 use attendant::Attendant;
@@ -140,7 +137,7 @@ ctrl-C pauses: calls that must not be repeated are waited for, everything else g
 pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let sessions = Sessions::new(options.place.folder()?);
     let user = whoami::username().context("finding out who runs this")?;
-    let editing = Arc::new(AtomicBool::new(false));
+    let editing = Editing::default();
     let decider = options.answer.decider.clone().unwrap_or_else(|| user.clone());
     let secrets = options.secrets_dir.clone().map(LocalSecrets::in_folder).unwrap_or_default();
     let local = Local::with_secrets(sessions.clone(), &user, secrets)?.decider(&decider);
@@ -151,7 +148,7 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let asks = options.answer.asks();
     let attendant = Attendant::new(answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
     let local = local.handler(Arc::clone(&attendant));
-    pause_when_asked(local.stop(), editing)?;
+    pause_when_asked(local.stop(), Arc::clone(&editing))?;
 
     let mut run = match (workflow, &options.resume) {
         (Some(workflow), _) => local.begin(workflow).map_err(failure)?,
@@ -168,7 +165,10 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     }
     run.warnings().iter().for_each(|warning| terminal::note(&format!("warning: {}", one_line(warning, 1000))));
 
-    let ended = run.go().await.map_err(failure)?;
+    let ended = run.go().await;
+    // The editor of a gate that time decided may still be open: what is told now would be lost beneath it.
+    drop(editing.lock().await);
+    let ended = ended.map_err(failure)?;
     let snapshot = run.snapshot();
     drop(run);
     let exported = match &options.export_hitl_history {
@@ -283,13 +283,13 @@ pub fn failure(error: Error) -> anyhow::Error {
 }
 
 /// ctrl-C and a request to end pause the run; a second one does not wait for calls.
-fn pause_when_asked(stop: Stop, editing: Arc<AtomicBool>) -> anyhow::Result<()> {
+fn pause_when_asked(stop: Stop, editing: Editing) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 // While the editor is open it is the editor's.
-                Some(()) = interrupt.recv() => if !editing.load(Ordering::SeqCst) { stop.ask() },
+                Some(()) = interrupt.recv() => if editing.try_lock().is_ok() { stop.ask() },
                 Some(()) = terminate.recv() => stop.ask(),
             }
         }

@@ -187,6 +187,10 @@ fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_el
     person.exp_string("> ").unwrap();
     person.send("rej").unwrap();
     person.flush().unwrap();
+    // Read already, though no line yet.
+    person.send_control('d').unwrap();
+    person.send("ect").unwrap();
+    person.flush().unwrap();
     person.exp_string("expired by nobody in time").unwrap();
     person.exp_string("And now?").unwrap();
     person.exp_string("> ").unwrap();
@@ -194,4 +198,70 @@ fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_el
     let (rest, code) = end(person);
     assert!(rest.contains("Dear customer: approved"), "{rest}");
     assert_eq!(code, 0);
+}
+
+#[test]
+fn ctrl_d_leaves_a_gate_for_later_whatever_was_asked_just_then() {
+    // What is typed, what is asked then, and what is typed there before ctrl-D.
+    let asked = [("reject", "Why?", ""), ("abort", "Why?", "half a reas"), ("respond", "ends it:", "one\n")];
+    for (word, question, typed) in asked {
+        let home = Home::new();
+        letter(&home);
+        let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+        person.exp_string("> ").unwrap();
+        person.send_line(word).unwrap();
+        person.exp_string(question).unwrap();
+        person.send(typed).unwrap();
+        person.flush().unwrap();
+        person.send_control('d').unwrap();
+        if !typed.is_empty() && !typed.ends_with('\n') {
+            // The first one only ends the half of a line.
+            person.send_control('d').unwrap();
+        }
+        let (rest, code) = end(person);
+        assert!(rest.contains("waits for people") && code == 19, "{word}: {code}: {rest}");
+        let ended = home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
+        assert_eq!(ended.out, "Dear customer: approved\n");
+    }
+}
+
+#[test]
+fn ctrl_d_in_a_form_sends_nothing_of_it() {
+    let home = Home::new();
+    let form = "form: {questions: [{id: one, required: false}, {id: two, required: false}]}\n          allowedVerdicts: [Respond, Approve]";
+    home.file("form.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
+    let mut person = at_terminal(&home, &["run", "form.yaml"], None);
+    person.exp_string("> ").unwrap();
+    person.send_line("respond").unwrap();
+    person.exp_string("(empty leaves it out) > ").unwrap();
+    person.send_line("first").unwrap();
+    person.exp_string("(empty leaves it out) > ").unwrap();
+    person.send_control('d').unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("waits for people") && code == 19, "{code}: {rest}");
+    home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
+}
+
+#[test]
+fn an_editor_that_is_still_open_when_time_decides_keeps_the_terminal_until_it_is_closed() {
+    let home = Home::new();
+    let two = LETTER
+        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n          allowedVerdicts:")
+        .replace("      - {name: done", "      - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n      - {name: done");
+    home.file("two.yaml", &two);
+    let editor = editor(&home, "echo the editor is open >&2\nread line\necho \"the editor read $line\" >&2");
+    let mut person = at_terminal(&home, &["run", "two.yaml"], Some(&editor));
+    person.exp_string("> ").unwrap();
+    person.send_line("modify").unwrap();
+    person.exp_string("the editor is open").unwrap();
+    person.exp_string("again: asks And now?").unwrap();
+    person.send_line("keystrokes").unwrap();
+    let before = person.exp_string("the editor read keystrokes").unwrap();
+    assert!(!before.contains("Gate again"), "it was asked while the editor was open: {before}");
+    person.exp_string("Gate again").unwrap();
+    person.exp_string("> ").unwrap();
+    // It is nobody's editor's any more.
+    person.send_control('c').unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("waits for people") && code == 19, "{code}: {rest}");
 }

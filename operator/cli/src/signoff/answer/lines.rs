@@ -18,7 +18,7 @@ use rustix::{
 /// Standard input by lines.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// What was read beyond the last line: only where standard input is no terminal, which gives a line at a time.
+    /// What was read beyond the last line, or of a line that has no end yet.
     rest: Vec<u8>,
 }
 
@@ -33,6 +33,19 @@ impl Drop for Wait {
 }
 
 impl Lines {
+    /// Throws away what was typed on a terminal before now: it cannot answer what is asked from now on.
+    ///
+    /// # Errors
+    /// The terminal does not let it.
+    pub fn forget(&mut self) -> io::Result<()> {
+        let stdin = io::stdin();
+        if stdin.is_terminal() {
+            self.rest.clear();
+            tcflush(&stdin, QueueSelector::IFlush)?;
+        }
+        Ok(())
+    }
+
     /// The next line without its end; none at the end of the input (ctrl-D on a terminal).
     ///
     /// Dropping the future calls the wait off; what was typed meanwhile on a terminal is then thrown away, so that it
@@ -48,7 +61,11 @@ impl Lines {
             }
             match self.more().await? {
                 Some(bytes) if !bytes.is_empty() => self.rest.extend(bytes),
-                _ if self.rest.is_empty() => return Ok(None),
+                // On a terminal the end of the input is somebody's wish, also in the middle of a line.
+                _ if self.rest.is_empty() || io::stdin().is_terminal() => {
+                    self.rest.clear();
+                    return Ok(None);
+                }
                 _ => return Ok(Some(text(&std::mem::take(&mut self.rest)))),
             }
         }

@@ -3,14 +3,7 @@
 //! It may not decide whether a decision counts. Everything is written to standard error: standard output is for the
 //! result of the run.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Decision, Digest, JsonObject, Verdict, approval::Answer, gate::Question};
@@ -20,6 +13,7 @@ use signoff_cli::{
     terminal,
 };
 use signoff_runtime::local::Asked;
+use tokio::sync::Mutex;
 
 use super::{
     editor,
@@ -32,17 +26,33 @@ use super::{
 /// The line that ends a text of several lines.
 const END: &str = ".";
 
+/// Locked while the person's editor has the terminal: ctrl-C is the editor's then, and nobody else reads or writes there.
+/// Whoever opened the editor may be gone by then, for time decides gates also while somebody edits.
+pub type Editing = Arc<Mutex<()>>;
+
 /// A person at a terminal.
-#[derive(Default)]
 pub struct Person {
     lines: Lines,
-    /// Whether their editor has the terminal: ctrl-C is the editor's then.
-    editing: Arc<AtomicBool>,
+    editing: Editing,
+}
+
+/// Why nothing was decided.
+enum Stop {
+    /// The person leaves the gate for later: the input ended (ctrl-D), whatever was asked just then.
+    Later,
+    /// The terminal cannot be read.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl Person {
-    /// A person; `editing` is true while their editor is open.
-    pub fn new(editing: Arc<AtomicBool>) -> Self {
+    /// A person, whose editor locks `editing`.
+    pub fn new(editing: Editing) -> Self {
         Self { lines: Lines::default(), editing }
     }
 
@@ -51,6 +61,17 @@ impl Person {
     /// # Errors
     /// The terminal cannot be read.
     pub async fn decide(&mut self, asked: &Asked) -> io::Result<Option<Decision>> {
+        // The editor of a gate that time decided may still be open.
+        drop(self.editing.lock().await);
+        self.lines.forget()?;
+        match self.ask(asked).await {
+            Ok(decision) => Ok(Some(decision)),
+            Err(Stop::Later) => Ok(None),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn ask(&mut self, asked: &Asked) -> Result<Decision, Stop> {
         let request = asked.request();
         let menu = Menu::of(request);
         match &asked.refused {
@@ -59,7 +80,7 @@ impl Person {
         }
         terminal::note(&format!("{}{} (ctrl-D leaves it for later):", menu.shown(), menu.hint()));
         loop {
-            let Some(line) = self.line("> ").await? else { return Ok(None) };
+            let line = self.line("> ").await?;
             if line.trim().is_empty() {
                 continue;
             }
@@ -73,16 +94,16 @@ impl Person {
                 Picked::Verdict(verdict) => self.more(asked, verdict).await?,
             };
             if let Some(decision) = decision {
-                return self.with_reason(request, decision).await.map(Some);
+                return self.with_reason(request, decision).await;
             }
         }
     }
 
     /// What a verdict needs beside itself; none where the person thought better of it.
-    async fn more(&mut self, asked: &Asked, verdict: Verdict) -> io::Result<Option<Decision>> {
+    async fn more(&mut self, asked: &Asked, verdict: Verdict) -> Result<Option<Decision>, Stop> {
         let mut decision = Decision::new(verdict);
         match verdict {
-            Verdict::Respond => return self.answers(asked.request()).await,
+            Verdict::Respond => decision.answers = Some(self.answers(asked.request()).await?),
             Verdict::Defer => {
                 let guidance = self.text("What to do differently").await?;
                 if guidance.is_empty() {
@@ -100,12 +121,11 @@ impl Person {
     }
 
     /// The answers to all questions, one after the other.
-    async fn answers(&mut self, request: &ApprovalRequest) -> io::Result<Option<Decision>> {
+    async fn answers(&mut self, request: &ApprovalRequest) -> Result<BTreeMap<String, Answer>, Stop> {
         let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
         if let [only] = questions {
             let text = self.text("Your answer").await?;
-            let answers = BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(text) })]);
-            return Ok(Some(Decision { answers: Some(answers), ..Decision::new(Verdict::Respond) }));
+            return Ok(BTreeMap::from([(only.id.clone(), Answer { options: Vec::new(), text: Some(text) })]));
         }
         let mut answers = BTreeMap::new();
         for question in questions {
@@ -113,18 +133,18 @@ impl Person {
                 answers.insert(question.id.clone(), answer);
             }
         }
-        Ok(Some(Decision { answers: Some(answers), ..Decision::new(Verdict::Respond) }))
+        Ok(answers)
     }
 
     /// The answer to one of several questions; none where it is left out.
-    async fn answer(&mut self, question: &Question) -> io::Result<Option<Answer>> {
+    async fn answer(&mut self, question: &Question) -> Result<Option<Answer>, Stop> {
         let asks = question.question.as_deref().unwrap_or(&question.id);
         terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fenced(asks, 1024)));
         let menu = Menu::of_question(question);
         terminal::note(menu.shown().trim_end());
         loop {
             let left_out = if question.may_be_left_out() { "empty leaves it out" } else { "it is required" };
-            let Some(line) = self.line(&format!("({left_out}) > ")).await? else { return Ok(None) };
+            let line = self.line(&format!("({left_out}) > ")).await?;
             match menu.pick(&line) {
                 _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(None),
                 _ if line.trim().is_empty() => {}
@@ -136,18 +156,20 @@ impl Person {
     }
 
     /// What to go on with instead, from the person's editor.
-    async fn parameters(&mut self, asked: &Asked) -> io::Result<Option<JsonObject>> {
+    async fn parameters(&mut self, asked: &Asked) -> Result<Option<JsonObject>, Stop> {
         let Some(before) = draft(asked) else {
             terminal::note("What is reviewed is too long to be edited here: use --answers FILE with its parameters.");
             return Ok(None);
         };
         let mut text = before.clone();
         loop {
-            self.editing.store(true, Ordering::SeqCst);
-            let edited = tokio::task::spawn_blocking(move || editor::edit("parameters.yaml", &text)).await;
-            self.editing.store(false, Ordering::SeqCst);
-            let edited = edited.map_err(io::Error::other)?;
-            let edited = match edited {
+            let editing = Arc::clone(&self.editing).lock_owned().await;
+            // The lock goes with the editor: it stays open where nobody waits for it any more.
+            let edited = tokio::task::spawn_blocking(move || {
+                let _editing = editing;
+                editor::edit("parameters.yaml", &text)
+            });
+            let edited = match edited.await.map_err(io::Error::other)? {
                 Ok(Some(edited)) if edited.trim() != before.trim() => edited,
                 Ok(_) => {
                     terminal::note("Nothing was changed, so that nothing is decided:");
@@ -162,44 +184,43 @@ impl Person {
                 Ok(parameters) => return Ok(Some(parameters)),
                 Err(why) => terminal::note(&format!("These are {}.", one_line(&why, 400))),
             }
-            match self.line("Edit them again? [Y/n] ").await? {
-                Some(line) if !line.trim().to_lowercase().starts_with('n') => text = edited,
-                _ => return Ok(None),
+            if self.line("Edit them again? [Y/n] ").await?.trim().to_lowercase().starts_with('n') {
+                return Ok(None);
             }
+            text = edited;
         }
     }
 
     /// The decision with a reason where one is needed, or where one is usually given.
-    async fn with_reason(&mut self, request: &ApprovalRequest, mut decision: Decision) -> io::Result<Decision> {
+    async fn with_reason(&mut self, request: &ApprovalRequest, mut decision: Decision) -> Result<Decision, Stop> {
         let needed = request.require_reason == Some(true);
         if needed || matches!(decision.verdict, Verdict::Reject | Verdict::Abort) {
             let asks = if needed { "Why? > " } else { "Why? (empty for no reason) > " };
-            let reason = self.line(asks).await?.filter(|line| !line.trim().is_empty());
-            decision.reason = reason;
+            decision.reason = Some(self.line(asks).await?).filter(|line| !line.trim().is_empty());
         }
         Ok(decision)
     }
 
     /// A text of several lines.
-    async fn text(&mut self, asks: &str) -> io::Result<String> {
-        terminal::note(&format!("{asks}; a line with only `{END}`, or ctrl-D, ends it:"));
+    async fn text(&mut self, asks: &str) -> Result<String, Stop> {
+        terminal::note(&format!("{asks}; a line with only `{END}` ends it:"));
         let mut lines: Vec<String> = Vec::new();
-        while let Some(line) = self.line("").await?
-            && line != END
-        {
-            lines.push(line);
+        loop {
+            match self.line("").await? {
+                line if line == END => return Ok(lines.join("\n")),
+                line => lines.push(line),
+            }
         }
-        Ok(lines.join("\n"))
     }
 
-    async fn line(&mut self, asks: &str) -> io::Result<Option<String>> {
+    async fn line(&mut self, asks: &str) -> Result<String, Stop> {
         terminal::prompt(asks)?;
         let line = self.lines.next().await?;
         if line.is_none() {
             // The cursor stands behind what was asked.
             terminal::note("\n");
         }
-        Ok(line)
+        line.ok_or(Stop::Later)
     }
 }
 

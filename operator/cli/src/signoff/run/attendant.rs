@@ -3,7 +3,7 @@
 //!
 //! It may not decide anything itself.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use signoff_api::{
@@ -14,7 +14,10 @@ use signoff_cli::{fence::one_line, terminal};
 use signoff_runtime::local::{Asked, Event, Handler};
 use tokio::sync::Mutex as Turns;
 
-use crate::answer::{Answers, person::Person};
+use crate::answer::{
+    Answers,
+    person::{Editing, Person},
+};
 
 /// Attends a run.
 pub struct Attendant {
@@ -33,8 +36,8 @@ struct State {
 }
 
 impl Attendant {
-    /// With these answers, and a person where there is one: whether their editor is open is said in `person`.
-    pub fn new(answers: Answers, person: Option<Arc<AtomicBool>>) -> Arc<Self> {
+    /// With these answers, and a person where there is one, whose editor locks what is given.
+    pub fn new(answers: Answers, person: Option<Editing>) -> Arc<Self> {
         let state = Mutex::new(State { given: vec![answers], ..State::default() });
         Arc::new(Self { state, person: person.map(|editing| Turns::new(Person::new(editing))) })
     }
