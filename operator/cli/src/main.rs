@@ -36,7 +36,6 @@ async fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::note(&format!("{error:#}"));
             ExitCode::from(error.downcast_ref::<Failure>().map_or(1, Failure::code))

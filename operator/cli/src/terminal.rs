@@ -6,14 +6,17 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use signoff_api::verdict::{Verdict, Word};
 
-/// Writes results to standard output.
+/// Writes results to standard output. A reader that went away (`| head`) has read all it wanted: what the program did,
+/// and how it ends, is the same.
 ///
 /// # Errors
-/// A closed pipe (`| head`), which the caller takes for success, and full disks.
+/// Full disks.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 /// Says something beside the result, on standard error. Whether anybody reads it changes nothing.
@@ -29,11 +32,6 @@ pub fn prompt(text: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     err.write_all(text.as_bytes())?;
     err.flush()
-}
-
-/// Whether an error is a reader that went away: `signoff sessions list | head -1` is no failure.
-pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Whether somebody is there to be asked.

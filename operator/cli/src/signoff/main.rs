@@ -46,7 +46,6 @@ async fn main() -> ExitCode {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     match obey(Arguments::parse().command).await {
         Ok(exit) => exit.into(),
-        Err(error) if terminal::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             terminal::note(&format!("{error:#}"));
             Exit::of(&error).into()

@@ -181,13 +181,16 @@ fn sessions_are_listed_shown_and_removed() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_reader_that_goes_away_changes_nothing_and_no_code() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     let mut child = home.signoff(&["run", "letter.yaml"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     drop(child.stdout.take());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
+    assert_eq!(child.wait().unwrap().code(), Some(19));
+    let resume = ["run", "--resume", &home.id(), "--verdict", "reject"];
+    let mut child = home.signoff(&resume).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(17));
 }
 
 #[test]
