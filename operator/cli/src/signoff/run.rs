@@ -175,12 +175,10 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
         Some(file) => tell::export(file, &snapshot),
         None => Ok(()),
     };
-    let written = tell::artifacts(&sessions, &snapshot, options.out.as_deref(), options.force).await;
-    let told = tell::Told {
-        snapshot: &snapshot,
-        sessions: options.place.said(),
-        artifacts: written.as_ref().map_or(&[], Vec::as_slice),
-    };
+    let place = options.place.said();
+    let written = tell::artifacts(&sessions, &snapshot, place, options.out.as_deref(), options.force).await;
+    let told =
+        tell::Told { snapshot: &snapshot, sessions: place, artifacts: written.as_ref().map_or(&[], Vec::as_slice) };
     terminal::print(&tell::result(&sessions, &told, options.format).await?)?;
     attendant.unused().iter().for_each(|why| terminal::note(why));
     written?;

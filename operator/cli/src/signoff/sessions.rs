@@ -153,11 +153,12 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
     if let Some(file) = &options.export_hitl_history {
         tell::export(file, &session)?;
     }
+    let place = options.place.said();
     let artifacts = match &options.out {
-        Some(out) => tell::artifacts(&sessions, &session, Some(out), options.force).await?,
+        Some(out) => tell::artifacts(&sessions, &session, place, Some(out), options.force).await?,
         None => Vec::new(),
     };
-    let told = tell::Told { snapshot: &session, sessions: options.place.said(), artifacts: &artifacts };
+    let told = tell::Told { snapshot: &session, sessions: place, artifacts: &artifacts };
     let mut page = if options.format == Format::Text { steps(&session) } else { String::new() };
     page += &tell::result(&sessions, &told, options.format).await?;
     terminal::print(&page)?;

@@ -124,6 +124,37 @@ fn artifacts_are_written_below_the_folder_and_replaced_only_on_demand() {
 }
 
 #[test]
+fn every_word_about_artifacts_is_true_and_its_command_works() {
+    let home = Home::new();
+    let one = "  outputs: {artifacts: [{path: one.txt, from: x}]}\n";
+    let two = "  outputs: {artifacts: [{path: one.txt, from: x}, {path: two.txt, from: x}]}\n";
+    home.file("answers.yaml", "review: approve");
+    let kept = [("", ""), (one, "one artifact is kept"), (two, "2 artifacts are kept")];
+    for (at, (files, said)) in kept.into_iter().enumerate() {
+        home.file("letter.yaml", &(LETTER.to_owned() + files));
+        let place = home.path().join(format!("place {at}")).display().to_string();
+        let ended = home.run(&["run", "letter.yaml", "--answers", "answers.yaml", "--sessions-dir", &place]).with(0);
+        assert!(ended.err.contains(said), "{ended:?}");
+        let Some(line) = ended.err.lines().find(|line| line.contains("--out DIR")) else {
+            assert_eq!(said, "", "{ended:?}");
+            continue;
+        };
+        let command = &line[line.find("signoff ").unwrap()..line.find(" writes ").unwrap()];
+        let words = shlex::split(command).unwrap();
+        home.run(&words.iter().skip(1).map(String::as_str).collect::<Vec<_>>()).with(0);
+        assert!(home.path().join("DIR/one.txt").exists(), "{command}");
+        fs::remove_dir_all(home.path().join("DIR")).unwrap();
+    }
+    home.file("letter.yaml", LETTER);
+    let paused = home.run(&["run", "letter.yaml", "--out", "out"]).with(19);
+    assert!(paused.err.contains("there are no artifacts yet: nothing was written below out"), "{paused:?}");
+    let ended = home.run(&["run", "--resume", &home.id(), "--verdict", "approve", "--out", "out"]).with(0);
+    assert!(ended.err.contains("there are no artifacts: nothing"), "{ended:?}");
+    let shown = home.run(&["sessions", "show", &home.id(), "--out", "out"]).with(0);
+    assert!(shown.err.contains("there are no artifacts: nothing"), "{shown:?}");
+}
+
+#[test]
 fn no_artifact_leaves_the_folder_whatever_its_path_is_rendered_to() {
     let home = Home::new();
     let files = "  outputs: {artifacts: [{path: '{{ inputs.customer }}', from: x}]}\n";

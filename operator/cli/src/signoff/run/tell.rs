@@ -86,30 +86,38 @@ async fn value(sessions: &Sessions, session: &Snapshot, reference: &BlobRef) -> 
     text.ok_or_else(gone)
 }
 
-/// Writes the artifacts of a run that succeeded below a folder.
+/// Writes the artifacts of a run that succeeded below a folder, or says that there are some. `place` is where sessions
+/// are, if that was said.
 ///
 /// # Errors
 /// One cannot be written; what to do then.
 pub async fn artifacts(
     sessions: &Sessions,
     session: &Snapshot,
+    place: Option<&Path>,
     out: Option<&Path>,
     force: bool,
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let listed = session.workflow.status.as_ref().map_or(&[][..], |status| status.artifacts.as_slice());
+    let status = session.workflow.status.clone().unwrap_or_default();
+    let listed = status.artifacts.as_slice();
+    let how = shell(place, &["sessions", "show", &session.id, "--out", "DIR"]);
     let Some(out) = out else {
-        if !listed.is_empty() {
-            let how = quoted(&["signoff", "sessions", "show", &session.id, "--out", "DIR"]);
-            terminal::note(&format!("{} artifacts are kept in the session: {how} writes them", listed.len()));
+        match listed.len() {
+            0 => {}
+            1 => terminal::note(&format!("one artifact is kept in the session: {how} writes it")),
+            several => terminal::note(&format!("{several} artifacts are kept in the session: {how} writes them")),
         }
         return Ok(Vec::new());
     };
+    if listed.is_empty() {
+        let yet = if status.phase.is_end() { "" } else { " yet" };
+        terminal::note(&format!("there are no artifacts{yet}: nothing was written below {}", shown(out)));
+    }
     let mut files = Vec::new();
     for artifact in listed {
         files.push((artifact.path.clone(), value(sessions, session, &artifact.content).await?));
     }
     write_outputs(out, &files, force).map_err(|why| {
-        let how = quoted(&["signoff", "sessions", "show", &session.id, "--out", "DIR"]);
         Exit::Output.because(format!("{}; the run is over and keeps them: {how}", one_line(&why.to_string(), 1000)))
     })
 }
@@ -200,9 +208,14 @@ fn example(question: &Question) -> &str {
 
 /// `signoff run --resume ID …`, quoted.
 fn resume(told: &Told<'_>, more: &[&str]) -> String {
-    let folder = told.sessions.map(|folder| folder.display().to_string());
+    shell(told.sessions, &[&["run", "--resume", &told.snapshot.id][..], more].concat())
+}
+
+/// A command of this program that finds the same sessions, quoted.
+fn shell(place: Option<&Path>, words: &[&str]) -> String {
+    let folder = place.map(|folder| folder.display().to_string());
     let place: Vec<&str> = folder.iter().flat_map(|folder| ["--sessions-dir", folder.as_str()]).collect();
-    quoted(&[&["signoff", "run", "--resume", &told.snapshot.id][..], more, &place].concat())
+    quoted(&[&["signoff"], words, &place].concat())
 }
 
 /// Words as a shell reads them as exactly these words. What no shell takes, and what a terminal would not show as it
