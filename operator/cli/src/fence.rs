@@ -2,6 +2,7 @@
 //!
 //! Nothing here may be stored, compared or sent: it is for eyes only.
 
+use serde::Serialize;
 use signoff_engine::language::text::display;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -48,8 +49,16 @@ fn wrap(line: &str) -> Vec<String> {
     lines
 }
 
+/// A value as JSON for programs, by lines, which does nothing to a terminal either.
+///
+/// # Errors
+/// The value has no JSON.
+pub fn json<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<String> {
+    Ok(plain_json(&serde_json::to_string_pretty(value)?) + "\n")
+}
+
 /// JSON that means the same, in which every character that moves, hides or changes direction is written `\uXXXX`.
-pub fn plain_json(json: &str) -> String {
+fn plain_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         // Outside strings JSON has no such characters but line ends, and serde_json escapes those within.
@@ -108,8 +117,8 @@ mod tests {
     #[test]
     fn json_keeps_its_meaning_and_loses_its_tricks() {
         let value = serde_json::json!({"a": "x\u{202e}y\u{e0041}\u{9b}\u{7f}é\n"});
-        let text = plain_json(&value.to_string());
-        assert_eq!(text, r#"{"a":"x\u202ey\udb40\udc41\u009b\u007fé\n"}"#);
+        let text = json(&value).unwrap_or_default();
+        assert_eq!(text, "{\n  \"a\": \"x\\u202ey\\udb40\\udc41\\u009b\\u007fé\\n\"\n}\n");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).ok(), Some(value));
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     args::{Form, List},
     client::{Me, Seen, Session},
     clock,
-    fence::{hides, one_line, plain_json},
+    fence::{self, hides, one_line},
     mine,
     refusal::Failure,
     table::table,
@@ -135,8 +135,7 @@ fn document(found: &[Seen]) -> serde_json::Value {
 }
 
 fn json(found: &[Seen]) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(&document(found)).map_err(|error| Failure::Other(error.to_string()))?;
-    Ok(plain_json(&text) + "\n")
+    fence::json(&document(found)).map_err(|error| Failure::Other(error.to_string()))
 }
 
 fn yaml(found: &[Seen]) -> Result<String, Failure> {

@@ -7,7 +7,7 @@ use std::{fs::OpenOptions, io::Write, path::PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use signoff_cli::terminal;
+use signoff_cli::{fence, terminal};
 use signoff_engine::{Settings, language::text::display};
 use signoff_manifest::{Severity, check, report, strands};
 
@@ -68,7 +68,7 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
         Format::Json => {
             let problems: Vec<_> = problems.iter().map(|problem| report::json("imported", problem)).collect();
             let page = json!({"workflow": imported.object, "notes": imported.notes, "problems": problems});
-            serde_json::to_string_pretty(&page)? + "\n"
+            fence::json(&page)?
         }
     };
     write(options, &text)?;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use signoff_cli::terminal;
+use signoff_cli::{fence, terminal};
 use signoff_engine::Settings;
 use signoff_manifest::{flow::Flow, read_any, report};
 
@@ -49,7 +49,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     let flow = Flow::of(&read.workflow);
     terminal::print(&match options.format {
         Format::Text => flow.to_text(),
-        Format::Json => serde_json::to_string_pretty(&flow)? + "\n",
+        Format::Json => fence::json(&flow)?,
         Format::Mermaid => flow.to_mermaid(),
         Format::Dot => flow.to_dot(),
     })?;

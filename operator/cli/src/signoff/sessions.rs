@@ -7,7 +7,12 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use signoff_api::{Moment, Span, workflow::WorkflowPhase};
-use signoff_cli::{clock, fence::one_line, table::table, terminal};
+use signoff_cli::{
+    clock,
+    fence::{self, one_line},
+    table::table,
+    terminal,
+};
 use signoff_runtime::local::{Error, Sessions, Snapshot};
 
 use crate::{
@@ -122,7 +127,7 @@ fn list(options: &List) -> anyhow::Result<Exit> {
         }
     }
     let page = match options.format {
-        Format::Json => serde_json::to_string_pretty(&objects)? + "\n",
+        Format::Json => fence::json(&objects)?,
         Format::Text if rows.is_empty() => "no sessions\n".to_owned(),
         Format::Text => table(&["SESSION", "PHASE", "PENDING", "BEGAN", "REASON"], rows),
     };

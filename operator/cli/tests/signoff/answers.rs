@@ -227,12 +227,37 @@ fn a_reader_that_goes_away_changes_nothing_and_no_code() {
 #[test]
 fn what_others_wrote_moves_no_cursor() {
     let home = Home::new();
-    let tricks = "\\e[2J\\u202eDear";
-    home.file("letter.yaml", &LETTER.replace("text: Dear customer", &format!("text: \"{tricks}\"")));
-    let paused = home.run(&["run", "letter.yaml"]).with(19);
-    for text in [&paused.out, &paused.err] {
-        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{paused:?}");
-    }
+    let tricks = "\\e[2J\\u202eDear\\x9b2J\\x7f";
+    let letter = LETTER
+        .replace("text: Dear customer", &format!("text: \"{tricks}\""))
+        .replace("Send this to", &format!("{tricks} this to"));
+    home.file("letter.yaml", &letter);
+    // The name of a file is somebody else's too.
+    home.file("wrong\u{202e}\u{9b}.yaml", "[");
+    home.file(
+        "strands.yaml",
+        &format!(
+            "{{version: 0, name: s, runtime: {{provider: ollama, host: \"http://127.0.0.1:11434\", model_id: m}}, agents: \
+             {{a: {{prompt: x}}}}, pattern: {{type: chain, config: {{steps: [{{agent: a, input: \"{tricks}\"}}]}}}}}}"
+        ),
+    );
+    let plain = |arguments: &[&str], code: i32| {
+        let ended = home.run(arguments).with(code);
+        for text in [&ended.out, &ended.err] {
+            assert!(!text.contains(['\u{1b}', '\u{202e}', '\u{9b}', '\u{7f}']), "{arguments:?}: {ended:?}");
+        }
+        ended.out
+    };
+    plain(&["run", "letter.yaml"], 19);
+    let id = home.id();
+    let told: Value = serde_json::from_str(&plain(&["sessions", "show", &id, "--format", "json"], 0)).unwrap();
+    assert_eq!(told["pending"][0]["prompt"], "[2J\u{202e}Dear2J this to ACME?", "what it means stays");
+    plain(&["sessions", "list", "--format", "json"], 0);
+    plain(&["plan", "letter.yaml", "--format", "json"], 0);
+    plain(&["validate", ".", "--format", "json"], 3);
+    plain(&["import", "strands.yaml", "--format", "json"], 0);
+    home.file("answers.yaml", "review: approve");
+    plain(&["run", "letter.yaml", "--answers", "answers.yaml", "--format", "json"], 0);
 }
 
 #[test]

@@ -9,7 +9,11 @@ use std::{
 
 use serde_json::{Value, json};
 use signoff_api::{Approval, ApprovalRequest, Verdict, gate::Question, journal::BlobRef, workflow::WorkflowPhase};
-use signoff_cli::{clock, fence::one_line, terminal};
+use signoff_cli::{
+    clock,
+    fence::{self, one_line},
+    terminal,
+};
 use signoff_engine::language::text::display;
 use signoff_runtime::{
     BlobStore as _,
@@ -45,7 +49,7 @@ pub fn exit(phase: WorkflowPhase) -> Exit {
 pub async fn result(sessions: &Sessions, told: &Told<'_>, format: Format) -> anyhow::Result<String> {
     let outputs = outputs(sessions, told.snapshot).await?;
     if format == Format::Json {
-        return Ok(serde_json::to_string_pretty(&json(told, outputs.as_deref()))? + "\n");
+        return Ok(fence::json(&json(told, outputs.as_deref()))?);
     }
     let status = told.snapshot.workflow.status.clone().unwrap_or_default();
     Ok(match status.phase {
@@ -127,7 +131,7 @@ pub async fn artifacts(
 /// # Errors
 /// The file cannot be written.
 pub fn export(file: &Path, session: &Snapshot) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(&history(session))? + "\n";
+    let text = fence::json(&history(session))?;
     fs::write(file, text).map_err(|why| Exit::Output.because(format!("cannot write {}: {why}", shown(file))))
 }
 
