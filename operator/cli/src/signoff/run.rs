@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
 use signoff_cli::{fence::one_line, terminal};
 use signoff_runtime::local::{self, Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
@@ -71,8 +71,11 @@ pub struct Arguments {
     answer: Answer,
 }
 
+// What is for a pending gate needs a session. It conflicts with a file instead of requiring --resume: clap does not ask for
+// what would conflict with a file that is there.
 /// Answers to gates.
 #[derive(Args, Debug, Default)]
+#[command(group = ArgGroup::new("given").args(["hitl_response", "verdict"]).multiple(true))]
 struct Answer {
     /// Ask on the terminal; the default where there is one
     #[arg(long, help_heading = ANSWERS, overrides_with = "no_interactive")]
@@ -81,22 +84,22 @@ struct Answer {
     #[arg(long, help_heading = ANSWERS)]
     no_interactive: bool,
     /// What somebody said at the pending gate: a word for a verdict it allows, else its answer
-    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "resume", conflicts_with = "answers")]
+    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", conflicts_with_all = ["file", "answers"])]
     hitl_response: Option<String>,
     /// approve, reject, modify, respond, defer, escalate, abort, skip or retry the pending gate
-    #[arg(long, help_heading = ANSWERS, requires = "resume", conflicts_with = "answers", value_parser = answer::verdict)]
+    #[arg(long, help_heading = ANSWERS, conflicts_with_all = ["file", "answers"], value_parser = answer::verdict)]
     verdict: Option<Verdict>,
     /// Why
-    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "resume")]
+    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "given", conflicts_with = "file")]
     reason: Option<String>,
     /// What to go on with instead, for modify and retry: an object in YAML or JSON
-    #[arg(long, help_heading = ANSWERS, value_name = "OBJECT", requires = "verdict", value_parser = parameters)]
+    #[arg(long, help_heading = ANSWERS, value_name = "OBJECT", requires = "verdict", conflicts_with = "file", value_parser = parameters)]
     parameters: Option<JsonObject>,
     /// What to do differently, for defer
-    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "verdict")]
+    #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "verdict", conflicts_with = "file")]
     guidance: Option<String>,
     /// Which pending gate is answered, where there are several: its name, its path or its Approval
-    #[arg(long, help_heading = ANSWERS, value_name = "NAME", requires = "resume")]
+    #[arg(long, help_heading = ANSWERS, value_name = "NAME", requires = "given", conflicts_with = "file")]
     gate: Option<String>,
     /// A YAML or JSON file from gates to answers
     #[arg(long, help_heading = ANSWERS, value_name = "FILE")]
@@ -181,11 +184,12 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
         tell::Told { snapshot: &snapshot, sessions: place, artifacts: written.as_ref().map_or(&[], Vec::as_slice) };
     terminal::print(&tell::result(&sessions, &told, options.format).await?)?;
     attendant.unused().iter().for_each(|why| terminal::note(why));
-    written?;
-    exported?;
+    let unwritten: Vec<_> = [written.map(drop), exported].into_iter().filter_map(Result::err).collect();
+    unwritten.iter().for_each(|why| terminal::note(&format!("{why:#}")));
     Ok(match ended {
-        Ended::Over(end) => tell::exit(end.phase()),
-        // The answer was for this gate, and it does not count.
+        Ended::Over(end) => unwritten.first().map_or_else(|| tell::exit(end.phase()), Exit::of),
+        // That the run waits matters more: what was decided can still be written once it is over. An answer that was
+        // given was for this gate.
         Ended::Paused if attendant.was_refused() => Exit::Usage,
         Ended::Paused => Exit::Paused,
     })
@@ -280,15 +284,17 @@ pub fn failure(error: Error) -> anyhow::Error {
     exit.because(error.to_string())
 }
 
-/// ctrl-C and a request to end pause the run; a second one does not wait for calls.
+/// ctrl-C, a request to end and a terminal that goes away pause the run; a second one does not wait for calls.
 fn pause_when_asked(stop: Stop, editing: Editing) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 // While the editor is open it is the editor's.
                 Some(()) = interrupt.recv() => if editing.try_lock().is_ok() { stop.ask() },
                 Some(()) = terminate.recv() => stop.ask(),
+                Some(()) = hang_up.recv() => stop.ask(),
             }
         }
     });

@@ -100,8 +100,46 @@ fn every_way_to_end_has_its_code() {
     let failed = home.run(&["run", "failing.yaml"]).with(10);
     assert!(failed.err.contains("out of words"), "{failed:?}");
     home.run(&["run", "--resume", "nobody"]).with(20);
-    home.run(&["run", "letter.yaml", "--export-hitl-history", "no/such/folder/h.json"]).with(12);
+    home.file("vars.yaml", "[]");
+    home.run(&["run", "letter.yaml", "--vars-file", "vars.yaml"]).with(3);
+    for file in ["--vars-file", "--answers"] {
+        let unread = home.run(&["run", "letter.yaml", file, "missing.yaml"]).with(2);
+        assert!(unread.err.contains("missing.yaml"), "{unread:?}");
+    }
     home.run(&["--version"]).with(0);
+}
+
+#[test]
+fn what_cannot_be_written_is_said_and_is_the_code_only_of_a_run_that_is_over() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    let history = ["--export-hitl-history", "no/such/folder/h.json"];
+    let paused = home.run(&[&["run", "letter.yaml"], &history[..]].concat()).with(19);
+    assert!(paused.err.contains("cannot write no/such/folder/h.json"), "{paused:?}");
+    let id = home.id();
+    let refused = home.run(&[&["run", "--resume", &id, "--verdict", "skip"], &history[..]].concat()).with(2);
+    assert!(refused.err.contains("cannot write") && refused.err.contains("not allowed"), "{refused:?}");
+    home.run(&[&["run", "--resume", &id, "--verdict", "approve"], &history[..]].concat()).with(12);
+    assert_eq!(home.run(&["sessions", "show", &id]).with(0).out.lines().last(), Some("Dear customer: approved"));
+}
+
+#[test]
+fn no_part_of_an_answer_is_dropped_in_silence() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    home.run(&["run", "letter.yaml"]).with(19);
+    let id = home.id();
+    for part in [["--reason", "because"], ["--gate", "review"], ["--guidance", "shorter"], ["--parameters", "{a: b}"]] {
+        let alone = home.run(&["run", "--resume", &id, part[0], part[1]]).with(2);
+        assert!(alone.err.contains("--verdict"), "{alone:?}");
+        home.run(&["run", "letter.yaml", part[0], part[1]]).with(2);
+        home.run(&["run", "letter.yaml", "--verdict", "approve", part[0], part[1]]).with(2);
+    }
+    for part in [["--verdict", "approve"], ["--hitl-response", "approve"]] {
+        home.run(&["run", "letter.yaml", part[0], part[1]]).with(2);
+    }
+    let whole = ["--hitl-response", "approve", "--reason", "because", "--gate", "review"];
+    home.run(&[&["run", "--resume", &id], &whole[..]].concat()).with(0);
 }
 
 #[test]

@@ -38,11 +38,17 @@ fn a_step_that_must_not_be_repeated_is_not_after_the_process_was_killed_in_it() 
 
 #[test]
 fn whoever_ends_the_process_politely_gets_the_result_of_what_must_not_be_repeated() {
+    for request_to_end in ["-TERM", "-HUP"] {
+        ended_politely(request_to_end);
+    }
+}
+
+fn ended_politely(request_to_end: &str) {
     let (home, server) = (Home::new(), Server::new());
     home.file("post.yaml", &server.workflow());
     let first = home.signoff(&["run", "post.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let request = server.request();
-    let polite = Command::new("kill").args(["-TERM", &first.id().to_string()]).status().unwrap();
+    let polite = Command::new("kill").args([request_to_end, &first.id().to_string()]).status().unwrap();
     assert!(polite.success());
     Server::answer(request);
     // Whether it hears of the end of the call or of the request to pause first: nothing is lost.

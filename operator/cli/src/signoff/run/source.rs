@@ -13,6 +13,7 @@ use signoff_cli::{fence::one_line, terminal};
 use signoff_engine::Settings;
 use signoff_manifest::{Problem, read_any, report, strands};
 
+use super::shown;
 use crate::{exit::Exit, texts};
 
 /// Reads and checks a file, a Workflow or a file of the Strands CLI, then gives its inputs their values.
@@ -41,12 +42,12 @@ pub fn workflow(
         return Err(Exit::Unsupported.because(format!("{name} asks for what is not there (see above): {remedy}")));
     }
     let mut workflow = *read.workflow;
-    give(&mut workflow.spec.inputs, vars, vars_file).map_err(|why| Exit::Invalid.because(why))?;
+    let from_file = vars_file.map(values).transpose()?.unwrap_or_default();
+    give(&mut workflow.spec.inputs, vars, from_file).map_err(|why| Exit::Invalid.because(why))?;
     Ok(workflow)
 }
 
-fn give(inputs: &mut [Input], vars: &[(String, String)], vars_file: Option<&Path>) -> Result<(), String> {
-    let from_file = vars_file.map(read).transpose()?.unwrap_or_default();
+fn give(inputs: &mut [Input], vars: &[(String, String)], from_file: Map<String, Value>) -> Result<(), String> {
     for (name, value) in from_file {
         find(inputs, &name)?.value = Some(Json(value));
     }
@@ -57,12 +58,16 @@ fn give(inputs: &mut [Input], vars: &[(String, String)], vars_file: Option<&Path
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Map<String, Value>, String> {
-    let text = fs::read_to_string(file).map_err(|why| format!("{}: {why}", file.display()))?;
+fn values(file: &Path) -> anyhow::Result<Map<String, Value>> {
+    let name = shown(file);
+    let text = fs::read_to_string(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
     match serde_saphyr::from_str(&text) {
         Ok(Value::Object(values)) => Ok(values),
-        Ok(_) => Err(format!("{}: not a map from inputs to values", file.display())),
-        Err(why) => Err(format!("{}: neither YAML nor JSON: {}", file.display(), one_line(&why.to_string(), 1000))),
+        Ok(_) => Err(Exit::Invalid.because(format!("{name}: not a map from inputs to values"))),
+        Err(why) => {
+            let why = one_line(&why.to_string(), 1000);
+            Err(Exit::Invalid.because(format!("{name}: neither YAML nor JSON: {why}")))
+        }
     }
 }
 
@@ -109,14 +114,14 @@ mod tests {
     fn given(vars: &[(&str, &str)]) -> Result<Vec<Option<Value>>, String> {
         let mut inputs = inputs();
         let vars: Vec<_> = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        give(&mut inputs, &vars, None)?;
+        give(&mut inputs, &vars, Map::new())?;
         Ok(inputs.into_iter().map(|input| input.value.map(|value| value.0)).collect())
     }
 
     #[test]
     fn a_value_is_read_as_its_input_declares() {
-        let values = given(&[("who", "5"), ("n", "5"), ("on", "true"), ("list", "[1, \"a\"]")]).unwrap();
-        assert_eq!(values, [Some(json!("5")), Some(json!(5)), Some(json!(true)), Some(json!([1, "a"]))]);
+        let given = given(&[("who", "5"), ("n", "5"), ("on", "true"), ("list", "[1, \"a\"]")]).unwrap();
+        assert_eq!(given, [Some(json!("5")), Some(json!(5)), Some(json!(true)), Some(json!([1, "a"]))]);
     }
 
     #[test]
@@ -132,10 +137,10 @@ mod tests {
         let file = folder.path().join("vars.yaml");
         fs::write(&file, "who: Ann\nn: 7\n").unwrap();
         let mut all = inputs();
-        give(&mut all, &[("n".to_owned(), "8".to_owned())], Some(&file)).unwrap();
+        give(&mut all, &[("n".to_owned(), "8".to_owned())], values(&file).unwrap()).unwrap();
         assert_eq!(all[0].value, Some(Json(json!("Ann"))));
         assert_eq!(all[1].value, Some(Json(json!(8))));
         fs::write(&file, "[]").unwrap();
-        assert!(give(&mut all, &[], Some(&file)).unwrap_err().contains("not a map"));
+        assert!(values(&file).unwrap_err().to_string().contains("not a map"));
     }
 }
