@@ -69,7 +69,11 @@ pub enum Command {
     Approve(Plain),
     /// Do not
     Reject(Plain),
-    /// Go on with other parameters than those shown
+    /// Go on with something else than what was shown
+    ///
+    /// What that is depends on the gate, and `show` says it with an example: {response} where a step's text or a result
+    /// is reviewed, {route} where a route was chosen, {subtasks} where work was divided, {draft} where a draft was
+    /// judged, {workers} where workers are done, and what the step was given where a step failed.
     Modify(Parameters),
     /// Answer
     Respond(Respond),
@@ -82,6 +86,8 @@ pub enum Command {
     /// Go on without
     Skip(Plain),
     /// Ask again
+    ///
+    /// Where workers are done it may name those that shall work again, by their numbers: --set workers=[0,2]
     Retry(Parameters),
 }
 
@@ -391,6 +397,14 @@ mod tests {
         let typed = parse("approve --dry-run=none x").unwrap().command.unwrap().wish().unwrap();
         assert_eq!(typed.manner.dry_run, Some(DryRun::None));
         assert!(parse("approve --dry-run=client x").is_err());
+    }
+
+    #[test]
+    fn the_help_of_modify_says_what_each_kind_of_gate_takes() {
+        let help = parse("modify --help").unwrap_err().to_string();
+        for field in ["{response}", "{route}", "{subtasks}", "{draft}", "{workers}", "show"] {
+            assert!(help.contains(field), "{help}");
+        }
     }
 
     #[test]

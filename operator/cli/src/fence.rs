@@ -18,6 +18,16 @@ pub fn one_line(text: &str, max_chars: usize) -> String {
     display(text, max_chars).replace(['\n', '\t'], " ").trim().to_owned()
 }
 
+/// Words as a shell reads them as exactly these words. What no shell takes, and what a terminal would not show as it
+/// is, is shown as something else: such a command is not to be copied.
+pub fn quoted<S: AsRef<str>>(words: &[S]) -> String {
+    let one = |word: &S| {
+        let safe = one_line(word.as_ref(), 4096);
+        shlex::try_quote(&safe).map_or_else(|_| "'?'".to_owned(), std::borrow::Cow::into_owned)
+    };
+    words.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
 /// Text as lines that all begin with a margin, so that none of them can pass for one of ours.
 pub fn fenced(text: &str, max_chars: usize) -> String {
     let shown = display(text, max_chars).replace('\t', "    ");
@@ -88,6 +98,13 @@ fn is_hidden(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_is_shown_is_read_as_it_was_meant() {
+        let words = ["signoff", "run", "--hitl-response", "it's $HOME; `rm`\"", "--gate", "a b"];
+        assert_eq!(shlex::split(&quoted(&words)).unwrap_or_default(), words);
+        assert!(!quoted(&["x\u{1b}[2J\ny\u{202e}"]).contains(['\u{1b}', '\n', '\u{202e}']));
+    }
 
     #[test]
     fn fenced_text_cannot_leave_its_margin() {

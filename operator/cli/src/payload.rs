@@ -13,9 +13,12 @@ use signoff_api::{
     values::JsonObject,
 };
 
+use signoff_engine::parameters;
+
 use crate::{
     args::{Payload, Wish},
     client::Me,
+    fence::one_line,
     mine,
     refusal::Failure,
 };
@@ -60,9 +63,13 @@ fn payload(wish: &Wish, file: Option<&str>, request: &ApprovalRequest) -> Result
     match &wish.payload {
         Payload::Nothing => {}
         Payload::Parameters { set, set_string, .. } => {
-            let parameters = parameters(set, set_string, file)?;
+            let takes =
+                parameters::schema(request, wish.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));
+            let takes = takes.unwrap_or_else(|| "no parameters".into());
+            let parameters = given(set, set_string, file, &takes)?;
             if parameters.is_empty() && wish.verdict == Verdict::Modify {
-                return Err(Failure::Usage("modify needs parameters: --set KEY=VALUE or --from-file FILE".into()));
+                let how = "--set KEY=VALUE or --from-file FILE";
+                return Err(Failure::Usage(format!("modify needs parameters, here {takes}: {how}")));
             }
             decision.parameters = (!parameters.is_empty()).then_some(JsonObject(parameters));
         }
@@ -78,10 +85,11 @@ fn payload(wish: &Wish, file: Option<&str>, request: &ApprovalRequest) -> Result
     Ok(decision)
 }
 
-fn parameters(
+fn given(
     set: &[(String, String)],
     set_string: &[(String, String)],
     file: Option<&str>,
+    takes: &str,
 ) -> Result<Map<String, Value>, Failure> {
     let mut parameters = match file {
         None => Map::new(),
@@ -90,11 +98,7 @@ fn parameters(
                 .map_err(|error| Failure::Usage(format!("--from-file is neither JSON nor YAML: {error}")))?;
             match value {
                 Value::Object(fields) => fields,
-                _ => {
-                    return Err(Failure::Usage(
-                        "--from-file must hold an object, such as {response: the better text}".into(),
-                    ));
-                }
+                _ => return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {takes}"))),
             }
         }
     };

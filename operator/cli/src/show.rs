@@ -2,16 +2,19 @@
 //!
 //! It may not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
 
+use serde_json::Value;
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Decision, Digest, Moment, Verdict,
     conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
     gate::{Also, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
 };
 
+use signoff_engine::parameters;
+
 use crate::{
     client::{Me, Seen, Session},
     clock::{self, distance},
-    fence::{fenced, one_line},
+    fence::{fenced, one_line, quoted},
     mine,
     refusal::Failure,
     table::table,
@@ -62,8 +65,15 @@ pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
         page.section("Decisions", &decisions(approval, &status, now));
     }
     outcome(&mut page, &status, now);
-    page.gap();
     let name = approval.metadata.name.as_deref().unwrap_or_default();
+    if !status.phase.is_end() {
+        for verdict in [Verdict::Modify, Verdict::Retry] {
+            if let Some(how) = taken(request, verdict, name) {
+                page.section(&format!("{verdict} takes"), &how);
+            }
+        }
+    }
+    page.gap();
     page.fact("You", &standing(approval, me, now, name));
     page.text
 }
@@ -242,12 +252,29 @@ fn form(question: &Question) -> String {
     rules.extend(question.pattern.as_ref().map(|pattern| format!("must match {}", one_line(pattern, 512))));
     rules.extend(question.max_length.map(|most| format!("at most {most} characters")));
     rules.extend(question.schema.as_ref().map(|schema| {
-        format!("JSON of this schema: {}", one_line(&serde_json::Value::Object(schema.0.clone()).to_string(), 1000))
+        format!("JSON of this schema: {}", one_line(&Value::Object(schema.0.clone()).to_string(), 1000))
     }));
     rules.extend(question.default.as_ref().map(|answer| format!("default: {}", one_line(answer, 200))));
     rules.push(if question.may_be_left_out() { "may be left out".into() } else { "required".into() });
     body.push_str(&format!("  {}\n", rules.join("; ")));
     body
+}
+
+/// What a verdict takes along, in words and as a command; none where it takes nothing or is not allowed.
+fn taken(request: &ApprovalRequest, verdict: Verdict, name: &str) -> Option<String> {
+    let schema = parameters::schema(request, verdict).filter(|_| request.allowed_verdicts.contains(&verdict))?;
+    let mut words = ["kubectl", "approve", &verdict.name().to_lowercase(), name].map(str::to_owned).to_vec();
+    for (field, value) in parameters::example(&schema) {
+        words.extend(match value {
+            // What would be read as something else than text.
+            Value::String(text) if serde_json::from_str::<Value>(&text).is_ok() => {
+                ["--set-string".to_owned(), format!("{field}={text}")]
+            }
+            Value::String(text) => ["--set".to_owned(), format!("{field}={text}")],
+            other => ["--set".to_owned(), format!("{field}={other}")],
+        });
+    }
+    Some(format!("  {}\n  such as: {}\n", one_line(&parameters::shape(&schema), 1000), quoted(&words)))
 }
 
 fn decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> String {
@@ -287,10 +314,7 @@ fn said(decision: &Decision) -> String {
             .map(|answers| format!("answers: {}", serde_json::to_string(answers).unwrap_or_default())),
     );
     words.extend(
-        decision
-            .parameters
-            .as_ref()
-            .map(|parameters| format!("parameters: {}", serde_json::Value::Object(parameters.0.clone()))),
+        decision.parameters.as_ref().map(|parameters| format!("parameters: {}", Value::Object(parameters.0.clone()))),
     );
     words.extend(decision.guidance.as_ref().map(|text| format!("guidance: {text}")));
     words.join("; ")
@@ -311,8 +335,7 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
     if let Some(reason) = &outcome.reason {
         page.fact("Reason", &one_line(reason, 2048));
     }
-    let parameters =
-        outcome.parameters.as_ref().map(|parameters| serde_json::Value::Object(parameters.0.clone()).to_string());
+    let parameters = outcome.parameters.as_ref().map(|parameters| Value::Object(parameters.0.clone()).to_string());
     for (title, text) in [("Response", &outcome.response), ("Parameters", &parameters), ("Guidance", &outcome.guidance)]
     {
         if let Some(text) = text {

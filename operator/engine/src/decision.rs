@@ -12,7 +12,7 @@ use signoff_api::{
     gate::{Form, Question},
 };
 
-use crate::language::text;
+use crate::{language::text, parameters::shape};
 
 /// What a decision brings along, in one form whatever way it was typed. Two votes agree where verdict and
 /// payload are equal.
@@ -43,7 +43,7 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
 fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
     let verdict = decision.verdict;
     let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);
-    let schema = schemas.and_then(|schemas| schemas.get(verdict.name())).and_then(Value::as_object);
+    let schema = schemas.and_then(|schemas| schemas.get(verdict.name()));
     match (schema, &decision.parameters) {
         (None, _) if verdict == Verdict::Modify => modification(decision).map(Some),
         (None, None) => Ok(None),
@@ -51,7 +51,7 @@ fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<J
         (Some(_), None) if verdict == Verdict::Retry => Ok(None),
         (Some(schema), None) => Err(format!("{verdict} needs parameters: {}", text::display(&shape(schema), 300))),
         (Some(schema), Some(given)) => {
-            let validator = compile(&JsonObject(schema.clone()))?;
+            let validator = validator(schema)?;
             if let Some(error) = validator.iter_errors(&Value::Object(given.0.clone())).next() {
                 let place = error.instance_path().to_string().replace('/', ".");
                 let problem = text::display(&error.to_string(), 300);
@@ -61,16 +61,6 @@ fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<J
             Ok(Some(given.clone()))
         }
     }
-}
-
-/// A schema as its author is told of it: `parameters: {route: "a" or "b"}`.
-fn shape(schema: &serde_json::Map<String, Value>) -> String {
-    let one = |(name, schema): (&String, &Value)| match schema.get("enum").and_then(Value::as_array) {
-        Some(values) => format!("{name}: {}", values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")),
-        None => format!("{name}: <{}>", schema.get("type").and_then(Value::as_str).unwrap_or("value")),
-    };
-    let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    format!("parameters: {{{}}}", fields.map(one).collect::<Vec<_>>().join(", "))
 }
 
 /// Modify replaces the response of the reviewed step, and nothing else can be replaced at this kind of gate.
@@ -202,9 +192,13 @@ pub(crate) fn whole(pattern: &str) -> Result<regex::Regex, String> {
 /// # Errors
 /// One sentence for the author of the schema.
 pub(crate) fn compile(schema: &JsonObject) -> Result<jsonschema::Validator, String> {
+    validator(&Value::Object(schema.0.clone()))
+}
+
+fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
     jsonschema::options()
         .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
-        .build(&Value::Object(schema.0.clone()))
+        .build(schema)
         .map_err(|why| format!("not a JSON Schema: {}", text::display(&why.to_string(), 300)))
 }
 

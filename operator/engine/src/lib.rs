@@ -21,6 +21,7 @@ pub mod floors;
 pub mod fuzz;
 pub mod journal;
 pub mod language;
+pub mod parameters;
 pub mod plan;
 pub mod tally;
 pub mod turn;

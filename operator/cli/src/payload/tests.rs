@@ -71,9 +71,10 @@ fn what_would_not_arrive_unchanged_is_not_sent() {
     assert!(failed(set(&[("a", "{\"b\": null}")])).to_string().contains("null cannot be sent"));
     assert!(failed(set(&[("amount", "9007199254740993")])).to_string().contains("write it as a string"));
     let nothing = Payload::Parameters { set: vec![], set_string: vec![], from_file: None };
-    assert_eq!(failed(nothing).code(), 2);
+    assert_eq!(failed(nothing.clone()).code(), 2);
+    assert!(failed(nothing).to_string().contains("modify needs parameters, here {response: <any>}"));
     let list = entry(&wish(Verdict::Modify, set(&[])), Some("[1]"), &approval, &alice()).unwrap_err();
-    assert!(list.to_string().contains("must hold an object"));
+    assert!(list.to_string().contains("must hold an object: this gate takes {response: <any>}"));
 }
 
 #[test]

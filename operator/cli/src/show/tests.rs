@@ -42,6 +42,10 @@ Context, in the run's own words (of models, tools and people; nobody has checked
   | Dear ACME,
   | we refund 420 EUR.
 
+Modify takes:
+  {{response: <any>}}
+  such as: kubectl approve modify {name} --set 'response=better'
+
 You:          alice@example.com, one of the approvers: kubectl approve approve {name} (or reject, …)
 "
     );
@@ -87,6 +91,40 @@ fn a_form_shows_options_and_rules() {
         page.contains("Answer iban:\n  free text; must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"),
         "{page}"
     );
+}
+
+#[test]
+fn what_modify_and_retry_take_is_said_with_a_command_that_a_shell_reads_as_it_was_meant() {
+    let mut approval = sample::approval();
+    let name = approval.metadata.name.clone().unwrap();
+    approval.spec.request.allowed_verdicts.push(Verdict::Retry);
+    assert!(!shown(approval.clone()).contains("Retry takes"));
+    let schema =
+        |field: &str, schema: Value| json!({"type": "object", "required": [field], "properties": {field: schema}});
+    for (field, of, words, option) in [
+        ("route", json!({"enum": ["billing", "42"]}), r#"{route: "billing" or "42"}"#, "--set 'route=billing'"),
+        ("route", json!({"enum": ["42"]}), r#"{route: "42"}"#, "--set-string 'route=42'"),
+        ("draft", json!({"type": "string"}), "{draft: <text>}", "--set 'draft=better'"),
+        (
+            "parts",
+            json!({"type": "array", "items": {"type": "string"}}),
+            "{parts: [<text>, ...]}",
+            r#"--set 'parts=["better"]'"#,
+        ),
+    ] {
+        approval.spec.request.parameters = serde_json::from_value(
+            json!({"Modify": schema(field, of), "Retry": schema("workers", json!({"type": "array", "items": {"type": "integer"}}))}),
+        )
+        .unwrap();
+        let page = shown(approval.clone());
+        let modify = format!("\nModify takes:\n  {words}\n  such as: kubectl approve modify {name} {option}\n");
+        let retry = format!(
+            "\nRetry takes:\n  {{workers: [<integer>, ...]}}\n  such as: kubectl approve retry {name} --set 'workers=[0]'\n"
+        );
+        assert!(page.contains(&(modify + &retry)), "{page}");
+    }
+    approval.spec.request.allowed_verdicts = vec![Verdict::Approve];
+    assert!(!shown(approval).contains(" takes:"), "what is not allowed takes nothing");
 }
 
 #[test]

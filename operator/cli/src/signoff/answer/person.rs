@@ -12,6 +12,7 @@ use signoff_cli::{
     fence::{fenced, one_line},
     terminal,
 };
+use signoff_engine::parameters;
 use signoff_runtime::local::Asked;
 use tokio::sync::Mutex;
 
@@ -237,7 +238,8 @@ fn draft(asked: &Asked) -> Option<String> {
     let mut text = String::from("# What to go on with instead. Leave it as it is to decide nothing.\n");
     let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get(Verdict::Modify.name()));
     if let Some(schema) = schema {
-        text += &format!("# It must fit this JSON Schema: {}\n", one_line(&schema.to_string(), 2000));
+        let such_as = Value::Object(parameters::example(schema)).to_string();
+        text += &format!("# It takes {}, such as {such_as}.\n", one_line(&parameters::shape(schema), 1000));
     }
     let reviewed = match (&request.reviews, &asked.reviewed) {
         (_, Some(whole)) => whole,

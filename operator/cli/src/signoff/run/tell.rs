@@ -8,13 +8,13 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use signoff_api::{Approval, ApprovalRequest, Verdict, gate::Question, journal::BlobRef, workflow::WorkflowPhase};
+use signoff_api::{Approval, Verdict, gate::Question, journal::BlobRef, workflow::WorkflowPhase};
 use signoff_cli::{
     clock,
-    fence::{self, one_line},
+    fence::{self, one_line, quoted},
     terminal,
 };
-use signoff_engine::language::text::display;
+use signoff_engine::{language::text::display, parameters};
 use signoff_runtime::{
     BlobStore as _,
     local::{Sessions, Snapshot, history, owner, write_outputs},
@@ -170,7 +170,8 @@ fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> 
     let request = &approval.spec.request;
     let gate: &[&str] = if several { &["--gate", &request.gate.path] } else { &[] };
     let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "why"] } else { &[] };
-    let better = parameters(request);
+    let better = parameters::schema(request, Verdict::Modify).map(|schema| parameters::example(&schema));
+    let better = Value::Object(better.unwrap_or_default()).to_string();
     let command = |verdict: &Verdict| {
         let word = verdict.name().to_lowercase();
         let only = request.form.as_ref().and_then(|form| match form.questions.as_slice() {
@@ -190,22 +191,6 @@ fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> 
     request.allowed_verdicts.iter().map(command).collect()
 }
 
-/// What Modify takes at this gate, as an example: its schema stands in the request.
-fn parameters(request: &ApprovalRequest) -> String {
-    let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get("Modify"));
-    let Some(fields) = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object) else {
-        return "{response: better}".to_owned();
-    };
-    let one = |schema: &Value| match (schema["enum"].get(0), schema["type"].as_str()) {
-        (Some(first), _) => first.clone(),
-        (None, Some("array")) => json!([{"task": "better"}]),
-        (None, Some("object")) => json!({"0": "better"}),
-        _ => json!("better"),
-    };
-    let field = fields.iter().next().map(|(name, schema)| (name.clone(), one(schema)));
-    Value::Object(field.into_iter().collect()).to_string()
-}
-
 fn example(question: &Question) -> &str {
     question.options.first().map_or("your answer", |option| &option.id)
 }
@@ -220,16 +205,6 @@ fn shell(place: Option<&Path>, words: &[&str]) -> String {
     let folder = place.map(|folder| folder.display().to_string());
     let place: Vec<&str> = folder.iter().flat_map(|folder| ["--sessions-dir", folder.as_str()]).collect();
     quoted(&[&["signoff"], words, &place].concat())
-}
-
-/// Words as a shell reads them as exactly these words. What no shell takes, and what a terminal would not show as it
-/// is, is shown as something else: such a command is not to be copied.
-fn quoted(words: &[&str]) -> String {
-    let one = |word: &&str| {
-        let safe = one_line(word, 4096);
-        shlex::try_quote(&safe).map_or_else(|_| "'?'".to_owned(), std::borrow::Cow::into_owned)
-    };
-    words.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
 fn json(told: &Told<'_>, outputs: Option<&str>) -> Value {
@@ -253,41 +228,4 @@ fn json(told: &Told<'_>, outputs: Option<&str>) -> Value {
         "message": status.message, "outputs": outputs, "artifacts": told.artifacts, "usage": status.usage,
         "pending": pending,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn a_command_that_is_shown_is_read_as_it_was_meant() {
-        let words = ["signoff", "run", "--hitl-response", "it's $HOME; `rm`\"", "--gate", "a b"];
-        assert_eq!(shlex::split(&quoted(&words)).unwrap_or_default(), words);
-        assert!(!quoted(&["x\u{1b}[2J\ny\u{202e}"]).contains(['\u{1b}', '\n', '\u{202e}']));
-    }
-
-    #[test]
-    fn what_modify_takes_is_shown_as_the_request_wants_it() {
-        let digest = signoff_api::Digest::of_bytes(b"");
-        let mut request = json!({
-            "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
-            "gate": {"name": "g", "type": "step", "path": "g", "visit": 1}, "specDigest": digest, "guardEpoch": "e",
-            "deadline": "2030-01-01T00:00:00Z", "prompt": "?", "allowedVerdicts": ["Modify"],
-            "approvers": [{"kind": "User", "name": "alice"}], "threshold": 1, "requestedBy": "dana",
-            "timeout": {"after": "1h"}, "digest": digest,
-        });
-        let shown = |request: &Value| parameters(&serde_json::from_value(request.clone()).unwrap());
-        assert_eq!(shown(&request), "{response: better}");
-        for (field, schema, wanted) in [
-            ("route", json!({"enum": ["billing", "support"]}), r#"{"route":"billing"}"#),
-            ("draft", json!({"type": "string"}), r#"{"draft":"better"}"#),
-            ("subtasks", json!({"type": "array"}), r#"{"subtasks":[{"task":"better"}]}"#),
-            ("workers", json!({"type": "object"}), r#"{"workers":{"0":"better"}}"#),
-        ] {
-            request["parameters"] = json!({"Modify": {"properties": {field: schema}}});
-            assert_eq!(shown(&request), wanted);
-        }
-    }
 }

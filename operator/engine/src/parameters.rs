@@ -1,0 +1,101 @@
+//! What the `parameters` of a verdict look like at a gate: as a schema, in words, and as an example.
+//!
+//! It may not judge a decision, and what it says is not made fit for a terminal: whoever shows it does that.
+
+use serde_json::{Map, Value, json};
+use signoff_api::{ApprovalRequest, Verdict};
+
+/// The JSON Schema of what a verdict takes along: the request's own, and `{response: ...}` where Modify has none. None
+/// where the verdict takes nothing.
+pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
+    let own = request.parameters.as_ref().and_then(|schemas| schemas.0.get(verdict.name())).cloned();
+    let response = || json!({"type": "object", "required": ["response"], "properties": {"response": {}}});
+    own.or_else(|| (verdict == Verdict::Modify).then(response))
+}
+
+/// A schema in words: `{route: "billing" or "support"}`.
+pub fn shape(schema: &Value) -> String {
+    if let Some(values) = schema["enum"].as_array() {
+        return values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+    }
+    match (schema["type"].as_str(), schema["properties"].as_object()) {
+        (Some("object"), Some(fields)) => {
+            let fields = fields.iter().map(|(name, schema)| format!("{name}: {}", shape(schema)));
+            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+        }
+        (Some("object"), None) => format!("{{{}: <any>, ...}}", shape(&schema["propertyNames"])),
+        (Some("array"), _) => format!("[{}, ...]", shape(&schema["items"])),
+        (Some("string"), _) => "<text>".to_owned(),
+        (Some(other), _) => format!("<{other}>"),
+        (None, _) => "<any>".to_owned(),
+    }
+}
+
+/// Parameters that fit a schema, the fewest that do.
+pub fn example(schema: &Value) -> Map<String, Value> {
+    match one(schema) {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn one(schema: &Value) -> Value {
+    if let Some(first) = schema["enum"].get(0) {
+        return first.clone();
+    }
+    match (schema["type"].as_str(), schema["properties"].as_object()) {
+        (Some("object"), Some(fields)) => {
+            let required = |name: &String| schema["required"].as_array().is_some_and(|all| all.contains(&json!(name)));
+            let mut chosen: Map<_, _> = fields
+                .iter()
+                .filter(|(name, _)| required(name))
+                .map(|(name, schema)| (name.clone(), one(schema)))
+                .collect();
+            if let (true, Some((name, schema))) = (chosen.is_empty(), fields.iter().next()) {
+                chosen.insert(name.clone(), one(schema));
+            }
+            Value::Object(chosen)
+        }
+        (Some("object"), None) => {
+            let name = schema["propertyNames"]["enum"][0].as_str().unwrap_or("key");
+            Value::Object(Map::from_iter([(name.to_owned(), json!("better"))]))
+        }
+        (Some("array"), _) => json!([one(&schema["items"])]),
+        (Some("integer" | "number"), _) => json!(0),
+        (Some("boolean"), _) => json!(true),
+        _ => json!("better"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::JsonObject;
+
+    use super::*;
+    use crate::{decision::compile, plan::About};
+
+    #[test]
+    fn every_kind_of_gate_says_what_modify_takes_and_the_example_fits() {
+        let routes = vec!["billing".to_owned(), "support".to_owned()];
+        for (about, words, wanted) in [
+            (About::Route(routes), r#"{route: "billing" or "support"}"#, json!({"route": "billing"})),
+            (About::Subtasks(3), "{subtasks: [{task: <text>}, ...]}", json!({"subtasks": [{"task": "better"}]})),
+            (About::Draft, "{draft: <text>}", json!({"draft": "better"})),
+            (About::Workers, r#"{workers: {"0" or "1": <any>, ...}}"#, json!({"workers": {"0": "better"}})),
+            (About::Failure(&["url", "body"]), "{url: <text>, body: <text>}", json!({"url": "better"})),
+        ] {
+            let schema = about.parameters(2).unwrap().0["Modify"].clone();
+            assert_eq!((shape(&schema).as_str(), Value::Object(example(&schema))), (words, wanted));
+            fits(&schema);
+        }
+        let retry = About::Workers.parameters(2).unwrap().0["Retry"].clone();
+        assert_eq!(shape(&retry), "{workers: [<integer>, ...]}");
+        fits(&retry);
+    }
+
+    fn fits(schema: &Value) {
+        let validator = compile(&JsonObject(schema.as_object().unwrap().clone())).unwrap();
+        assert!(validator.is_valid(&Value::Object(example(schema))), "{schema}");
+    }
+}
