@@ -3,6 +3,7 @@
 //! Two writers, two places: the operator writes `spec.request` once and all of `status`; each person writes
 //! only their own entry of `spec.decisions`. Nobody writes both.
 
+mod asking;
 mod decision;
 mod status;
 

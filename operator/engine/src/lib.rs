@@ -23,6 +23,7 @@ pub mod journal;
 pub mod language;
 pub mod parameters;
 pub mod plan;
+pub mod status;
 pub mod tally;
 pub mod turn;
 

@@ -10,7 +10,7 @@ use signoff_api::{
     Moment, Workflow, WorkflowStatus,
     conditions::{self, GUARDED},
 };
-use signoff_engine::{Plan, Turn, journal::Folded};
+use signoff_engine::{Plan, Turn, journal::Folded, status::apart};
 
 use super::{observe::Seen, plan::Refusal, status};
 use crate::{
@@ -34,17 +34,13 @@ pub(super) async fn commit(
     turn: &Turn,
     folded: &[Folded],
 ) -> Result<Arc<Workflow>, Error> {
-    let foreign = &seen.guarded.foreign;
-    let next =
-        status::after(&seen.workflow, turn, plan.spec_digest(), plan.warnings(), foreign, seen.overdue, seen.now);
-    let next = status::under_floors(next, &seen.workflow, plan, turn, seen.now);
+    let next = status::after(seen, plan, turn);
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
     }
     let owner = owner(&seen.name, &seen.uid);
-    let shown = status::apart(turn).into_iter().map(|(digest, text)| (digest, text.to_owned()));
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
-    for (digest, text) in turn.blobs.iter().cloned().chain(shown).chain(segments) {
+    for (digest, text) in turn.blobs.iter().cloned().chain(apart(turn)).chain(segments) {
         let stored = context.blobs.put(&owner, digest.as_str(), text.into()).await;
         stored.map_err(|source| Error::Blob { object: seen.name.as_a::<Workflow>(), source })?;
     }

@@ -2,18 +2,13 @@
 //!
 //! It may not wait for either, and adopts no Approval that is not exactly the one it would have made.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource;
-use signoff_api::{Approval, ApprovalSpec, Workflow, names};
+use signoff_api::{Approval, Workflow};
 use signoff_engine::{Command, Turn, turn::Ask};
 use signoff_runtime::RunRef;
 
-use super::{
-    claim::Claim,
-    observe::{Seen, stranger},
-};
+use super::{claim::Claim, observe::Seen};
 use crate::{
     context::{Context, Start},
     error::{Error, status_code},
@@ -58,7 +53,7 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
     if !context.tenure.holds() {
         return Err(Error::Conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
     }
-    let error = match context.wire.create(&approval(seen, ask)).await {
+    let error = match context.wire.create(&Approval::asking(&seen.workflow, &ask.name, ask.request.clone())).await {
         Ok(approval) => return Ok(context.approvals.record(approval)),
         Err(error) => error,
     };
@@ -66,7 +61,7 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
         && let Some(there) = context.fresh(&context.approvals, &place).await?
     {
         let record = turn.journal.get(&ask.path, 1);
-        return match record.map(|record| stranger(&there, record, &seen.uid)) {
+        return match record.map(|record| there.stranger_to(record, &seen.uid)) {
             Some(None) => Ok(there),
             why => Err(Error::Foreign {
                 object: seen.name.as_a::<Workflow>(),
@@ -76,31 +71,4 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
         };
     }
     Err(Error::of(format!("creating {}", place.as_a::<Approval>()))(error))
-}
-
-fn approval(seen: &Seen, ask: &Ask) -> Approval {
-    let labels = BTreeMap::from([
-        (names::LABEL_WORKFLOW.to_owned(), seen.name.name.to_string()),
-        (names::LABEL_WORKFLOW_UID.to_owned(), seen.uid.clone()),
-        (names::LABEL_GATE.to_owned(), ask.request.gate.name.clone()),
-    ]);
-    let owner = OwnerReference {
-        api_version: Workflow::api_version(&()).into_owned(),
-        kind: Workflow::kind(&()).into_owned(),
-        name: seen.name.name.to_string(),
-        uid: seen.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    };
-    Approval {
-        metadata: ObjectMeta {
-            name: Some(ask.name.clone()),
-            namespace: Some(seen.name.namespace.to_string()),
-            labels: Some(labels),
-            owner_references: Some(vec![owner]),
-            ..ObjectMeta::default()
-        },
-        spec: ApprovalSpec { request: ask.request.clone(), decisions: BTreeMap::new() },
-        status: None,
-    }
 }

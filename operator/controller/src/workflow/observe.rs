@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt;
 use signoff_api::{
     Approval, Moment, Outcome, Workflow, WorkflowStatus,
-    journal::{StepKind, StepPhase, StepRecord},
+    journal::{StepKind, StepPhase},
 };
 use signoff_engine::{Fact, Journal, tally::superseded};
 
@@ -120,7 +119,7 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
             facts.push(Fact::Gone { path: record.path.clone() });
             continue;
         };
-        if let Some(why) = stranger(&approval, record, &seen.uid) {
+        if let Some(why) = approval.stranger_to(record, &seen.uid) {
             return Err(Error::Foreign {
                 object: seen.name.as_a::<Workflow>(),
                 name: place.as_a::<Approval>(),
@@ -147,19 +146,4 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
     seen.facts.extend(facts);
     seen.overdue = overdue;
     Ok(true)
-}
-
-/// Why an Approval is not the one that a record stands for; none where it is.
-pub(super) fn stranger(approval: &Approval, record: &StepRecord, uid: &str) -> Option<&'static str> {
-    let request = &approval.spec.request;
-    let asked = record.request.as_ref().map(|facts| &facts.digest);
-    if request.workflow.uid != uid || !approval.owner_references().iter().any(|owner| owner.uid == uid) {
-        Some("belongs to another Workflow")
-    } else if asked != Some(&request.digest) || request.gate.path != record.path {
-        Some("asks something else")
-    } else if request.digest_of_the_rest().ok().as_ref() != Some(&request.digest) {
-        Some("asks something else than its digest says")
-    } else {
-        None
-    }
 }

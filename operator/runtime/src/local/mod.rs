@@ -74,7 +74,6 @@ mod sample;
 mod secrets;
 mod session;
 mod source;
-mod status;
 mod stop;
 mod wait;
 mod word;

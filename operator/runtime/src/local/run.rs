@@ -7,12 +7,15 @@ use std::{
     sync::Arc,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use signoff_api::{
     Approval, Decision, Digest, Moment,
+    approval::ApprovalPhase,
     journal::{StepKind, StepPhase, StepRecord},
+    workflow::WorkflowPhase,
 };
 use signoff_engine::{
-    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Turn,
+    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Turn, status,
     tally::{Owner, tally},
     turn::Call,
 };
@@ -23,7 +26,7 @@ use super::{
     error::Error,
     handler::{Asked, Event},
     session::{Session, Snapshot},
-    status, wait,
+    wait,
 };
 use crate::{BlobStore as _, RunRef, calls};
 
@@ -218,9 +221,9 @@ impl Run {
                 facts.push(Fact::Gone { path: record.path.clone() });
                 continue;
             };
-            if let Some(why) = status::stranger(&approval, record, &uid) {
+            if let Some(why) = approval.stranger_to(record, &uid) {
                 let file = self.session.approval_file(name);
-                return Err(Error::Damaged { file, why: why.to_owned() });
+                return Err(Error::Damaged { file, why: format!("it {why}") });
             }
             let ruling = tally(&approval, Owner::Live, now);
             if ruling.changed {
@@ -306,7 +309,17 @@ impl Run {
 
     /// Large values go first: they are named by their content, so that one that is never referred to harms nobody.
     async fn commit(&mut self, turn: &Turn, held: bool, now: Moment) -> Result<(), Error> {
-        let next = status::after(&self.session.workflow, &self.plan, turn, held, now);
+        let is_overdue = |name| {
+            let status = self.session.approvals.get(name).and_then(|approval| approval.status.as_ref());
+            status.is_some_and(|status| status.phase == ApprovalPhase::Overdue)
+        };
+        let overdue = turn.pending.iter().any(is_overdue);
+        let mut next = status::after(&self.session.workflow, &self.plan, turn, overdue, now);
+        if held && next.phase == WorkflowPhase::Suspended {
+            // Nothing new may begin because the run is about to pause; nobody has suspended it.
+            next.phase = if next.pending.is_empty() { WorkflowPhase::Running } else { WorkflowPhase::Waiting };
+            next.message = None;
+        }
         if self.session.workflow.status.as_ref() != Some(&next) {
             let (blobs, owner) = (self.session.blobs(), self.session.owner());
             for (digest, text) in turn.blobs.iter().cloned().chain(status::apart(turn)) {
@@ -326,7 +339,9 @@ impl Run {
         }
         for command in &turn.commands {
             if let Command::Ask(ask) = command {
-                let approval = status::approval(&self.session.workflow, ask, now);
+                let mut approval = Approval::asking(&self.session.workflow, &ask.name, ask.request.clone());
+                approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
+                approval.metadata.generation = Some(1);
                 self.session.put(approval.clone())?;
                 self.local.handler.happened(&Event::Asks(&approval));
                 self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));

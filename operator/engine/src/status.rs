@@ -1,0 +1,154 @@
+//! The status of a Workflow that follows from a turn, wherever the run is driven from.
+//!
+//! Pure: what follows from the same turn twice is equal, so that nothing is written for it. It may not speak of the
+//! cluster: what the guard and administrators come to is the controller's to say.
+
+use signoff_api::{
+    Digest, Moment, Workflow, WorkflowStatus,
+    conditions::{self, Say},
+    journal::{self, BlobRef},
+    workflow::{ArtifactRef, WorkflowPhase},
+};
+
+use crate::{Plan, language::text, turn::End, turn::Turn};
+
+/// The longest output that stands in the status itself, in bytes.
+const SHORT: usize = 4096;
+
+/// What the run has to show that does not fit into the status: a long output, and files. It is to be kept before the
+/// status is written, because the status names it by its digest.
+#[must_use]
+pub fn apart(turn: &Turn) -> Vec<(Digest, String)> {
+    let long = match &turn.end {
+        Some(End::Succeeded(text)) if text.len() > SHORT => Some(text),
+        _ => None,
+    };
+    let files = turn.artifacts.iter().map(|(_, content)| content);
+    long.into_iter().chain(files).map(|text| (Digest::of_bytes(text.as_bytes()), text.clone())).collect()
+}
+
+fn reference(text: &str) -> BlobRef {
+    BlobRef { digest: Digest::of_bytes(text.as_bytes()), size: i64::try_from(text.len()).unwrap_or(i64::MAX) }
+}
+
+/// The status after a turn. `overdue` says that a gate of the run was not decided in its time and stays open.
+#[must_use]
+pub fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, overdue: bool, now: Moment) -> WorkflowStatus {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    status.seq = turn.journal.seq();
+    status.steps = turn.journal.steps();
+    status.segments = turn.journal.segments().to_vec();
+    status.usage = turn.journal.usage();
+    status.phase = turn.end.as_ref().map_or(turn.phase, End::phase);
+    status.pending = if turn.end.is_some() { Vec::new() } else { turn.pending.clone() };
+    status.observed_generation = workflow.metadata.generation;
+    status.journal_version = Some(journal::version(turn.journal.segments()));
+    status.spec_digest = Some(plan.spec_digest().clone());
+    status.started_at = status.started_at.or(Some(now));
+    status.message = match &turn.end {
+        Some(end) => Some(text::display(end.message(), 1024)),
+        None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),
+        None => None,
+    };
+    if let Some(End::Succeeded(text)) = &turn.end {
+        if text.len() > SHORT {
+            status.outputs_ref = Some(reference(text));
+        } else {
+            status.outputs = Some(text.clone());
+        }
+        let file = |(path, content): &(String, String)| ArtifactRef { path: path.clone(), content: reference(content) };
+        status.artifacts = turn.artifacts.iter().map(file).collect();
+    }
+    let accepted = match plan.warnings() {
+        [] => "every field was understood".to_owned(),
+        some => format!("with warnings: {}", some.join("; ")),
+    };
+    say(&mut status, workflow, now, conditions::ACCEPTED, true, "Accepted", &accepted);
+    waiting(&mut status, workflow, overdue, now);
+    if let Some(end) = &turn.end {
+        finish(&mut status, workflow, end.message(), now);
+    }
+    status
+}
+
+/// Says which Approvals the run waits for.
+pub fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, now: Moment) {
+    let (reason, message) = match status.pending.as_slice() {
+        [] => ("NothingPending", "nobody needs to decide anything".to_owned()),
+        names => (if overdue { "Overdue" } else { "ApprovalPending" }, format!("waiting for {}", names.join(", "))),
+    };
+    let holds = !status.pending.is_empty();
+    say(status, workflow, now, conditions::WAITING, holds, reason, &message);
+}
+
+/// Says that the run is over, as its phase has it.
+pub fn finish(status: &mut WorkflowStatus, workflow: &Workflow, message: &str, now: Moment) {
+    status.finished_at = Some(now);
+    let phase = status.phase;
+    say(status, workflow, now, conditions::FINISHED, true, phase.name(), message);
+    let good = if phase == WorkflowPhase::Succeeded { conditions::COMPLETE } else { conditions::FAILED };
+    say(status, workflow, now, good, true, phase.name(), message);
+}
+
+/// Says that a condition holds or not, and why.
+pub fn say(
+    status: &mut WorkflowStatus,
+    workflow: &Workflow,
+    now: Moment,
+    kind: &str,
+    holds: bool,
+    reason: &str,
+    message: &str,
+) {
+    let message = text::display(message, 1024);
+    let say = Say { kind, holds, reason, message: &message };
+    conditions::set(&mut status.conditions, &say, workflow.metadata.generation, now);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::driven::{Driven, chain_of, gate, start, workflow};
+
+    fn told(steps: Value, overdue: bool) -> (WorkflowStatus, Vec<(Digest, String)>) {
+        let mut workflow = workflow(chain_of(steps.clone()));
+        let run = Driven::new(steps);
+        let first = after(&workflow, &run.plan, &run.turn, overdue, start());
+        workflow.status = Some(first.clone());
+        let again = after(&workflow, &run.plan, &run.turn, overdue, start());
+        assert_eq!(first, again, "the same turn is said once");
+        (first, apart(&run.turn))
+    }
+
+    fn said(status: &WorkflowStatus, kind: &str) -> Option<(bool, String, String)> {
+        let found = status.conditions.iter().find(|condition| condition.type_ == kind)?;
+        Some((found.status == "True", found.reason.clone(), found.message.clone()))
+    }
+
+    #[test]
+    fn a_run_that_waits_says_for_what_and_whether_that_is_overdue() {
+        let steps = json!([{"name": "ask", "hitl": gate(json!({}))}]);
+        for (overdue, reason) in [(false, "ApprovalPending"), (true, "Overdue")] {
+            let (status, apart) = told(steps.clone(), overdue);
+            assert_eq!((status.phase, status.pending.len(), apart.len()), (WorkflowPhase::Waiting, 1, 0));
+            let waiting = format!("waiting for {}", status.pending[0]);
+            assert_eq!(said(&status, conditions::WAITING), Some((true, reason.into(), waiting)));
+            assert_eq!(said(&status, conditions::FINISHED), None);
+        }
+    }
+
+    #[test]
+    fn a_short_result_stands_in_the_status_and_a_long_one_apart() {
+        let (status, kept) = told(json!([{"name": "one", "set": {"value": "short"}}]), false);
+        assert_eq!((status.outputs.as_deref(), status.outputs_ref, kept.len()), (Some("short"), None, 0));
+        assert_eq!(status.conditions.last().unwrap().type_, conditions::COMPLETE);
+        let long = "x".repeat(SHORT + 1);
+        let (status, kept) = told(json!([{"name": "one", "set": {"value": long}}]), false);
+        let reference = status.outputs_ref.unwrap();
+        assert_eq!((status.outputs, reference.size), (None, 4097));
+        assert_eq!(kept, [(reference.digest, long)]);
+    }
+}
