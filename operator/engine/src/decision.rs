@@ -12,7 +12,10 @@ use signoff_api::{
     gate::{Form, Question},
 };
 
-use crate::{language::text, parameters::shape};
+use crate::{
+    language::{re2, text},
+    parameters::shape,
+};
 
 /// What a decision brings along, in one form whatever way it was typed. Two votes agree where verdict and
 /// payload are equal.
@@ -176,15 +179,15 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
     Ok(())
 }
 
-/// A pattern that must match from the first character to the last.
+/// A pattern that must match from the first character to the last, and does so where it does for the API server.
 ///
 /// # Errors
 /// One sentence for the author of the pattern.
 pub(crate) fn whole(pattern: &str) -> Result<regex::Regex, String> {
-    regex::RegexBuilder::new(&format!("^(?:{pattern})$"))
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|_| format!("{} is not a regular expression (RE2), or too large", text::display(pattern, 120)))
+    let about = |why: &str| format!("{} {why}", text::display(pattern, 120));
+    let read = re2::read(pattern).map_err(|why| about(&why))?;
+    let built = regex::RegexBuilder::new(&format!("^(?:{read})$")).size_limit(1 << 20).build();
+    built.map_err(|_| about("is too large: repeat less"))
 }
 
 /// A JSON Schema without anything that backtracks or is fetched.

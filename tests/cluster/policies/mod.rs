@@ -8,6 +8,7 @@ mod in_force;
 mod largest;
 mod objects;
 mod operator;
+mod patterns;
 pub(crate) mod stage;
 mod votes;
 mod ways;

@@ -23,6 +23,7 @@ pub mod json;
 #[cfg(test)]
 mod manual_tests;
 mod pattern;
+pub(crate) mod re2;
 pub mod reference;
 pub mod scope;
 pub mod template;

@@ -1,0 +1,36 @@
+//! What the API server makes of a form's patterns: exactly what the plan of a Workflow takes them for.
+//! These tests may not run an operator: the table that they share with its tests is what joins the two.
+
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use signoff_tests::control_plane::named;
+
+use super::stage::{Stage, said};
+
+#[tokio::test]
+async fn every_pattern_that_a_plan_accepts_finds_on_the_api_server_what_it_finds_here() {
+    let table: Value = serde_json::from_str(include_str!("../../contract/patterns.json")).unwrap();
+    let stage = Stage::open("patterns").await;
+    let (alice, me) = (stage.approvals("alice").await, named("alice").unwrap().user);
+    let mut tried = 0;
+    for row in table["read"].as_array().unwrap() {
+        let question = json!({"id": "answer", "pattern": row["pattern"], "errorMessage": "it does not match"});
+        let approval = stage.ask(json!({"form": {"questions": [question]}})).await;
+        for (list, matches) in [("yes", true), ("no", false)] {
+            for text in row[list].as_array().unwrap() {
+                let respond = json!({"verdict": "Respond", "answers": {"answer": {"text": text}}});
+                let patch = Patch::Merge(json!({"spec": {"decisions": {me: respond}}}));
+                let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+                let answer = said(alice.patch(&approval.name_any(), &dry, &patch).await).map(drop);
+                let right = match &answer {
+                    Ok(()) => matches,
+                    Err(why) => !matches && why.contains("it does not match"),
+                };
+                assert!(right, "{} and {text}: {answer:?}", row["pattern"]);
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 40, "{tried} texts: where are they?");
+}
