@@ -25,6 +25,8 @@ pub struct Checked {
     pub title: String,
     /// The Workflow, where it could be read at all.
     pub workflow: Option<Box<Workflow>>,
+    /// Whether it says what it is: values and answers have neither an apiVersion nor a kind.
+    pub is_named: bool,
     /// Everything that is wrong with it, in the order of the text.
     pub problems: Vec<Problem>,
 }
@@ -37,20 +39,28 @@ impl Checked {
     }
 }
 
-/// Checks every document of a text under the settings of whoever will run it.
+/// Checks every object of a text under the settings of whoever will run it: its documents, and the items of lists.
 #[must_use]
 pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
-    source::documents(text)
-        .into_iter()
-        .map(|read| match read {
-            Ok(node) => document(text, &node, settings),
-            Err(unreadable) => {
-                let mut problems = Problems::of(text);
-                problems.error("NotYaml", "", unreadable.at, unreadable.why);
-                Checked { title: "document".to_owned(), workflow: None, problems: problems.found }
-            }
-        })
-        .collect()
+    let one = |read| match read {
+        Ok(node) => objects(&node).into_iter().map(|node| document(text, node, settings)).collect(),
+        Err(source::Unreadable { why, at }) => {
+            let mut problems = Problems::of(text);
+            problems.error("NotYaml", "", at, why);
+            vec![Checked { title: "document".to_owned(), workflow: None, is_named: true, problems: problems.found }]
+        }
+    };
+    source::documents(text).into_iter().flat_map(one).collect()
+}
+
+/// The objects of a document: the items of a `List`, as kubectl writes it, or the one that it is.
+fn objects(node: &Node) -> Vec<&Node> {
+    let says = |field: &str, value: &str| node.get(field).and_then(Node::text) == Some(value);
+    if says("apiVersion", "v1") && says("kind", "List") {
+        node.get("items").map_or(&[][..], Node::items).iter().collect()
+    } else {
+        vec![node]
+    }
 }
 
 /// Checks one document.
@@ -75,7 +85,7 @@ pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked 
                 place(node, "kind"),
                 format!("{kind} of {version} is none of Signoff's kinds: it was not checked"),
             );
-            return Checked { title, workflow: None, problems: problems.found };
+            return Checked { title, workflow: None, is_named: true, problems: problems.found };
         }
         _ => {
             problems.error("UnknownKind", "apiVersion", place(node, "apiVersion"), format!("write apiVersion: {ours}"))
@@ -101,7 +111,8 @@ pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked 
     }
     let workflow = (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten();
     problems.found.sort_by_key(|problem| (problem.at.start, problem.severity));
-    Checked { title, workflow, problems: problems.found }
+    let is_named = ["apiVersion", "kind"].iter().any(|field| node.get(field).is_some());
+    Checked { title, workflow, is_named, problems: problems.found }
 }
 
 /// Checks a file of the Strands CLI by what becomes of it.
@@ -109,7 +120,7 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
     let title = format!("Strands CLI file {}", node.get("name").and_then(Node::text).unwrap_or_default());
     let title = title.trim_end().to_owned();
     match strands::document(text, node, REQUESTER) {
-        Err(problems) => Checked { title, workflow: None, problems },
+        Err(problems) => Checked { title, workflow: None, is_named: true, problems },
         Ok(imported) => {
             let mut problems = of_import(text, &imported, settings);
             for note in imported.notes.iter().filter(|note| note.weight == Weight::Unsupported) {
@@ -118,7 +129,7 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
                 problems.append(&mut told.found);
             }
             problems.sort_by_key(|problem| (problem.at.start, problem.severity));
-            Checked { title, workflow: Some(imported.workflow), problems }
+            Checked { title, workflow: Some(imported.workflow), is_named: true, problems }
         }
     }
 }

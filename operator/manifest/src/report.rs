@@ -10,7 +10,7 @@ use signoff_engine::language::text;
 
 use crate::problem::{Problem, Severity};
 
-/// Characters of a line that are shown.
+/// Characters that are shown of what is marked, and of what stands behind it.
 const WIDTH: usize = 160;
 
 /// One problem with the line it stands on, ready for a terminal.
@@ -36,14 +36,15 @@ pub fn shown(file: &str, source: &str, problem: &Problem) -> String {
     shown
 }
 
-/// The line of a problem as it may be shown, and what of it is marked.
+/// The line of a problem as it may be shown, and what of it is marked. What stands before the mark is not cut here: the
+/// renderer leaves out its beginning, and counts the column by it.
 fn excerpt(source: &str, problem: &Problem) -> (String, std::ops::Range<usize>) {
     let start = source[..problem.at.start].rfind('\n').map_or(0, |at| at + 1);
     let end = source[start..].find('\n').map_or(source.len(), |at| start + at);
-    let clean = |part: &str| text::display(&part.replace('\t', " "), WIDTH);
-    let before = clean(&source[start..problem.at.start]);
-    let marked = clean(&source[problem.at.start..problem.at.end.min(end)]);
-    let after = clean(&source[problem.at.end.min(end)..end]);
+    let clean = |part: &str, most| text::display(&part.trim_end_matches('\r').replace('\t', " "), most);
+    let before = clean(&source[start..problem.at.start], usize::MAX);
+    let marked = clean(&source[problem.at.start..problem.at.end.min(end)], WIDTH);
+    let after = clean(&source[problem.at.end.min(end)..end], WIDTH);
     let span = before.len()..before.len() + marked.len();
     (format!("{before}{marked}{after}"), span)
 }
@@ -86,4 +87,33 @@ pub fn json(file: &str, problem: &Problem) -> Value {
     let mut value = serde_json::to_value(problem).unwrap_or_else(|_| json!({}));
     value["file"] = file.into();
     value
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::problem::Problems;
+
+    fn told(source: &str, word: &str) -> String {
+        let at = source.find(word).unwrap();
+        let mut problems = Problems::of(source);
+        problems.error("WrongType", "spec.x", at..at + word.len(), "no");
+        shown("a.yaml", source, &problems.found[0])
+    }
+
+    #[test]
+    fn of_a_long_line_what_stands_around_the_mark_is_shown() {
+        let source = format!("{{{}last: here, wrong: 5, {}}}", "key: value, ".repeat(60), "more: text, ".repeat(60));
+        let shown = told(&source, "wrong");
+        assert!(shown.contains("a.yaml:1:734"), "{shown}");
+        assert!(shown.contains("last: here, wrong: 5, more"), "{shown}");
+        assert!(shown.lines().all(|line| line.chars().count() < 200), "{shown}");
+    }
+
+    #[test]
+    fn lines_of_other_systems_end_without_a_sign() {
+        assert!(told("a: wrong\r\nb: 1\r\n", "wrong").contains("| a: wrong\n"));
+        assert!(told("a: wrong b\r\nb: 1\r\n", "wrong").contains("| a: wrong b\n"));
+    }
 }

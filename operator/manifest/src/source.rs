@@ -165,9 +165,12 @@ fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Un
     }
 }
 
-/// What the reader found, in one line without the place, which stands beside it anyway.
+/// What the reader found, in one line without the place, which stands beside it anyway, and without advice to programmers.
 fn said(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
+    if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
+        return format!("the field {key} stands twice in the same object: keep one of them");
+    }
+    let text = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
     let first = text.lines().next().unwrap_or_default();
     let told = match first.split_once(" at line ") {
         Some((what, _)) => what,
@@ -176,15 +179,20 @@ fn said(error: &serde_saphyr::Error) -> String {
     format!("this is no YAML: {}", told.trim_end_matches([':', ',']))
 }
 
-/// Where documents begin and end: a line that starts with `---` begins one wherever it stands.
+/// Where documents begin and end: a line that starts with `---` begins one wherever it stands, and one that starts with
+/// `...` ends one.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (0, 0);
     for line in text.split_inclusive('\n') {
-        let marks =
-            line.strip_prefix("---").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
-        let begun = text[start..at].lines().any(|line| !line.is_empty() && !line.starts_with(['#', '%']));
-        if marks && begun {
+        let marks = |mark: &str| {
+            line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
+        };
+        let begun = || text[start..at].lines().any(|line| !line.is_empty() && !line.starts_with(['#', '%']));
+        if marks("...") {
+            parts.push(start..at);
+            start = at + line.len();
+        } else if marks("---") && begun() {
             parts.push(start..at);
             start = at;
         }
@@ -308,6 +316,21 @@ mod tests {
         assert!(read[0].is_err() && read[1].is_ok() && read[2].is_err(), "{read:?}");
         let problem = read[0].as_ref().unwrap_err();
         assert_eq!((problem.why.as_str(), problem.at.start), ("this is no YAML: unclosed bracket '['", 3));
+    }
+
+    #[test]
+    fn a_document_may_be_ended() {
+        let read: Vec<Node> = documents("a: 1\n...\n---\nb: 2\n...\n").into_iter().map(Result::unwrap).collect();
+        assert_eq!(read.len(), 2);
+        assert!(read[0].get("a").is_some() && read[1].get("b").is_some());
+    }
+
+    #[test]
+    fn a_field_that_stands_twice_is_named() {
+        let read = documents("spec:\n  name: a\n  name: b\n");
+        let problem = read[0].as_ref().unwrap_err();
+        assert_eq!(problem.why, "the field name stands twice in the same object: keep one of them");
+        assert_eq!(problem.at.start, 18);
     }
 
     #[test]

@@ -63,10 +63,11 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
     let yaml = imported.to_yaml();
     let problems: Vec<_> =
         check(&yaml, &Settings::default()).into_iter().flat_map(|checked| checked.problems).collect();
+    let name = options.output.as_ref().map_or_else(|| "the Workflow".to_owned(), |file| file.display().to_string());
     let text = match options.format {
         Format::Yaml => yaml.clone(),
         Format::Json => {
-            let problems: Vec<_> = problems.iter().map(|problem| report::json("imported", problem)).collect();
+            let problems: Vec<_> = problems.iter().map(|problem| report::json(&name, problem)).collect();
             let page = json!({"workflow": imported.object, "notes": imported.notes, "problems": problems});
             fence::json(&page)?
         }
@@ -74,7 +75,7 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
     write(options, &text)?;
     if options.format == Format::Yaml {
         imported.notes.iter().for_each(|note| terminal::note(&note.to_string()));
-        problems.iter().for_each(|problem| terminal::note(&report::line("imported", problem)));
+        problems.iter().for_each(|problem| terminal::note(&report::line(&name, problem)));
     }
     let valid = problems.iter().all(|problem| problem.severity != Severity::Error);
     Ok(match (valid, imported.is_complete() || options.lenient) {

@@ -18,6 +18,8 @@ const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 pub struct Text {
     pub name: String,
     pub text: String,
+    /// Whether nobody named it: it stood in a folder.
+    pub found: bool,
 }
 
 /// Every text that was asked for, and why some could not be read.
@@ -31,7 +33,7 @@ pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
             Ok(found) => {
                 for file in found {
                     match one(&file) {
-                        Ok(text) => texts.push(text),
+                        Ok(text) => texts.push(Text { found: file != *name, ..text }),
                         Err(why) => problems.push(why),
                     }
                 }
@@ -48,7 +50,7 @@ pub fn one(file: &Path) -> Result<Text, String> {
     let read = if is_stdin { io::read_to_string(io::stdin()) } else { fs::read_to_string(file) };
     let name = if is_stdin { "standard input".to_owned() } else { file.display().to_string() };
     match read {
-        Ok(text) => Ok(Text { name, text }),
+        Ok(text) => Ok(Text { name, text, found: false }),
         Err(error) => Err(format!("{name}: {error}")),
     }
 }
@@ -91,6 +93,7 @@ mod tests {
         let (texts, problems) = read(&[folder.path().to_owned()]);
         let found: Vec<_> = texts.iter().map(|text| text.text.as_str()).collect();
         assert_eq!(found, ["b/two.yml", "one.yaml", "three.json"]);
+        assert!(texts.iter().all(|text| text.found) && !read(&[folder.path().join("one.yaml")]).0[0].found);
         assert_eq!(problems, [] as [String; 0]);
     }
 

@@ -115,3 +115,18 @@ fn policies_are_checked_by_their_schema() {
     );
     assert!(found.iter().any(|it| it.contains("RuleBroken spec.identities")), "{found:#?}");
 }
+
+#[test]
+fn the_items_of_a_list_are_checked_where_they_stand() {
+    let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap}\n- apiVersion: signoff.dev/v1alpha1\n  kind: Workflow\n  metadata: {name: A}\n";
+    let checked = check(text, &Settings::default());
+    let titles: Vec<_> = checked.iter().map(|one| one.title.as_str()).collect();
+    assert_eq!(titles, ["ConfigMap", "Workflow A"]);
+    assert!(checked[1].problems.iter().any(|problem| problem.line == 7 && problem.field == "metadata.name"));
+}
+
+#[test]
+fn answers_say_not_what_they_are() {
+    assert!(!check("review: {verdict: Approve}\n", &Settings::default())[0].is_named);
+    assert!(check("kind: Workflow\n", &Settings::default())[0].is_named);
+}

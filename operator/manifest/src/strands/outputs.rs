@@ -4,7 +4,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{gates::plain, import::Import, notes::Weight};
+use super::{
+    gates::plain,
+    import::Import,
+    notes::Weight,
+    tokens::{self, Token},
+};
 use crate::source::Node;
 
 impl Import<'_> {
@@ -44,20 +49,24 @@ impl Import<'_> {
     }
 }
 
-/// The path without what would lead out of a folder. Slashes within templates are not looked at.
+/// The path without what would lead out of a folder: `..`, `.` and a leading slash. Templates are not looked into.
 fn inside(path: &str) -> String {
-    if path.contains("{{") && !path.starts_with(['/', '.']) {
-        return path.to_owned();
-    }
-    let mut rest = path;
-    loop {
-        let stripped = ["./", "../", "/"].iter().find_map(|start| rest.strip_prefix(start));
-        match stripped {
-            Some(after) => rest = after,
-            None => break,
+    let mut parts: Vec<String> = vec![String::new()];
+    for token in tokens::template(path) {
+        match token {
+            Token::Plain(text) => {
+                for (at, piece) in text.split('/').enumerate() {
+                    if at > 0 {
+                        parts.push(String::new());
+                    }
+                    parts.iter_mut().last().into_iter().for_each(|part| part.push_str(piece));
+                }
+            }
+            other => parts.iter_mut().last().into_iter().for_each(|part| part.push_str(other.text())),
         }
     }
-    if rest.contains("{{") { rest.to_owned() } else { rest.replace("/../", "/") }
+    parts.retain(|part| !["", ".", ".."].contains(&part.as_str()));
+    parts.join("/")
 }
 
 #[cfg(test)]
@@ -73,6 +82,9 @@ mod tests {
             ("../../a.md", "a.md"),
             ("./{{ topic | replace('/../', '-') }}.md", "{{ topic | replace('/../', '-') }}.md"),
             ("a/../b.md", "a/b.md"),
+            ("a/../../b.md", "a/b.md"),
+            ("a/./b.md", "a/b.md"),
+            ("{{ topic }}/../a.md", "{{ topic }}/a.md"),
             ("{{ topic }}/a.md", "{{ topic }}/a.md"),
         ] {
             assert_eq!(inside(given), expected);

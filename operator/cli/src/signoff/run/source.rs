@@ -26,7 +26,7 @@ pub fn workflow(
     vars: &[(String, String)],
     vars_file: Option<&Path>,
 ) -> anyhow::Result<Workflow> {
-    let texts::Text { name, text } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
+    let texts::Text { name, text, .. } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
     let told = |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
     let read = read_any(&text, user, &Settings::default()).map_err(|problems| {
         told(&problems);
