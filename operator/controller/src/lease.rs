@@ -201,16 +201,14 @@ impl Held {
         self.tenure.clone()
     }
 
-    /// Renews the Lease for as long as that works. Returns why it did not.
+    /// Renews the Lease for as long as that works. Returns why it did not. Who comes late tries all the same: what was
+    /// renewed by compare-and-swap was nobody else's in between.
     pub async fn keep(&mut self) -> String {
         let third = self.lease.settings.ttl / 3;
         let mut pause = third;
         loop {
             sleep(pause).await;
             let asked = Instant::now();
-            if !self.tenure.holds() {
-                return format!("the Lease {} could not be renewed in time", self.lease.name());
-            }
             pause = match self.renew().await {
                 Ok(object) => {
                     self.object = object;
@@ -221,6 +219,7 @@ impl Held {
                     Some(why) => return why,
                     None => Duration::ZERO,
                 },
+                Err(error) if !self.tenure.holds() => return self.late(&error),
                 Err(error) => {
                     tracing::warn!(%error, "the Lease was not renewed");
                     self.tenure.left().min(third / 5).max(Duration::from_millis(1))
@@ -262,7 +261,90 @@ impl Held {
                 Some(format!("the Lease {} was taken by {}", self.lease.name(), holder.unwrap_or_default()))
             }
             Ok(None) => Some(format!("the Lease {} was deleted", self.lease.name())),
+            Err(error) if !self.tenure.holds() => Some(self.late(&error)),
             Err(_) => None,
         }
+    }
+
+    fn late(&self, error: &kube::Error) -> String {
+        format!("the Lease {} could not be renewed in time: {}", self.lease.name(), plain(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use futures::FutureExt;
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::time::advance;
+
+    use super::*;
+
+    type Stored = Arc<Mutex<Option<Value>>>;
+
+    /// An API server with one Lease, and the tenure and renewals of an operator that holds it.
+    async fn held() -> (Stored, Held) {
+        let stored = Stored::default();
+        let theirs = Arc::clone(&stored);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let stored = Arc::clone(&theirs);
+            async move {
+                let (parts, body) = request.into_parts();
+                let sent: Option<Value> = serde_json::from_slice(&body.collect_bytes().await?).ok();
+                let mut stored = stored.lock().unwrap();
+                let version =
+                    |lease: &Option<Value>| lease.as_ref().map(|lease| lease["metadata"]["resourceVersion"].clone());
+                let (code, answer) = match (parts.method, sent) {
+                    (Method::GET, _) => stored.clone().map_or((404, refusal(404)), |lease| (200, lease)),
+                    (Method::PUT, sent) if version(&sent) != version(&stored) => (409, refusal(409)),
+                    (_, sent) => {
+                        let mut lease = sent.unwrap_or_default();
+                        lease["metadata"]["resourceVersion"] = json!(format!("{:?}", Instant::now()));
+                        *stored = Some(lease.clone());
+                        (200, lease)
+                    }
+                };
+                let answer = Response::builder().status(code).body(Body::from(serde_json::to_vec(&answer)?));
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(answer?)
+            }
+        });
+        let settings = LeaseSettings::in_namespace("signoff-system");
+        let lease = Lease::new(Client::new(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let held = lease.acquire(|_| {}).await;
+        (stored, held)
+    }
+
+    fn refusal(code: u16) -> Value {
+        let reason = if code == 404 { "NotFound" } else { "Conflict" };
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "", "code": code})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_that_slept_keeps_a_lease_that_nobody_took_meanwhile() {
+        let (_, mut held) = held().await;
+        let tenure = held.tenure();
+        {
+            let mut keep = std::pin::pin!(held.keep());
+            assert!(keep.as_mut().now_or_never().is_none());
+            advance(Duration::from_secs(12)).await;
+            assert!(!tenure.holds(), "it may not act before it has asked");
+            assert!(timeout(Duration::from_secs(60), keep).await.is_err());
+        }
+        assert!(tenure.holds());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_operator_that_slept_loses_a_lease_that_another_took_meanwhile() {
+        let (stored, mut held) = held().await;
+        let mut keep = std::pin::pin!(held.keep());
+        assert!(keep.as_mut().now_or_never().is_none());
+        advance(Duration::from_secs(16)).await;
+        if let Some(lease) = stored.lock().unwrap().as_mut() {
+            lease["spec"]["holderIdentity"] = json!("another");
+            lease["metadata"]["resourceVersion"] = json!("theirs");
+        }
+        assert_eq!(keep.await, "the Lease signoff-system/signoff-operator was taken by another");
     }
 }
