@@ -231,7 +231,7 @@ mod tests {
             let _ = to.send(());
             std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(b"{}".to_vec()))))
         });
-        Client::new(service, "n")
+        signoff_client::over(service, "n")
     }
 
     fn report(note: &str) -> Report {

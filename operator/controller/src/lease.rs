@@ -201,6 +201,18 @@ impl Held {
         self.tenure.clone()
     }
 
+    /// Renews the Lease until `stop` is ready, and is there to be given up then; or says why that did not work.
+    ///
+    /// # Errors
+    /// Why the Lease is lost.
+    pub async fn keep_until(mut self, stop: impl Future) -> Result<Self, String> {
+        tokio::select! {
+            biased;
+            why = self.keep() => Err(why),
+            _ = stop => Ok(self),
+        }
+    }
+
     /// Renews the Lease for as long as that works. Returns why it did not. Who comes late tries all the same: what was
     /// renewed by compare-and-swap was nobody else's in between.
     pub async fn keep(&mut self) -> String {
@@ -311,7 +323,8 @@ mod tests {
             }
         });
         let settings = LeaseSettings::in_namespace("signoff-system");
-        let lease = Lease::new(Client::new(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let lease =
+            Lease::new(signoff_client::over(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
         let held = lease.acquire(|_| {}).await;
         (stored, held)
     }

@@ -12,7 +12,11 @@ use futures::FutureExt;
 use kube::Client;
 use signoff_engine::{Room, Settings};
 use signoff_runtime::{BlobStore, Caller, Clock};
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    sync::{oneshot, watch},
+    task::{JoinError, JoinSet},
+    time::timeout,
+};
 
 use crate::{
     context::Context,
@@ -141,7 +145,7 @@ impl Operator {
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Ended> {
         let mut shutdown = std::pin::pin!(shutdown.fuse());
         let Config { client, clock, incarnation, .. } = &self.config;
-        let mut held = match &self.config.lease {
+        let held = match &self.config.lease {
             None => None,
             Some(settings) => {
                 let lease = Lease::new(client.clone(), settings.clone(), incarnation, Arc::clone(clock));
@@ -159,23 +163,22 @@ impl Operator {
         let (mut works, delivery) = Works::start(&self, tenure);
         let mut events = JoinSet::new();
         events.spawn(delivery.run());
-        let ended = {
-            let kept = async {
-                match &mut held {
-                    None => std::future::pending().await,
-                    Some(held) => held.keep().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                why = kept => Err(Ended::LeaseLost(why)),
-                ended = works.run(&self, shutdown) => ended,
-            }
+        // In a task of its own: whatever the work does meanwhile, the Lease is renewed in time.
+        let (stop, stopped) = oneshot::channel::<()>();
+        let mut keeping = JoinSet::new();
+        if let Some(held) = held {
+            keeping.spawn(held.keep_until(stopped));
+        }
+        let ended = tokio::select! {
+            biased;
+            Some(kept) = keeping.join_next() => Err(Ended::LeaseLost(lost(kept))),
+            ended = works.run(&self, shutdown) => ended,
         };
         self.metrics.leads(false);
         works.stop().await;
         let _ = timeout(LAST_WORDS, events.join_next()).await;
-        if let (Ok(()), Some(held)) = (&ended, held) {
+        drop(stop);
+        if let (Ok(()), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
             held.give_up().await;
         }
         ended
@@ -190,5 +193,14 @@ impl Operator {
             }
             news
         });
+    }
+}
+
+/// Why the Lease is not kept any more.
+fn lost(kept: Result<Result<Held, String>, JoinError>) -> String {
+    match kept {
+        Ok(Err(why)) => why,
+        Ok(Ok(_)) => "nobody renewed the Lease any more".to_owned(),
+        Err(broken) => format!("what renewed the Lease broke off: {broken}"),
     }
 }
