@@ -1,22 +1,30 @@
 //! The flow of each pattern, as far as it can be known before the run.
 //!
-//! It may not guess what agents will decide: every way that can be taken is an edge.
+//! It may not guess what agents and people will decide: every way on is an edge. What a gate sends back is told by its
+//! verdicts and is none.
+
+use std::collections::BTreeMap;
 
 use signoff_api::{
-    Workflow, WorkflowSpec,
+    Verdict, Workflow, WorkflowSpec,
     gate::Subject,
-    pattern::{EvaluatorOptimizer, Graph, OrchestratorWorkers, Parallel, Routing},
+    pattern::{EvaluatorOptimizer, Graph, OnExhausted, OrchestratorWorkers, Parallel, Routing},
     step::{HitlStep, Step as Spec},
+    workflow::SpecGateType,
 };
 
-use super::{Edge, Flow, Gate, Input, Step, needs::Needs};
+use super::{
+    Edge, Flow, Gate, Input, Step,
+    gates::{Met, allows},
+    needs::Needs,
+};
 
 /// What a list of steps begins after: ids, and when. The beginning of the run is the empty id.
-type Ends = Vec<(String, Option<String>)>;
+pub(super) type Ends = Vec<(String, Option<String>)>;
 
 pub(super) fn flow(workflow: &Workflow) -> Flow {
     let spec = &workflow.spec;
-    let mut build = Build { spec, flow: Flow::default() };
+    let mut build = Build { spec, flow: Flow::default(), leaves: BTreeMap::new() };
     build.flow.name = workflow.metadata.name.clone().unwrap_or_default();
     build.flow.inputs = spec.inputs.iter().map(input).collect();
     let pattern = &spec.pattern;
@@ -45,18 +53,30 @@ pub(super) fn flow(workflow: &Workflow) -> Flow {
     } else {
         begin
     };
+    let ends = build.at(".final", SpecGateType::FinalResponse, ends);
     build.enter("", ends);
-    for gate in &spec.gates {
-        let needs = Needs::default().gate(&gate.hitl).condition(gate.condition.as_ref());
-        let when =
-            serde_json::to_value(gate.type_).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
-        build.step(format!("gates/{}", gate.name), &gate.name, 0, format!("asks people ({when})"), "hitl", needs);
-        build.gate_of(&gate.hitl);
-    }
     let outputs = spec.outputs.clone().unwrap_or_default();
+    let needs = outputs.artifacts.iter().fold(Needs::default().maybe(outputs.from.as_ref()), |needs, artifact| {
+        needs.template(&artifact.path).template(&artifact.from).condition(artifact.skip_if.as_ref())
+    });
+    build.flow.needs = needs.list();
     build.flow.result = outputs.from;
     build.flow.artifacts = outputs.artifacts.into_iter().map(|artifact| artifact.path).collect();
     build.flow
+}
+
+/// A turn of an agent that the pattern itself asks for.
+struct Turn<'t> {
+    agent: &'t str,
+    input: Option<&'t String>,
+    does: &'t str,
+    met: Met,
+}
+
+impl<'t> Turn<'t> {
+    fn of(agent: &'t str, input: Option<&'t String>, does: &'t str) -> Self {
+        Self { agent, input, does, met: Met::default() }
+    }
 }
 
 fn input(input: &signoff_api::workflow::Input) -> Input {
@@ -64,28 +84,44 @@ fn input(input: &signoff_api::workflow::Input) -> Input {
     Input { name: input.name.clone(), wanted: value.is_none() && input.required == Some(true), value }
 }
 
-struct Build<'w> {
-    spec: &'w WorkflowSpec,
-    flow: Flow,
+pub(super) struct Build<'w> {
+    pub(super) spec: &'w WorkflowSpec,
+    pub(super) flow: Flow,
+    /// Where the run goes on from after each step: from the step, or from the gates beneath it.
+    pub(super) leaves: BTreeMap<String, Ends>,
 }
 
 impl Build<'_> {
-    fn step(&mut self, id: String, name: &str, depth: usize, does: String, kind: &'static str, needs: Needs) {
+    pub(super) fn step(
+        &mut self,
+        id: String,
+        name: &str,
+        depth: usize,
+        does: String,
+        kind: &'static str,
+        needs: Needs,
+    ) {
         let needs = needs.list();
         self.flow.steps.push(Step { id, name: name.to_owned(), kind, does, depth, needs, ..Step::default() });
     }
 
     /// Makes the newest step a gate.
-    fn gate_of(&mut self, hitl: &HitlStep) {
+    pub(super) fn gate_of(&mut self, hitl: &HitlStep) {
         if let Some(step) = self.flow.steps.last_mut() {
             step.gate = Some(gate(hitl));
         }
     }
 
     /// Edges from everything that came before to a step.
-    fn enter(&mut self, to: &str, from: Ends) {
+    pub(super) fn enter(&mut self, to: &str, from: Ends) {
         let edge = |(from, when)| Edge { from, to: to.to_owned(), when };
         self.flow.edges.extend(from.into_iter().map(edge));
+    }
+
+    /// What follows a step: where it goes on from, and when.
+    fn after(&self, id: &str, when: Option<&str>) -> Ends {
+        let ends = self.leaves.get(id).cloned().unwrap_or_else(|| vec![(id.to_owned(), None)]);
+        ends.into_iter().map(|(id, own)| (id, when.map(str::to_owned).or(own))).collect()
     }
 
     fn system(&self, agent: &str) -> Option<String> {
@@ -103,6 +139,9 @@ impl Build<'_> {
             made.gate = step.hitl.as_ref().map(gate);
             made.skip_if.clone_from(&step.skip_if);
         }
+        if step.hitl.is_none() {
+            self.beneath(&id, &step.name, depth, Met::by(step));
+        }
         id
     }
 
@@ -111,16 +150,19 @@ impl Build<'_> {
         steps.iter().fold(begin, |before, step| {
             let id = self.spec_step(step, prefix, depth);
             self.enter(&id, before);
-            vec![(id, None)]
+            self.after(&id, None)
         })
     }
 
     /// A turn of an agent that the pattern itself asks for.
-    fn turn(&mut self, id: &str, agent: &str, input: Option<&String>, does: &str, before: Ends) -> Ends {
+    fn turn(&mut self, id: &str, turn: Turn<'_>, before: Ends) -> Ends {
+        let Turn { agent, input, does, met } = turn;
         let needs = Needs::default().maybe(input).maybe(self.system(agent).as_ref());
-        self.step(id.to_owned(), id, 0, format!("agent {agent} {does}"), "agent", needs);
+        let name = id.trim_start_matches('.');
+        self.step(id.to_owned(), name, 0, format!("agent {agent} {does}"), "agent", needs);
         self.enter(id, before);
-        vec![(id.to_owned(), None)]
+        self.beneath(id, name, 0, met);
+        self.after(id, None)
     }
 
     /// A gate that the pattern itself has; without one everything goes on.
@@ -141,21 +183,23 @@ impl Build<'_> {
             let at = left.iter().position(ready).unwrap_or(0);
             let task = left.remove(at);
             let id = self.spec_step(task, "", 0);
-            let before = task.deps.iter().map(|dep| (dep.clone(), None)).collect::<Ends>();
+            let before = task.deps.iter().flat_map(|dep| self.after(dep, None)).collect::<Ends>();
             self.enter(&id, if before.is_empty() { vec![(String::new(), None)] } else { before });
             done.push(&task.name);
         }
         let sinks = tasks.iter().filter(|task| !tasks.iter().any(|other| other.deps.contains(&task.name)));
-        sinks.map(|task| (task.name.clone(), None)).collect()
+        sinks.flat_map(|task| self.after(&task.name, None)).collect()
     }
 
     fn routing(&mut self, routing: &Routing, begin: Ends) -> Ends {
         let router = &routing.router;
-        let chosen = self.turn("router", &router.agent, Some(&router.input), "chooses a route", begin);
-        let chosen = self.review("router-review", router.review.as_deref(), chosen);
+        let choose = Turn::of(&router.agent, Some(&router.input), "chooses a route");
+        let chosen = self.turn(".router", choose, begin);
+        let chosen = self.review(".review", router.review.as_deref(), chosen);
+        let chosen = self.at(".review", SpecGateType::PlanApproval, chosen);
         let routes = routing.routes.iter().map(|route| {
             let begin = chosen.iter().map(|(id, _)| (id.clone(), Some(format!("route {}", route.name)))).collect();
-            self.list(&route.steps, &format!("routes/{}/", route.name), 1, begin)
+            self.list(&route.steps, &format!("{}/", route.name), 1, begin)
         });
         routes.collect::<Vec<_>>().concat()
     }
@@ -163,7 +207,7 @@ impl Build<'_> {
     fn parallel(&mut self, parallel: &Parallel, begin: &Ends) -> Ends {
         let branches = parallel.branches.iter().map(|branch| {
             let begin = begin.iter().map(|(id, _)| (id.clone(), Some(format!("branch {}", branch.name)))).collect();
-            self.list(&branch.steps, &format!("branches/{}/", branch.name), 1, begin)
+            self.list(&branch.steps, &format!("{}/", branch.name), 1, begin)
         });
         let ends = branches.collect::<Vec<_>>().concat();
         self.last(parallel.reduce.as_ref(), ends)
@@ -179,40 +223,40 @@ impl Build<'_> {
     fn evaluator(&mut self, pattern: &EvaluatorOptimizer, begin: Ends) -> Ends {
         let accept = pattern.accept.clone().unwrap_or_default();
         let (score, most) = (accept.min_score.unwrap_or(80), accept.max_iterations.unwrap_or(3));
-        let drafted = self.turn("produce", &pattern.producer, pattern.input.as_ref(), "drafts", begin);
+        let draft = Turn::of(&pattern.producer, pattern.input.as_ref(), "drafts");
+        let drafted = self.turn(".producer", draft, begin);
         let judge = format!("judges, at most {most} times");
-        self.turn("evaluate", &pattern.evaluator.agent, pattern.evaluator.input.as_ref(), &judge, drafted);
-        let below = vec![("evaluate".to_owned(), Some(format!("score below {score}")))];
-        let reviewed = self.review("review-gate", pattern.review_gate.as_deref(), below);
-        self.turn("revise", &pattern.producer, pattern.revise_prompt.as_ref(), "revises", reviewed);
-        self.enter("evaluate", vec![("revise".to_owned(), None)]);
-        let mut ends = vec![("evaluate".to_owned(), Some(format!("score {score} or more")))];
-        if pattern.review_gate.is_some() {
-            ends.push(("review-gate".to_owned(), Some("Approve".to_owned())));
+        let judge = Turn::of(&pattern.evaluator.agent, pattern.evaluator.input.as_ref(), &judge);
+        self.turn(".evaluator", judge, drafted);
+        let below = self.after(".evaluator", Some(&format!("score below {score}")));
+        let reviewed = self.review(".review", pattern.review_gate.as_deref(), below);
+        self.turn(".reviser", Turn::of(&pattern.producer, pattern.revise_prompt.as_ref(), "revises"), reviewed);
+        self.enter(".evaluator", self.after(".reviser", None));
+        let mut ends = self.after(".evaluator", Some(&format!("score {score} or more")));
+        if pattern.on_exhausted == Some(OnExhausted::AcceptBest) {
+            ends.extend(self.after(".evaluator", Some(&format!("{most} drafts judged: the best"))));
+        }
+        if let Some(gate) = &pattern.review_gate {
+            let decided = |verdict: Verdict| vec![(".review".to_owned(), Some(verdict.to_string()))];
+            if allows(gate, Verdict::Modify) {
+                self.enter(".evaluator", decided(Verdict::Modify));
+            }
+            ends.extend(decided(Verdict::Approve));
         }
         ends
     }
 
     fn workers(&mut self, pattern: &OrchestratorWorkers, begin: Ends) -> Ends {
         let boss = &pattern.orchestrator;
-        let most = boss.max_tasks.unwrap_or(32);
-        let divided = self.turn(
-            "orchestrate",
-            &boss.agent,
-            boss.input.as_ref(),
-            &format!("divides the work into at most {most} parts"),
-            begin,
-        );
-        let divided = self.review("decomposition-review", pattern.decomposition_review.as_deref(), divided);
+        let divide = format!("divides the work into at most {} parts", boss.max_tasks.unwrap_or(32));
+        let divided = self.turn(".orchestrator", Turn::of(&boss.agent, boss.input.as_ref(), &divide), begin);
+        let divided = self.review(".decomposition", pattern.decomposition_review.as_deref(), divided);
+        let divided = self.at(".decomposition", SpecGateType::PlanApproval, divided);
         let at_once = boss.max_workers.map_or_else(|| "all at once".to_owned(), |most| format!("{most} at once"));
-        let done = self.turn(
-            "workers",
-            &pattern.worker.agent,
-            pattern.worker.input.as_ref(),
-            &format!("does each part, {at_once}"),
-            divided,
-        );
-        let reviewed = self.review("reduce-review", pattern.reduce_review.as_deref(), done);
+        let (worker, does) = (&pattern.worker, format!("does each part, {at_once}"));
+        let work = Turn { met: Met::on(worker.on_error), ..Turn::of(&worker.agent, worker.input.as_ref(), &does) };
+        let done = self.turn(".worker", work, divided);
+        let reviewed = self.review(".reduce-review", pattern.reduce_review.as_deref(), done);
         let reduced = self.last(pattern.reduce.as_ref(), reviewed);
         self.last(pattern.writeup.as_ref(), reduced)
     }
@@ -228,17 +272,17 @@ impl Build<'_> {
             let mut always = false;
             for edge in graph.edges.iter().filter(|edge| edge.from == node.name) {
                 if let Some(to) = &edge.to {
-                    self.enter(to, vec![(node.name.clone(), None)]);
+                    self.enter(to, self.after(&node.name, None));
                     always = true;
                 }
                 for way in &edge.choose {
-                    self.enter(&way.to, vec![(node.name.clone(), Some(way.when.clone()))]);
+                    self.enter(&way.to, self.after(&node.name, Some(&way.when)));
                     always |= way.when.trim() == "else";
                 }
             }
             if !always {
                 let leaves = graph.edges.iter().any(|edge| edge.from == node.name);
-                ends.push((node.name.clone(), leaves.then(|| "nothing else".to_owned())));
+                ends.extend(self.after(&node.name, leaves.then_some("nothing else")));
             }
         }
         ends

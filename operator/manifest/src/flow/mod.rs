@@ -4,6 +4,7 @@
 
 mod build;
 mod draw;
+mod gates;
 mod needs;
 mod tell;
 
@@ -30,6 +31,9 @@ pub struct Flow {
     /// The paths of the files it leaves behind, as they were written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
+    /// The names that the result and the files ask for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
 }
 
 /// One input of a run.
@@ -49,7 +53,8 @@ pub struct Input {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Unique in the flow: `branches/left/draft`.
+    /// Where its records stand in a run, which is also what `--gate` and `--answers` name a gate by: `left/draft`,
+    /// `.router`, `draft/.error`.
     pub id: String,
     /// Its name in its list.
     pub name: String,
@@ -68,6 +73,9 @@ pub struct Step {
     /// The condition under which it is skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_if: Option<String>,
+    /// The condition without which nobody is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_if: Option<String>,
 }
 
 /// Whom a gate asks, and what may be decided.

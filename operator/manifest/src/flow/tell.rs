@@ -32,6 +32,9 @@ pub(super) fn text(flow: &Flow) -> String {
     for artifact in &flow.artifacts {
         let _ = writeln!(text, "File: {}", shown(artifact));
     }
+    if !flow.needs.is_empty() {
+        let _ = writeln!(text, "  needs {}", names(&flow.needs));
+    }
     text
 }
 
@@ -56,22 +59,24 @@ fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
     if let Some(condition) = &step.skip_if {
         line(format!("skipped if {}", shown(condition)));
     }
+    if let Some(condition) = &step.only_if {
+        line(format!("only if {}", shown(condition)));
+    }
     if let Some(gate) = &step.gate {
         asked(gate).into_iter().for_each(&mut line);
     }
     if !step.needs.is_empty() {
-        line(format!("needs {}", step.needs.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")));
+        line(format!("needs {}", names(&step.needs)));
     }
 }
 
 fn asked(gate: &Gate) -> Vec<String> {
-    let list = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
-    let mut who = format!("{} of {}", gate.threshold, list(&gate.approvers));
+    let mut who = format!("{} of {}", gate.threshold, names(&gate.approvers));
     if !gate.required_from.is_empty() {
-        who += &format!(", {}", list(&gate.required_from));
+        who += &format!(", {}", names(&gate.required_from));
     }
     if !gate.excluded.is_empty() {
-        who += &format!(", not {}", list(&gate.excluded));
+        who += &format!(", not {}", names(&gate.excluded));
     }
     let after = gate.after.as_deref().unwrap_or("the operator's default");
     let mut lines = vec![who, format!("after {after}: {}", gate.action)];
@@ -82,6 +87,10 @@ fn asked(gate: &Gate) -> Vec<String> {
         lines.push(format!("about {}", shown(reviews)));
     }
     lines
+}
+
+fn names(list: &[String]) -> String {
+    list.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
 }
 
 /// One line of it, fit for a terminal.

@@ -64,6 +64,7 @@ Steps
 
 Result: {{ steps.send.response }}
 File: a.md
+  needs steps.send.response
 ";
     assert_eq!(flow.to_text(), expected);
     assert_eq!(edges(&flow), [">draft", "draft>review", "review>send", "send>"]);
@@ -86,21 +87,11 @@ fn routes_and_branches_are_ways_of_their_own() {
         "router": {"agent": "a", "input": "choose", "review": hitl()}, "routes": [route("x"), route("y")]}}}));
     assert_eq!(
         edges(&routing),
-        [
-            ">router",
-            "router>router-review",
-            "router-review>routes/x/s(route x)",
-            "router-review>routes/y/s(route y)",
-            "routes/x/s>",
-            "routes/y/s>"
-        ]
+        [">.router", ".router>.review", ".review>x/s(route x)", ".review>y/s(route y)", "x/s>", "y/s>"]
     );
     let parallel =
         flow(json!({"pattern": {"parallel": {"branches": [route("x"), route("y")], "reduce": turn("reduce")}}}));
-    assert_eq!(
-        edges(&parallel),
-        [">branches/x/s(branch x)", ">branches/y/s(branch y)", "branches/x/s>reduce", "branches/y/s>reduce", "reduce>"]
-    );
+    assert_eq!(edges(&parallel), [">x/s(branch x)", ">y/s(branch y)", "x/s>reduce", "y/s>reduce", "reduce>"]);
 }
 
 #[test]
@@ -110,30 +101,80 @@ fn loops_and_reviews_of_the_other_patterns_are_edges() {
     assert_eq!(
         edges(&evaluator),
         [
-            ">produce",
-            "produce>evaluate",
-            "evaluate>review-gate(score below 90)",
-            "review-gate>revise",
-            "revise>evaluate",
-            "evaluate>(score 90 or more)",
-            "review-gate>(Approve)"
+            ">.producer",
+            ".producer>.evaluator",
+            ".evaluator>.review(score below 90)",
+            ".review>.reviser",
+            ".reviser>.evaluator",
+            ".evaluator>(score 90 or more)",
+            ".review>(Approve)"
         ]
     );
+    let mut modified = hitl();
+    modified["allowedVerdicts"] = json!(["Approve", "Modify"]);
+    let evaluator = flow(json!({"pattern": {"evaluatorOptimizer": {
+        "producer": "a", "evaluator": {"agent": "a"}, "reviewGate": modified, "onExhausted": "acceptBest"}}}));
+    let edges_of_it = edges(&evaluator);
+    for edge in [".review>.evaluator(Modify)", ".evaluator>(3 drafts judged: the best)"] {
+        assert!(edges_of_it.iter().any(|one| one == edge), "{edge}: {edges_of_it:?}");
+    }
     let workers = flow(json!({"pattern": {"orchestratorWorkers": {
         "orchestrator": {"agent": "a"}, "worker": {"agent": "a"}, "decompositionReview": hitl(), "reduce": turn("reduce")}}}));
     assert_eq!(
         edges(&workers),
-        [
-            ">orchestrate",
-            "orchestrate>decomposition-review",
-            "decomposition-review>workers",
-            "workers>reduce",
-            "reduce>"
-        ]
+        [">.orchestrator", ".orchestrator>.decomposition", ".decomposition>.worker", ".worker>reduce", "reduce>"]
     );
     let graph = flow(json!({"pattern": {"graph": {"nodes": [turn("x"), turn("y")], "edges": [
         {"from": "x", "choose": [{"when": "last_response == 'again'", "to": "x"}, {"when": "else", "to": "y"}]}]}}}));
     assert_eq!(edges(&graph), [">x", "x>x(last_response == 'again')", "x>y(else)", "y>"]);
+}
+
+#[test]
+fn gates_of_the_spec_stand_where_they_ask() {
+    let gate = |name: &str, type_: &str| json!({"name": name, "type": type_, "hitl": hitl()});
+    let mut answers = gate("answers", "outputValidation");
+    answers["steps"] = json!(["draft"]);
+    answers["condition"] = json!("size(output) > 10");
+    let mut rate = turn("rate");
+    rate["outputSchema"] = json!({"type": "object"});
+    let mut skipped = gate("failed", "errorEscalation");
+    skipped["steps"] = json!(["rate"]);
+    skipped["hitl"]["allowedVerdicts"] = json!(["Retry", "Skip"]);
+    let flow_of_chain = flow(json!({
+        "pattern": {"chain": {"steps": [turn("draft"), rate, turn("send")]}},
+        "gates": [gate("release", "finalResponse"), answers, gate("shapes", "outputValidation"), skipped],
+        "outputs": {"from": "{{ steps.send.response }}"},
+    }));
+    let mut found = edges(&flow_of_chain);
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            ".final>",
+            ">draft",
+            "draft/.output>rate",
+            "draft>draft/.output",
+            "draft>rate",
+            "rate/.error>send(Skip)",
+            "rate/.output>send",
+            "rate>rate/.error(it failed)",
+            "rate>rate/.output(its answer does not fit)",
+            "rate>send",
+            "send>.final"
+        ]
+    );
+    let text = flow_of_chain.to_text();
+    for words in [
+        "draft/.output: asks people (outputValidation, gate answers)\n       after draft\n       only if size(output) > 10",
+        ".final: asks people (finalResponse, gate release)",
+        "Result: {{ steps.send.response }}\n  needs steps.send.response",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let route = json!([{"name": "x", "steps": [turn("s")]}]);
+    let routing = flow(json!({"gates": [gate("plan", "planApproval")], "pattern": {"routing": {
+        "router": {"agent": "a", "input": "choose"}, "routes": route}}}));
+    assert_eq!(edges(&routing), [">.router", ".router>.review", ".review>x/s(route x)", "x/s>"]);
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! Where the gates of `spec.gates` stand in a flow: at a plan, beneath the steps they ask about, and before the end.
+//!
+//! It may not say what people will decide: what a gate sends back is told by its verdicts and is no edge.
+
+use signoff_api::{
+    Verdict,
+    step::{HitlStep, OnError, Step as Spec},
+    workflow::{Gate, SpecGateType},
+};
+
+use super::{
+    build::{Build, Ends},
+    needs::Needs,
+};
+
+/// What of a step decides which gates meet it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Met {
+    has_schema: bool,
+    escalates: bool,
+    /// Whether the run can go on without it.
+    can_be_skipped: bool,
+}
+
+impl Met {
+    pub(super) fn by(step: &Spec) -> Self {
+        Self { has_schema: step.output_schema.is_some(), ..Self::on(step.on_error) }
+    }
+
+    pub(super) fn on(error: Option<OnError>) -> Self {
+        Self { escalates: error == Some(OnError::Escalate), has_schema: false, can_be_skipped: true }
+    }
+}
+
+impl<'w> Build<'w> {
+    /// The gate that asks about the whole run.
+    fn of_run(&self, type_: SpecGateType) -> Option<&'w Gate> {
+        self.spec.gates.iter().find(|gate| gate.type_ == type_)
+    }
+
+    /// The gate that is for a step, and whether it names it.
+    fn of_step(&self, type_: SpecGateType, name: &str, general: bool) -> Option<(&'w Gate, bool)> {
+        let all = || self.spec.gates.iter().filter(|gate| gate.type_ == type_);
+        let named = all().find(|gate| gate.steps.iter().any(|step| step == name)).map(|gate| (gate, true));
+        named.or_else(|| all().find(|gate| gate.steps.is_empty()).filter(|_| general).map(|gate| (gate, false)))
+    }
+
+    /// A gate of the spec as a step, without edges.
+    fn spec_gate(&mut self, id: &str, gate: &Gate, depth: usize) {
+        let type_ = serde_json::to_value(gate.type_).ok();
+        let type_ = type_.as_ref().and_then(|type_| type_.as_str()).unwrap_or_default();
+        let needs = Needs::default().gate(&gate.hitl).condition(gate.condition.as_ref());
+        let does = format!("asks people ({type_}, gate {})", gate.name);
+        self.step(id.to_owned(), &gate.name, depth, does, "hitl", needs);
+        self.gate_of(&gate.hitl);
+        if let Some(step) = self.flow.steps.last_mut() {
+            step.only_if.clone_from(&gate.condition);
+        }
+    }
+
+    /// The gate that asks about the whole run; without one everything goes on.
+    pub(super) fn at(&mut self, id: &str, type_: SpecGateType, before: Ends) -> Ends {
+        let Some(gate) = self.of_run(type_) else { return before };
+        self.spec_gate(id, gate, 0);
+        self.enter(id, before.clone());
+        let passed = before.into_iter().filter(|_| gate.condition.is_some());
+        passed.chain([(id.to_owned(), None)]).collect()
+    }
+
+    /// The gates beneath a step: about its answer, and about its failure. What follows begins after what is kept here.
+    pub(super) fn beneath(&mut self, id: &str, name: &str, depth: usize, met: Met) {
+        let mut ends: Ends = vec![(id.to_owned(), None)];
+        if let Some((gate, always)) = self.of_step(SpecGateType::OutputValidation, name, met.has_schema) {
+            let path = format!("{id}/.output");
+            self.spec_gate(&path, gate, depth + 1);
+            let when = (!always).then(|| "its answer does not fit".to_owned());
+            self.enter(&path, vec![(id.to_owned(), when)]);
+            if always && gate.condition.is_none() {
+                ends.clear();
+            }
+            ends.push((path, None));
+        }
+        if let Some((gate, _)) = self.of_step(SpecGateType::ErrorEscalation, name, met.escalates) {
+            let path = format!("{id}/.error");
+            self.spec_gate(&path, gate, depth + 1);
+            self.enter(&path, vec![(id.to_owned(), Some("it failed".to_owned()))]);
+            if met.can_be_skipped && allows(&gate.hitl, Verdict::Skip) {
+                ends.push((path, Some("Skip".to_owned())));
+            }
+        }
+        self.leaves.insert(id.to_owned(), ends);
+    }
+}
+
+/// Whether a verdict may be given, as far as the gate says.
+pub(super) fn allows(hitl: &HitlStep, verdict: Verdict) -> bool {
+    hitl.allowed_verdicts.is_empty() || hitl.allowed_verdicts.contains(&verdict)
+}
