@@ -35,9 +35,9 @@ pub fn cut(name: &str, most: usize) -> &str {
     name.get(..most).unwrap_or(name).trim_end_matches(['-', '.'])
 }
 
-/// Whether a text is the name of a namespace as the API server takes it: a DNS label.
+/// Whether a text is a DNS label, as names of namespaces and of steps are.
 #[must_use]
-pub fn is_namespace(name: &str) -> bool {
+pub fn is_label(name: &str) -> bool {
     let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-');
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     name.len() <= 63 && name.bytes().all(inner) && ends(name.bytes().next()) && ends(name.bytes().next_back())
@@ -63,10 +63,10 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_namespace_is_a_label() {
-        assert!(is_namespace("finance") && is_namespace("7") && is_namespace("a-b") && is_namespace(&"x".repeat(63)));
+    fn a_label_is_what_a_namespace_can_be_named() {
+        assert!(is_label("finance") && is_label("7") && is_label("a-b") && is_label(&"x".repeat(63)));
         for name in ["", "-a", "a-", "a.b", "A", "../x", "a b", "é", &"x".repeat(64)] {
-            assert!(!is_namespace(name), "{name:?}");
+            assert!(!is_label(name), "{name:?}");
         }
     }
 }

@@ -137,7 +137,7 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
 /// What the API server asks of the name and the namespace of every object.
 fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
     if let Some(namespace) = node.get("metadata").and_then(|metadata| metadata.get("namespace"))
-        && !names::is_namespace(namespace.text().unwrap_or_default())
+        && !names::is_label(namespace.text().unwrap_or_default())
     {
         let message =
             "a namespace has 1 to 63 lower-case letters, digits and `-`, and starts and ends with a letter or digit";

@@ -31,7 +31,7 @@ pub mod text;
 pub mod when;
 
 pub use cel::Condition;
-pub use reference::{Known, Member, Members, Reference, check};
+pub use reference::{Known, Member, Members, Reference, check, is_identifier};
 pub use scope::Scope;
 pub use template::Template;
 pub use when::When;

@@ -42,11 +42,12 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Whether `.name` can be written, rather than `['name']`.
-fn is_identifier(name: &str) -> bool {
-    !name.starts_with(|c: char| c.is_ascii_digit())
-        && !name.is_empty()
-        && name.chars().all(|c| c.is_alphanumeric() || c == '_')
+/// Whether `.name` can be written, rather than `['name']`: ASCII letters, digits and `_`, and no digit in front.
+#[must_use]
+pub fn is_identifier(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// The names that will exist where an expression is evaluated.

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use signoff_api::{
     JsonObject, Span,
     floor::AddedStep,
+    names,
     step::{AgentStep, Conversation, HttpStep, OnError, Retry, Step},
     workflow::WorkflowSpec,
 };
@@ -14,7 +15,7 @@ use signoff_api::{
 use super::{About, Check, PlannedAgent, PlannedGate, gates::Gates};
 use crate::{
     decision, floors,
-    language::{Condition, Known, Template},
+    language::{Condition, Known, Template, is_identifier},
     scope::RESERVED,
 };
 
@@ -254,7 +255,7 @@ impl Check<'_> {
     }
 
     pub(super) fn name(&mut self, name: &str, field: &str) {
-        if !is_dns_label(name) {
+        if !names::is_label(name) {
             self.complain(
                 field,
                 "a name has 1 to 63 lower-case letters, digits and `-`, and starts and ends with a letter or digit",
@@ -400,13 +401,4 @@ impl PlannedRetry {
             jitter: backoff.jitter.unwrap_or(0.1).clamp(0.0, 1.0),
         }
     }
-}
-
-fn is_dns_label(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    (1..=63).contains(&name.len()) && name.chars().all(inner) && !name.starts_with('-') && !name.ends_with('-')
-}
-
-fn is_identifier(name: &str) -> bool {
-    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit())
 }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use signoff_engine::{Plan, Settings};
+use signoff_engine::{Plan, Settings, language::is_identifier};
 
-use super::{gates::plain, import::Import, names::is_identifier, notes::Weight};
+use super::{gates::plain, import::Import, notes::Weight};
 use crate::source::Node;
 
 /// The names that every run has.

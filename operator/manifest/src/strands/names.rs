@@ -91,13 +91,6 @@ pub(super) fn label(text: &str, otherwise: &str) -> String {
     if label.is_empty() { otherwise.to_owned() } else { label.to_owned() }
 }
 
-/// Whether `.name` can be written, rather than `['name']`.
-pub(super) fn is_identifier(name: &str) -> bool {
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,10 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
+use signoff_engine::language::is_identifier;
+
 use super::{
-    names::{Names, is_identifier},
+    names::Names,
     tokens::{self, Token},
 };
 

@@ -151,7 +151,7 @@ impl Sessions {
             return Err(Error::invalid("metadata.name", format!("{name:?} is no name: {rule}")));
         }
         let namespace = workflow.metadata.namespace.as_deref().unwrap_or_default();
-        if !names::is_namespace(namespace) {
+        if !names::is_label(namespace) {
             let rule = "1 to 63 lower-case letters, digits and `-`, beginning and ending with a letter or digit";
             return Err(Error::invalid("metadata.namespace", format!("{namespace:?} is no namespace: {rule}")));
         }
