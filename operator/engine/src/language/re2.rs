@@ -244,7 +244,8 @@ impl Visitor for Reader<'_> {
                 self.refuse(&class.span, r"write what it holds without the inner brackets, or \[ for the character")
             }
             ClassSetItem::Union(union) => match union.items.as_slice() {
-                [ClassSetItem::Literal(one), ClassSetItem::Literal(two), ..]
+                // With something behind them they are a range to one of the two readers.
+                [ClassSetItem::Literal(one), ClassSetItem::Literal(two), _, ..]
                     if two.c == '-' && [one, two].iter().all(|first| is_verbatim(first)) =>
                 {
                     self.refuse(&union.span, r"write \- and \] for the characters")
