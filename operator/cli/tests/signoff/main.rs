@@ -7,6 +7,7 @@ mod crashes;
 mod patterns;
 mod server;
 mod terminal;
+mod validate;
 
 use std::{
     fs,
