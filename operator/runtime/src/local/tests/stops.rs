@@ -150,17 +150,21 @@ fn with_deadline(steps: &str) -> Workflow {
     workflow
 }
 
-#[tokio::test]
-async fn time_in_which_no_process_runs_is_nobodys_work() {
-    let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
-    let mut run = local(&folder).clock(watch.clone()).caller(echo.clone()).begin(with_deadline(GET)).unwrap();
-    let id = run.id().to_owned();
+/// Ends a process while its call is under way; its session.
+async fn dies_at_work(mut run: Run, echo: &Echo) -> String {
     tokio::select! {
         biased;
         ended = run.go() => panic!("{ended:?}"),
         () = echo.began() => {}
     }
-    drop(run);
+    run.id().to_owned()
+}
+
+#[tokio::test]
+async fn time_in_which_no_process_runs_is_nobodys_work() {
+    let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
+    let run = local(&folder).clock(watch.clone()).caller(echo.clone()).begin(with_deadline(GET)).unwrap();
+    let id = dies_at_work(run, &echo).await;
     watch.forward(24 * 3600);
     let mut run = local(&folder).clock(watch.clone()).resume(&id).await.unwrap();
     assert_eq!(run.go().await.unwrap(), succeeded("GET Hello"));
@@ -173,14 +177,7 @@ async fn a_run_that_has_ended_stays_as_it_ended_however_often_it_is_told_to_go_o
     let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
     let steps = format!("{{name: first, set: {{value: x}}}}, {GET}");
     let local = local(&folder).clock(watch.clone()).caller(echo.clone());
-    let mut run = local.begin(with_deadline(&steps)).unwrap();
-    let id = run.id().to_owned();
-    tokio::select! {
-        biased;
-        ended = run.go() => panic!("{ended:?}"),
-        () = echo.began() => {}
-    }
-    drop(run);
+    let id = dies_at_work(local.begin(with_deadline(&steps)).unwrap(), &echo).await;
     // The first step has used up all the time there is.
     let file = folder.path().join(&id).join("workflow.yaml");
     let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
