@@ -34,7 +34,12 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
 
 /// Runs a command to its end, its standard output going to the terminal *and* into the returned text.
 pub(crate) fn tee(command: &mut Command) -> Result<(String, bool)> {
-    let mut child = prepare(command).stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
+    tee_as_it_is(prepare(command))
+}
+
+/// As [`tee`], of a command that has its own folder, environment and standard input.
+pub(crate) fn tee_as_it_is(command: &mut Command) -> Result<(String, bool)> {
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
     let mut text = String::new();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).split(b'\n') {
@@ -56,9 +61,14 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 fn prepare(command: &mut Command) -> &mut Command {
+    surround(command).stdin(Stdio::null())
+}
+
+/// Lets a command run in the repository's root, as every command of ours.
+pub(crate) fn surround(command: &mut Command) -> &mut Command {
     // No test and no tool may come upon a cluster that nobody named. A build for debugging keeps every value of a large
     // future on the stack, each copy of it apart: the 2 MiB that threads have otherwise are few for whole Workflows.
-    command.current_dir(root()).env_remove("KUBECONFIG").env("RUST_MIN_STACK", "16777216").stdin(Stdio::null())
+    command.current_dir(root()).env_remove("KUBECONFIG").env("RUST_MIN_STACK", "16777216")
 }
 
 /// What `cargo metadata` says, as far as it is asked here.

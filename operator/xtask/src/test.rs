@@ -1,14 +1,17 @@
 //! `cargo xtask test`: runs the parts, hands the cluster tests their control plane, and sums everything up.
 //! It may not stop at the first failure, and a part that cannot run is a failure of that part.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use signoff_tests::control_plane::{BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED};
+use signoff_tests::control_plane::{
+    BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED, binary,
+};
+use signoff_tests::node;
 
-use crate::cargo::{cargo, metadata, succeeds, tee};
+use crate::cargo::{cargo, metadata, output, succeeds, surround, tee, tee_as_it_is};
 use crate::tally::Tally;
 use crate::{lint, say};
 
@@ -23,8 +26,10 @@ pub(crate) enum Part {
     Contract,
     /// The operator on a simulated API server, in paused time, with faults
     Sim,
-    /// On a real control plane, with real users, kubectl and helm
+    /// On a real control plane, with real users, kubectl and helm; and what `pods` does
     Cluster,
+    /// On a real node with a kubelet, in namespaces of its own (Linux, root)
+    Pods,
 }
 
 impl Part {
@@ -35,6 +40,7 @@ impl Part {
             Self::Contract => "contract",
             Self::Sim => "sim",
             Self::Cluster => "cluster",
+            Self::Pods => "pods",
         }
     }
 
@@ -46,15 +52,21 @@ impl Part {
                 Ok(tests(self.name(), workspace_test(&["--test", self.name()]).arg("--").args(names))?)
             }
             Self::Cluster => cluster(names),
+            Self::Pods => pods(names),
         }
+    }
+
+    /// Whether it runs when `asked` is what was asked for: everything, or one part. Pods run on a cluster.
+    fn is_in(self, asked: Option<Self>) -> bool {
+        asked.is_none_or(|asked| asked == self || (asked, self) == (Self::Cluster, Self::Pods))
     }
 }
 
 /// Runs one part or all, quick ones first. Ends with the line `N passed, N failed`.
 pub(crate) fn run(part: Option<Part>, names: &[String]) -> ExitCode {
-    let all = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster];
+    let all = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster, Part::Pods];
     let mut sum = Tally::default();
-    for part in all.into_iter().filter(|one| part.is_none_or(|only| only == *one)) {
+    for part in all.into_iter().filter(|one| one.is_in(part)) {
         match part.run(names) {
             Ok(tally) => sum.add(tally),
             Err(error) => {
@@ -151,6 +163,34 @@ fn cluster(names: &[String]) -> Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+fn pods(names: &[String]) -> Result<Tally> {
+    say::step("pods: building the programs and the tests, because no network leads out of where they run");
+    if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
+        bail!("the programs do not build");
+    }
+    let program = test_program("pods")?;
+    drop(binary()?);
+    let mut command = node::inside(&program, node::Input::Nothing)?;
+    surround(&mut command).args(["--test-threads", "4"]).args(names);
+    command.env(BINARIES, metadata()?.target_directory.join("debug"));
+    say::step("pods");
+    let (output, success) = tee_as_it_is(&mut command)?;
+    let mut tally = Tally::default();
+    tally.read("pods", &output, success);
+    Ok(tally)
+}
+
+/// Builds one test program and says where it is; cargo knows.
+fn test_program(name: &str) -> Result<PathBuf> {
+    let mut build = workspace_test(&["--test", name, "--no-run", "--message-format", "json-render-diagnostics"]);
+    let messages = output(&mut build)?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let program = messages
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    program.with_context(|| format!("cargo built no test program {name}"))
 }
 
 async fn installed() -> Result<Cluster> {

@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use super::progress;
 
 const BINARY: &str = "control-plane";
-const NAMES: [&str; 5] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "helm"];
+const NAMES: [&str; 7] =
+    ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "helm"];
 
 /// Where the programs are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,12 +26,33 @@ pub struct Programs {
     pub kube_apiserver: PathBuf,
     /// Garbage collection, namespaces, service accounts.
     pub kube_controller_manager: PathBuf,
+    /// Gives pods their node; only a control plane with a node needs one: [`Self::needed_by_pods`].
+    pub kube_scheduler: Option<PathBuf>,
+    /// Runs pods; as the scheduler.
+    pub kubelet: Option<PathBuf>,
     /// The real kubectl.
     pub kubectl: PathBuf,
     /// The real helm.
     pub helm: PathBuf,
     /// Whether `etcd` is the one of our own program: `etcd DATA_DIR CLIENT_URL PEER_URL`.
     pub embedded_etcd: bool,
+}
+
+impl Programs {
+    /// kube-scheduler and kubelet.
+    ///
+    /// # Errors
+    /// Which of them `KUBEBUILDER_ASSETS` lacks.
+    pub fn needed_by_pods(&self) -> Result<(&Path, &Path)> {
+        match (&self.kube_scheduler, &self.kubelet) {
+            (Some(scheduler), Some(kubelet)) => Ok((scheduler, kubelet)),
+            (scheduler, _) => bail!(
+                "pods need kube-scheduler and kubelet, and there is no {} in KUBEBUILDER_ASSETS nor on PATH (the envtest \
+                 archives carry neither). Add them there, or unset KUBEBUILDER_ASSETS to have everything built by Go",
+                if scheduler.is_none() { "kube-scheduler" } else { "kubelet" },
+            ),
+        }
+    }
 }
 
 /// kubectl and helm alone, for a cluster that exists already.
@@ -93,6 +115,8 @@ fn programs(find: impl Fn(&str) -> PathBuf, embedded_etcd: bool) -> Programs {
         etcd: find("etcd"),
         kube_apiserver: find("kube-apiserver"),
         kube_controller_manager: find("kube-controller-manager"),
+        kube_scheduler: Some(find("kube-scheduler")),
+        kubelet: Some(find("kubelet")),
         kubectl: find("kubectl"),
         helm: find("helm"),
         embedded_etcd,
@@ -114,13 +138,16 @@ fn from_assets(folder: &Path) -> Result<Programs> {
         missing.join(", "),
     );
     let etcd = folder.join("etcd").canonicalize()?;
-    Ok(programs(
-        |name| elsewhere(name).unwrap_or_else(|| folder.join(name)),
-        etcd.file_name().is_some_and(|name| name == BINARY),
-    ))
+    let embedded = etcd.file_name().is_some_and(|name| name == BINARY);
+    Ok(Programs {
+        kube_scheduler: elsewhere("kube-scheduler"),
+        kubelet: elsewhere("kubelet"),
+        ..programs(|name| elsewhere(name).unwrap_or_else(|| folder.join(name)), embedded)
+    })
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
+/// A program of this name in one of the folders of `PATH`.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
@@ -198,8 +225,8 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
         bail!("go.mod: strange Kubernetes version {version:?}")
     };
     progress(&format!(
-        "building Kubernetes {number} (etcd, API server, controller manager, kubectl, helm) with Go, once for this version: \
-         about 7 minutes on two cores, about 20 seconds if Go has compiled it before"
+        "building Kubernetes {number} (etcd, API server, controller manager, scheduler, kubelet, kubectl, helm) with Go, \
+         once for this version: about 7 minutes on two cores, about 20 seconds if Go has compiled it before"
     ));
     let variable = "k8s.io/component-base/version";
     let flags = format!(

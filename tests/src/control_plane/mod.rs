@@ -9,8 +9,9 @@ mod cluster;
 mod command;
 mod install;
 mod keys;
-mod kubeconfig;
+pub(crate) mod kubeconfig;
 mod namespace;
+mod network;
 mod operator;
 mod people;
 mod plane;
@@ -23,14 +24,17 @@ use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+pub(crate) use binary::on_path;
 pub use binary::{Clients, Programs, binary, cache, clients};
 pub use cluster::{Cluster, LIFTABLE, OPERATED, SHARED};
 pub use command::{Finished, Invocation};
 pub use install::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, OperatorIdentity};
 pub use namespace::Namespace;
+pub use network::Network;
 pub use operator::{BINARIES, OperatorOptions, OperatorProcess, program};
 pub use people::{CAST, Person, Role, named};
 pub use plane::{ControlPlane, Options};
+pub(crate) use plane::{private_folder, until_ready};
 pub use ports::free as free_port;
 pub use supervised::{Signal, Supervised};
 
@@ -70,6 +74,6 @@ fn install_tls() {
 
 /// Says on standard error what takes time, or where something was left.
 #[expect(clippy::print_stderr, reason = "the one place where this library speaks; its callers are programs and tests")]
-fn progress(message: &str) {
+pub(crate) fn progress(message: &str) {
     eprintln!("control plane: {message}");
 }

@@ -82,6 +82,9 @@ pub const CAST: &[Person] = &[
     person("via", "eve via mallory", &["finance"], Role::Approver),
 ];
 
+/// No person: the kubelet of a control plane with a node. It is not of the cast, and no role is bound to it.
+pub(crate) const NODE: Person = person("node", "system:node:node", &["system:nodes"], Role::Outsider);
+
 /// The person with that short name.
 ///
 /// # Errors

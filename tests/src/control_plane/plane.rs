@@ -1,7 +1,9 @@
-//! etcd, kube-apiserver and kube-controller-manager on free loopback ports: a real control plane without nodes.
+//! etcd, kube-apiserver and kube-controller-manager on free loopback ports: a real control plane, without nodes unless
+//! it is given a network that pods can reach it by; then a scheduler too.
 //! It may not know about Signoff, and no process of it survives whoever started it.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,7 +15,8 @@ use kube::api::{Api, WatchEvent, WatchParams};
 use tempfile::TempDir;
 
 use super::binary::{self, Programs};
-use super::people::{self, CAST};
+use super::network::Network;
+use super::people::{self, CAST, NODE};
 use super::supervised::Supervised;
 use super::{connect, keys, kubeconfig, ports, progress};
 
@@ -29,6 +32,8 @@ pub struct Options {
     pub apiserver: Vec<String>,
     /// Further arguments of kube-controller-manager.
     pub controller_manager: Vec<String>,
+    /// Where pods reach it, for a control plane with a node: the addresses must be there already.
+    pub network: Option<Network>,
     /// Keep logs, certificates and kubeconfigs when it ends, whatever happened.
     pub keep_logs: bool,
 }
@@ -37,6 +42,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct ControlPlane {
     // Fields are dropped in this order: whoever talks ends before whoever is talked to.
+    scheduler: Option<Supervised>,
     controller_manager: Option<Supervised>,
     apiserver: Option<Supervised>,
     etcd: Option<Supervised>,
@@ -70,6 +76,7 @@ impl ControlPlane {
         let folder = private_folder("signoff-control-plane-", &std::env::temp_dir())?;
         fs::create_dir(folder.path().join("logs"))?;
         let mut plane = Self {
+            scheduler: None,
             controller_manager: None,
             apiserver: None,
             etcd: None,
@@ -89,11 +96,17 @@ impl ControlPlane {
     }
 
     async fn bring_up(&mut self, options: &Options) -> Result<()> {
-        let tokens: Vec<_> = CAST.iter().map(|person| Ok((person, people::fresh_token()?))).collect::<Result<_>>()?;
+        let everybody = CAST.iter().chain(options.network.as_ref().map(|_| &NODE));
+        let tokens: Vec<_> = everybody.map(|person| Ok((person, people::fresh_token()?))).collect::<Result<_>>()?;
         fs::write(self.file("tokens.csv"), people::token_file(&tokens))?;
         keys::write(&self.file("service-accounts.key"), &self.file("service-accounts.pub"))?;
 
-        let (client, peer, secure) = (ports::free()?, ports::free()?, ports::free()?);
+        let (client, peer) = (ports::free()?, ports::free()?);
+        let secure = match &options.network {
+            // The service `kubernetes` has this port, and nothing stands between it and the API server.
+            Some(network) => SocketAddrV4::new(network.api(), 443),
+            None => SocketAddrV4::new(Ipv4Addr::LOCALHOST, ports::free()?),
+        };
         let etcd_url = format!("http://127.0.0.1:{client}");
         self.etcd = Some(self.run_etcd(&etcd_url, &format!("http://127.0.0.1:{peer}"))?);
         let health = reqwest::Client::builder().no_proxy().build()?;
@@ -103,8 +116,8 @@ impl ControlPlane {
         })
         .await?;
 
-        self.url = format!("https://127.0.0.1:{secure}");
-        let mut arguments = self.apiserver_arguments(&etcd_url, secure);
+        self.url = format!("https://{secure}");
+        let mut arguments = self.apiserver_arguments(&etcd_url, secure, options.network.as_ref());
         arguments.extend(options.apiserver.iter().cloned());
         self.apiserver = Some(self.run("kube-apiserver", &self.programs.kube_apiserver, arguments)?);
         let config = kubeconfig::for_cast(&self.url, &self.file("certificates/apiserver.crt"), &tokens);
@@ -126,12 +139,17 @@ impl ControlPlane {
         // It serves nothing we could ask, but its first visible work is a service account in every namespace.
         let made = tokio::time::timeout(PATIENCE, default_service_account(&admin, "default")).await;
         match made {
-            Ok(made) => made,
+            Ok(made) => made?,
             Err(_) => bail!(
                 "kube-controller-manager did no work within {PATIENCE:?}; its log ends:\n{}",
                 tail(self.controller_manager.as_ref())
             ),
         }
+        if options.network.is_some() {
+            let (scheduler, _) = self.programs.needed_by_pods()?;
+            self.scheduler = Some(self.run("kube-scheduler", scheduler, self.scheduler_arguments())?);
+        }
+        Ok(())
     }
 
     fn run(&self, name: &str, program: &Path, arguments: Vec<String>) -> Result<Supervised> {
@@ -164,16 +182,21 @@ impl ControlPlane {
         .into()
     }
 
-    fn apiserver_arguments(&self, etcd: &str, port: u16) -> Vec<String> {
+    fn apiserver_arguments(&self, etcd: &str, at: SocketAddrV4, network: Option<&Network>) -> Vec<String> {
         let file = |name| self.file(name).display().to_string();
+        // An endpoint may not be on loopback, so only one that pods can reach is told.
+        let (services, reconciler) = match network {
+            Some(network) => (network.services(), "lease"),
+            None => ("10.96.0.0/16".to_owned(), "none"),
+        };
         [
             format!("--etcd-servers={etcd}"),
-            "--bind-address=127.0.0.1".into(),
-            format!("--secure-port={port}"),
-            "--advertise-address=127.0.0.1".into(),
-            "--endpoint-reconciler-type=none".into(),
+            format!("--bind-address={}", at.ip()),
+            format!("--secure-port={}", at.port()),
+            format!("--advertise-address={}", at.ip()),
+            format!("--endpoint-reconciler-type={reconciler}"),
             format!("--cert-dir={}", file("certificates")),
-            "--service-cluster-ip-range=10.96.0.0/16".into(),
+            format!("--service-cluster-ip-range={services}"),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
             format!("--service-account-signing-key-file={}", file("service-accounts.key")),
             format!("--service-account-key-file={}", file("service-accounts.pub")),
@@ -203,6 +226,18 @@ impl ControlPlane {
         .into()
     }
 
+    fn scheduler_arguments(&self) -> Vec<String> {
+        [
+            format!("--kubeconfig={}", self.kubeconfig().display()),
+            "--leader-elect=false".into(),
+            // As the controller manager.
+            "--kube-api-qps=500".into(),
+            "--kube-api-burst=500".into(),
+            "--secure-port=0".into(),
+        ]
+        .into()
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.folder().join(name)
     }
@@ -225,7 +260,7 @@ impl ControlPlane {
         self.file("kubeconfig.yaml")
     }
 
-    /// Where the API server listens, as `https://127.0.0.1:PORT`.
+    /// Where the API server listens, as `https://ADDRESS:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
@@ -246,7 +281,7 @@ impl ControlPlane {
     /// Process ids by component name, for measuring.
     #[must_use]
     pub fn pids(&self) -> Vec<(&str, u32)> {
-        [&self.etcd, &self.apiserver, &self.controller_manager]
+        [&self.etcd, &self.apiserver, &self.controller_manager, &self.scheduler]
             .into_iter()
             .flatten()
             .map(|process| (process.name(), process.pid()))
@@ -271,7 +306,7 @@ impl Drop for ControlPlane {
 }
 
 /// A temporary folder nobody else can look into: it holds tokens and keys.
-fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
+pub(crate) fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     let folder = builder.prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir_in(parent);
     folder.with_context(|| format!("making a folder in {}", parent.display()))
@@ -296,7 +331,7 @@ pub(crate) async fn default_service_account(client: &kube::Client, namespace: &s
 }
 
 /// Asks again and again, for a component without a way to tell, until it answers, ends or time is up.
-async fn until_ready(process: &mut Option<Supervised>, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
+pub(crate) async fn until_ready(process: &mut Option<Supervised>, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
     let process = process.as_mut().context("nothing was started")?;
     let deadline = Instant::now() + PATIENCE;
     loop {

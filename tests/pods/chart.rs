@@ -1,0 +1,57 @@
+//! The chart as people install it: the operator itself runs as a pod, from an image of our own.
+//! On a node of its own, because two operators of one installation are one at work and one that stands by.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams};
+use kube::runtime::wait::{await_condition, conditions};
+use serde_json::json;
+use signoff_api::workflow::WorkflowPhase;
+use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, program};
+use signoff_tests::node::{Node, operator_image};
+
+use crate::stage::Stage;
+
+#[tokio::test]
+async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gate() {
+    let node = Node::start().await.unwrap();
+    let program = tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await.unwrap().unwrap();
+    let image =
+        node.take_in(operator_image(&program).unwrap(), "example.com/signoff-operator:made-here").await.unwrap();
+    let (repository, tag) = image.name.rsplit_once(':').unwrap();
+    let values = [
+        ("operator.enabled", "true"),
+        ("image.repository", repository),
+        ("image.tag", tag),
+        ("image.pullPolicy", "Never"),
+    ];
+    node.cluster().install(&values).await.unwrap();
+    let admin = node.cluster().admin().await.unwrap();
+    let deployments: Api<Deployment> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
+    let stage = Stage::on(node.cluster(), "chart").await;
+    let available = await_condition(deployments, "signoff-operator", conditions::is_deployment_completed());
+    let waited = tokio::time::timeout(std::time::Duration::from_secs(120), available).await;
+    waited.expect("the operator's pod is available").unwrap();
+
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
+    let ours = pods.list(&ListParams::default().labels("app.kubernetes.io/name=signoff")).await.unwrap();
+    let [pod] = &ours.items[..] else { panic!("one pod of the operator: {:#?}", ours.items) };
+    assert_eq!(pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()), Some(OPERATOR_ACCOUNT));
+    let leases: Api<Lease> = Api::namespaced(admin, OPERATOR_NAMESPACE);
+    let leases = leases.list(&ListParams::default()).await.unwrap().items;
+    let [lease] = &leases[..] else { panic!("one Lease: {leases:#?}") };
+    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
+    assert!(holder.starts_with(pod.metadata.uid.as_deref().unwrap()), "{holder}");
+
+    // Only a token that is bound to the operator's pod may ask, count and go on: the policies see to that.
+    let steps = json!([
+        {"name": "draft", "set": {"value": "a draft"}},
+        {"name": "review", "hitl": {"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]}},
+        {"name": "act", "set": {"value": "done"}},
+    ]);
+    stage.request("letter", json!({"pattern": {"chain": {"steps": steps}}})).await;
+    let approval = stage.asked("letter", "review").await;
+    stage.decides("alice", &approval, json!({"verdict": "Approve"})).await;
+    assert_eq!(stage.ended("letter").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+}

@@ -1,0 +1,6 @@
+//! Tests on a real node, whose kubelet runs real pods. They may not run but on a machine of their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod chart;
+mod node;
+mod stage;

@@ -1,0 +1,114 @@
+//! The node itself: it runs pods to their ends, and says what became of them as every kubelet does.
+//! It may not test Signoff.
+
+use k8s_openapi::api::core::v1::{ContainerState, Node, Pod};
+use kube::Api;
+use serde_json::json;
+use signoff_tests::node::Named;
+
+use crate::stage::{Stage, phase, shared};
+
+fn state(pod: &Pod) -> ContainerState {
+    let all = pod.status.as_ref().and_then(|status| status.container_statuses.clone()).unwrap_or_default();
+    all.into_iter().next().and_then(|one| one.state).unwrap_or_default()
+}
+
+/// Why its only container waits.
+fn waits_for(pod: Option<&Pod>) -> Option<(String, String)> {
+    let waiting = state(pod?).waiting?;
+    Some((waiting.reason?, waiting.message.unwrap_or_default()))
+}
+
+#[tokio::test]
+async fn the_node_is_ready() {
+    let node = shared().await;
+    let nodes: Api<Node> = Api::all(node.cluster().admin().await.unwrap());
+    let object = nodes.get("node").await.unwrap();
+    let info = object.status.unwrap().node_info.unwrap();
+    assert!(info.container_runtime_version.starts_with("containerd://"), "{}", info.container_runtime_version);
+    assert!(node.ready_in().as_secs() < 120, "{:?}", node.ready_in());
+}
+
+#[tokio::test]
+async fn a_bare_pod_runs_to_its_end_and_leaves_its_message_its_exit_code_and_its_log() {
+    let stage = Stage::open("node").await;
+    stage.pod("well", "echo one; echo two; echo the result >/dev/termination-log", json!({})).await;
+    stage.pod("ill", "echo the trouble; exit 7", json!({"terminationMessagePolicy": "FallbackToLogsOnError"})).await;
+    let well = stage.pod_ended("well").await;
+    assert_eq!(phase(Some(&well)), Some("Succeeded"));
+    let ended = state(&well).terminated.unwrap();
+    assert_eq!((ended.exit_code, ended.message.as_deref()), (0, Some("the result\n")));
+    assert_eq!(ended.reason.as_deref(), Some("Completed"));
+    assert_eq!(stage.log("well").await, "one\ntwo\n");
+
+    let ill = stage.pod_ended("ill").await;
+    assert_eq!(phase(Some(&ill)), Some("Failed"));
+    let ended = state(&ill).terminated.unwrap();
+    assert_eq!((ended.exit_code, ended.message.as_deref()), (7, Some("the trouble\n")));
+}
+
+#[tokio::test]
+async fn a_container_that_takes_more_memory_than_it_may_is_told_as_such() {
+    let stage = Stage::open("memory").await;
+    let few = json!({"resources": {"limits": {"memory": "16Mi"}}});
+    // One line without an end, which `tail` keeps as a whole.
+    stage.pod("greedy", "exec tail -n 1 /dev/zero", few).await;
+    let pod = stage.pod_ended("greedy").await;
+    let ended = state(&pod).terminated.unwrap();
+    assert_eq!((ended.reason.as_deref(), ended.exit_code), (Some("OOMKilled"), 137));
+}
+
+#[tokio::test]
+async fn an_image_that_is_not_there_is_told_in_the_kubelets_words() {
+    let stage = Stage::open("image").await;
+    stage.pod("never", "true", json!({"image": "example.com/nothing:1", "imagePullPolicy": "Never"})).await;
+    stage.pod("pulled", "true", json!({"image": "example.com/nothing:1"})).await;
+    let never = |pod: Option<&Pod>| waits_for(pod).is_some_and(|(reason, _)| reason == "ErrImageNeverPull");
+    stage.until("never", "says that it may not pull", never).await;
+    let backs_off = |pod: Option<&Pod>| waits_for(pod).is_some_and(|(reason, _)| reason == "ImagePullBackOff");
+    let pod = stage.until("pulled", "says that it cannot pull", backs_off).await;
+    let (_, words) = waits_for(Some(&pod)).unwrap();
+    assert!(words.contains("example.com/nothing:1"), "{words}");
+}
+
+#[tokio::test]
+async fn an_image_is_found_by_its_digest_and_another_digest_is_not() {
+    let stage = Stage::open("digest").await;
+    let busybox = shared().await.busybox();
+    assert_eq!(busybox.name, "docker.io/library/busybox:1.36");
+    stage.pod("by-digest", "true", json!({"image": busybox.by_digest()})).await;
+    stage
+        .pod("short", "true", json!({"image": format!("busybox@{}", busybox.digest), "imagePullPolicy": "Never"}))
+        .await;
+    let other = Named { digest: format!("sha256:{}", "0".repeat(64)), ..busybox.clone() };
+    stage.pod("other", "true", json!({"image": other.by_digest(), "imagePullPolicy": "Never"})).await;
+    for name in ["by-digest", "short"] {
+        assert_eq!(phase(Some(&stage.pod_ended(name).await)), Some("Succeeded"), "{name}");
+    }
+    let refused = |pod: Option<&Pod>| waits_for(pod).is_some_and(|(reason, _)| reason == "ErrImageNeverPull");
+    stage.until("other", "says that there is no such image", refused).await;
+}
+
+#[tokio::test]
+async fn kubectl_reads_a_log_runs_something_in_a_container_and_deletes_the_pod() {
+    let stage = Stage::open("kubectl").await;
+    stage.pod("long", "echo started; sleep 3600", json!({})).await;
+    let runs = |pod: Option<&Pod>| pod.is_some_and(|pod| state(pod).running.is_some());
+    stage.until("long", "runs", runs).await;
+    let kubectl = async |words: &[&str]| {
+        let words = [&["-n", &stage.namespace.name], words].concat();
+        stage.cluster.kubectl(words).run().await.unwrap().ok().unwrap()
+    };
+    assert_eq!(kubectl(&["logs", "long"]).await, "started\n");
+    assert_eq!(kubectl(&["exec", "long", "--", "sh", "-c", "echo $((6 * 7))"]).await, "42\n");
+    kubectl(&["delete", "pod", "long", "--wait=true"]).await;
+}
+
+#[tokio::test]
+async fn a_pod_reaches_the_api_server_by_the_address_it_is_told() {
+    let stage = Stage::open("inside").await;
+    let script = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && \
+                  test -s /var/run/secrets/kubernetes.io/serviceaccount/token";
+    stage.pod("asks", script, json!({})).await;
+    assert_eq!(phase(Some(&stage.pod_ended("asks").await)), Some("Succeeded"), "{}", stage.log("asks").await);
+}

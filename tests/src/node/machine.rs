@@ -1,0 +1,101 @@
+//! A machine of its own for a program and its pods: namespaces in which it is the first process, and which the kernel
+//! clears away with it, however it ends.
+//! It may not change the machine around it: what the kernel does not put back, `guard.sh` does, also after `kill -9`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::packages::Packages;
+
+/// The environment variable with the name of the control group of the machine's pods: set inside, and nowhere else.
+const CGROUP: &str = "SIGNOFF_NODE_CGROUP";
+const GUARD: &str = include_str!("guard.sh");
+const INSIDE: &str = include_str!("inside.sh");
+
+/// Whose standard input the program has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// None: it is a test, or plays everybody itself.
+    Nothing,
+    /// The terminal's, for a person.
+    Terminal,
+}
+
+/// A command that runs `program` on a machine of its own; arguments, environment and outputs are the caller's to add.
+/// No network leads out of that machine, so everything must have been built and fetched before.
+///
+/// The machine lives no longer than the pipe that is the command's standard input: keep the child. Its exit code is the
+/// program's. `TMPDIR` is a folder that is removed after a success and kept, with everything in it, after a failure.
+///
+/// # Errors
+/// What this machine lacks: it takes Linux, root, control groups that can be written, `unshare`, and programs that
+/// [`Packages::find`] finds or fetches.
+pub fn inside(program: &Path, input: Input) -> Result<Command> {
+    let root = Path::new("/proc/self").metadata().is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
+    ensure!(root, "pods run in namespaces and control groups that only root may make: run this as root, on Linux");
+    let name = format!("signoff-{}", std::process::id());
+    can_group(&name)?;
+    let unshare =
+        Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "true"]).output();
+    let unshare = unshare.context("pods run in namespaces of their own, and there is no `unshare` (util-linux)")?;
+    ensure!(
+        unshare.status.success(),
+        "pods run in namespaces of their own, which cannot be made here; it takes a machine, or a container with the \
+         capability SYS_ADMIN: {}",
+        String::from_utf8_lossy(&unshare.stderr).trim()
+    );
+    let packages = Packages::find()?;
+    let folder = crate::control_plane::private_folder("signoff-machine-", &std::env::temp_dir())?.keep();
+    let mut command = Command::new("sh");
+    command.args(["-c", GUARD, "guard", &name]).arg(&folder);
+    command.arg(if input == Input::Terminal { "/dev/tty" } else { "/dev/null" }).arg(INSIDE).arg(program);
+    command.env(CGROUP, &name).env("TMPDIR", &folder).env("BUSYBOX", &packages.busybox).stdin(Stdio::piped());
+    packages.tell(&mut command);
+    Ok(command)
+}
+
+/// The control group of this machine's pods, as a path from the root of each hierarchy.
+///
+/// # Errors
+/// When this process does not run inside.
+pub(super) fn cgroup() -> Result<String> {
+    let name = std::env::var(CGROUP).ok().context(
+        "pods run on a machine of their own, and this is not one: run `cargo xtask test pods`, with the names of tests \
+         after `--`",
+    )?;
+    Ok(format!("/{name}"))
+}
+
+/// Every folder of the control group at this path, one a hierarchy.
+pub(super) fn groups(path: &str) -> Vec<PathBuf> {
+    hierarchies().into_iter().map(|hierarchy| hierarchy.join(path.trim_start_matches('/'))).collect()
+}
+
+/// One (v2), or one each controller (v1).
+fn hierarchies() -> Vec<PathBuf> {
+    let root = Path::new("/sys/fs/cgroup");
+    let is_one = |folder: &Path| folder.join("cgroup.procs").exists();
+    if is_one(root) {
+        return vec![root.to_owned()];
+    }
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|folder| is_one(folder)).collect()
+}
+
+fn can_group(name: &str) -> Result<()> {
+    let hierarchies = hierarchies();
+    ensure!(!hierarchies.is_empty(), "pods need control groups, and none are mounted at /sys/fs/cgroup");
+    for hierarchy in hierarchies {
+        let tried = hierarchy.join(format!("{name}-tried"));
+        fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).with_context(|| {
+            format!(
+                "pods need control groups, and none can be made in {}: is it mounted read-only?",
+                hierarchy.display()
+            )
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! A real node under our real control plane: containerd, runc and the kubelet, on a machine of its own ([`inside`]).
+//! It may not run on the machine as it is, and knows nothing of Signoff but how its programs become an image.
+//!
+//! [`Node::start`] is the way in. Two of them on one machine do not meet: each has its own control plane, bridge,
+//! containerd and control group.
+
+mod image;
+mod kubelet;
+mod machine;
+mod packages;
+mod runtime;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1;
+use kube::Api;
+use kube::config::Kubeconfig;
+use kube::runtime::wait::await_condition;
+use tempfile::TempDir;
+
+pub use image::{Image, Named};
+pub use machine::{Input, inside};
+
+use crate::control_plane::{Cluster, Network, Options, Supervised, kubeconfig, private_folder};
+use packages::Packages;
+use runtime::Runtime;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A cluster with one node. Dropping it ends its processes; its containers end with the machine.
+#[derive(Debug)]
+pub struct Node {
+    // Fields are dropped in this order: whoever talks ends before whoever is talked to.
+    kubelet: Supervised,
+    runtime: Runtime,
+    cluster: Cluster,
+    busybox: Named,
+    ready_in: Duration,
+    #[expect(dead_code, reason = "held for its drop")]
+    folder: TempDir,
+}
+
+impl Node {
+    /// Starts a control plane and a node of it, and waits until pods can run; nothing is installed. It has the image
+    /// `busybox:1.36`, and pulls none.
+    ///
+    /// # Errors
+    /// When this process does not run [`inside`], or a program is missing, ends early or is not ready in time, with the
+    /// end of its log.
+    pub async fn start() -> Result<Self> {
+        static STARTED: AtomicU8 = AtomicU8::new(0);
+        let machine = machine::cgroup()?;
+        let begun = Instant::now();
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let network = Network::numbered(number).with_context(|| {
+            format!("one machine has room for {} nodes, counting those that have ended", Network::MOST)
+        })?;
+        let packages = tokio::task::spawn_blocking(Packages::find).await??;
+        bridge(&packages, network)?;
+        // On a file system in memory, which the kernel clears away with the machine, whatever is still mounted in it.
+        let folder = private_folder("signoff-node-", Path::new("/dev/shm"))?;
+        let cluster = Cluster::own_with(Options { network: Some(network), ..Options::default() }).await?;
+        let logs = cluster.logs();
+        let runtime = Runtime::start(&packages, network, folder.path(), &logs).await?;
+        runtime::pause(&runtime, &packages).await?;
+        let busybox = runtime.take_in(busybox(&packages.busybox)?, "docker.io/library/busybox:1.36").await?;
+
+        let cgroup = format!("{machine}/{number}");
+        for group in machine::groups(&cgroup) {
+            fs::create_dir_all(&group).with_context(|| format!("making the control group {}", group.display()))?;
+        }
+        let plane = cluster.plane().context("a control plane of our own")?;
+        let (_, program) = plane.programs().needed_by_pods()?;
+        let kubelet = kubelet::start(&kubelet::Told {
+            program,
+            kubeconfig: &login(&cluster)?,
+            network,
+            runtime: &runtime.endpoint(),
+            cgroup: &cgroup,
+            folder: folder.path(),
+            logs: &logs,
+        })?;
+        let mut node = Self { kubelet, runtime, cluster, busybox, ready_in: Duration::ZERO, folder };
+        node.until_ready().await?;
+        node.ready_in = begun.elapsed();
+        Ok(node)
+    }
+
+    /// The cluster: clients, kubectl, helm, [`Cluster::install`].
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The image `docker.io/library/busybox:1.36`, made of this machine's busybox: applets in `/bin`, nothing else.
+    #[must_use]
+    pub fn busybox(&self) -> &Named {
+        &self.busybox
+    }
+
+    /// Gives the node an image under this name and its digest.
+    ///
+    /// # Errors
+    /// containerd's own words.
+    pub async fn take_in(&self, image: Image, name: &str) -> Result<Named> {
+        self.runtime.take_in(image, name).await
+    }
+
+    /// How long it took from nothing to a ready node, without any building.
+    #[must_use]
+    pub fn ready_in(&self) -> Duration {
+        self.ready_in
+    }
+
+    async fn until_ready(&mut self) -> Result<()> {
+        let nodes: Api<v1::Node> = Api::all(self.cluster.admin().await?);
+        let ready = await_condition(nodes, kubelet::NAME, |node: Option<&v1::Node>| {
+            // The taint of a node that is not ready goes a moment later, and pods with it.
+            let schedulable = node.and_then(|node| node.spec.as_ref()).is_some_and(|spec| spec.taints.is_none());
+            let conditions = node.and_then(|node| node.status.as_ref()).and_then(|status| status.conditions.as_ref());
+            schedulable
+                && conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+        });
+        let waited = tokio::time::timeout(PATIENCE, ready).await;
+        waited.with_context(|| {
+            format!("the node is not ready after {PATIENCE:?}; the kubelet's log ends:\n{}", self.kubelet.log_tail(30))
+        })??;
+        Ok(())
+    }
+}
+
+/// The bridge, with the addresses that pods and the API server meet on.
+fn bridge(packages: &Packages, network: Network) -> Result<()> {
+    let (bridge, node, api) = (network.bridge(), network.node(), network.api());
+    for words in [
+        format!("link add {bridge} type bridge"),
+        format!("addr add {node}/24 dev {bridge}"),
+        format!("addr add {api}/32 dev {bridge}"),
+        format!("link set {bridge} up"),
+    ] {
+        let output = Command::new(&packages.busybox).arg("ip").args(words.split(' ')).output()?;
+        ensure!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+/// A kubeconfig that logs in as the node.
+fn login(cluster: &Cluster) -> Result<PathBuf> {
+    let mut config = Kubeconfig::read_from(cluster.kubeconfig())?;
+    config.current_context = Some("node".to_owned());
+    let file = cluster.folder().join("node.yaml");
+    kubeconfig::write(&file, &config)?;
+    Ok(file)
+}
+
+/// The operator's own program as an image, with what the Dockerfile gives it too.
+///
+/// # Errors
+/// When the program, a library it names, or the machine's certificates of public authorities cannot be read.
+pub fn operator_image(program: &Path) -> Result<Image> {
+    let authorities = "/etc/ssl/certs/ca-certificates.crt";
+    Ok(Image::default()
+        .program("signoff-operator", program)?
+        .file(authorities, Path::new(authorities))?
+        .runs(&["/signoff-operator"], &[]))
+}
+
+/// What public examples take for granted in an image of this name.
+fn busybox(program: &Path) -> Result<Image> {
+    let list = Command::new(program).arg("--list").output()?;
+    ensure!(list.status.success(), "busybox --list: {}", String::from_utf8_lossy(&list.stderr));
+    let mut image = Image::default()
+        .program("bin/busybox", program)?
+        .folder("tmp", 0o1777)?
+        .folder("home", 0o755)?
+        .folder("root", 0o700)?
+        .text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n")?
+        .text("etc/group", "root:x:0:\nnobody:x:65534:\n")?
+        .link("usr/bin/env", "../../bin/busybox")?
+        .environment(&["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"])
+        .runs(&[], &["sh"]);
+    for applet in String::from_utf8_lossy(&list.stdout).lines() {
+        image = image.link(&format!("bin/{applet}"), "busybox")?;
+    }
+    Ok(image)
+}

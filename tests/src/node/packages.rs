@@ -1,0 +1,141 @@
+//! containerd, runc, CNI plugins and busybox: those of this machine, else Debian's packages, fetched by apt and unpacked
+//! into the cache.
+//! It may not install anything or start a service: a containerd of this machine is left as it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::control_plane::{cache, on_path, progress};
+
+/// The environment variable that hands the unpacked packages on to the inside.
+const UNPACKED: &str = "SIGNOFF_NODE_PACKAGES";
+const PACKAGES: [&str; 4] = ["containerd", "runc", "containernetworking-plugins", "busybox-static"];
+
+/// Where the programs of a node are.
+#[derive(Clone, Debug)]
+pub(super) struct Packages {
+    /// The container runtime; its shim lies beside it or on `PATH`.
+    pub containerd: PathBuf,
+    /// Its command line.
+    pub ctr: PathBuf,
+    /// What makes containers.
+    pub runc: PathBuf,
+    /// The folder with the CNI plugins `bridge` and `host-local`.
+    pub cni: PathBuf,
+    /// Whatever a small image needs, in one program.
+    pub busybox: PathBuf,
+    unpacked: Option<PathBuf>,
+}
+
+impl Packages {
+    /// Those of this machine when it has all of them, else unpacked ones, which takes seconds the first time.
+    ///
+    /// # Errors
+    /// What is missing and why it cannot be fetched.
+    pub(super) fn find() -> Result<Self> {
+        if let Some(folder) = std::env::var_os(UNPACKED) {
+            return Self::unpacked(Path::new(&folder)).with_context(|| format!("{UNPACKED} lacks a program"));
+        }
+        match Self::installed() {
+            Some(installed) => Ok(installed),
+            None => {
+                let folder = fetched()?;
+                Self::unpacked(&folder)
+                    .with_context(|| format!("{} lacks a program: remove that folder", folder.display()))
+            }
+        }
+    }
+
+    /// Lets a command, and what it starts, find the same programs.
+    pub(super) fn tell(&self, command: &mut Command) {
+        if let Some(folder) = &self.unpacked {
+            command.env(UNPACKED, folder);
+        }
+    }
+
+    fn installed() -> Option<Self> {
+        let cni = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"].map(PathBuf::from);
+        Some(Self {
+            containerd: on_path("containerd").filter(|_| on_path("containerd-shim-runc-v2").is_some())?,
+            ctr: on_path("ctr")?,
+            runc: on_path("runc")?,
+            cni: cni.into_iter().find(|folder| folder.join("bridge").is_file())?,
+            busybox: on_path("busybox")?,
+            unpacked: None,
+        })
+    }
+
+    fn unpacked(folder: &Path) -> Option<Self> {
+        let find = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
+        Some(Self {
+            containerd: find("usr/bin/containerd")?,
+            ctr: find("usr/bin/ctr")?,
+            runc: find("usr/sbin/runc").or_else(|| find("usr/bin/runc"))?,
+            cni: find("usr/lib/cni")?,
+            busybox: find("bin/busybox").or_else(|| find("usr/bin/busybox"))?,
+            unpacked: Some(folder.to_owned()),
+        })
+    }
+}
+
+/// The folder in the cache with the unpacked packages of this release of the distribution.
+fn fetched() -> Result<PathBuf> {
+    let all = cache()?.join("node");
+    let folder = all.join(release());
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let names = PACKAGES.join(", ");
+    let (Some(apt), Some(dpkg)) = (on_path("apt-get"), on_path("dpkg-deb")) else {
+        bail!(
+            "pods need containerd, runc, CNI plugins and busybox. They are not all on PATH, and there is no apt-get and \
+             dpkg-deb to fetch Debian's packages ({names}) with: install them as this machine's distribution has them"
+        );
+    };
+    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
+    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(&all)?;
+    let download = || {
+        let mut command = Command::new(&apt);
+        run(command.args(["download", "--quiet"]).args(PACKAGES).current_dir(unfinished.path()))
+    };
+    progress(&format!("fetching Debian's {names} by apt-get (40 MB), once; they are unpacked, and not installed"));
+    if download().is_err() {
+        run(Command::new(&apt).args(["update", "--quiet"]))
+            .and_then(|()| download())
+            .with_context(|| format!("pods need {names}, and apt-get cannot fetch them"))?;
+    }
+    let root = unfinished.path().join("root");
+    for entry in fs::read_dir(unfinished.path())? {
+        let package = entry?.path();
+        if package.extension().is_some_and(|extension| extension == "deb") {
+            run(Command::new(&dpkg).arg("-x").arg(package).arg(&root))?;
+        }
+    }
+    match fs::rename(&root, &folder) {
+        // Another process was quicker, and has the same.
+        Err(_) if folder.is_dir() => {}
+        renamed => renamed.with_context(|| format!("making {}", folder.display()))?,
+    }
+    progress(&format!("unpacked into {}", folder.display()));
+    Ok(folder)
+}
+
+/// Such as `debian-12`: programs of one release need not run on another.
+fn release() -> String {
+    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or("unknown").trim_matches('"').to_owned()
+    };
+    format!("{}-{}", value("ID"), value("VERSION_ID"))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("running {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! containerd with a folder of its own, and the way to put images into it.
+//! It may not be any other containerd than the one started here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use tokio::process::Command;
+
+use super::image::{Image, Named};
+use super::packages::Packages;
+use crate::control_plane::{Network, Supervised, until_ready};
+
+/// What the kubelet asks for.
+const NAMESPACE: &str = "k8s.io";
+/// The image of every pod's first container, which holds its namespaces.
+const PAUSE: &str = "signoff.dev/pause:1";
+
+/// A running containerd.
+#[derive(Debug)]
+pub(super) struct Runtime {
+    #[expect(dead_code, reason = "held for its drop")]
+    process: Option<Supervised>,
+    ctr: Ctr,
+    folder: PathBuf,
+}
+
+/// The way to it from the command line.
+#[derive(Debug)]
+struct Ctr {
+    program: PathBuf,
+    socket: PathBuf,
+}
+
+impl Runtime {
+    /// Starts it and waits until it answers.
+    ///
+    /// # Errors
+    /// When it ends early or does not answer in time, with the end of its log.
+    pub(super) async fn start(packages: &Packages, network: Network, folder: &Path, logs: &Path) -> Result<Self> {
+        let cni = folder.join("cni");
+        fs::create_dir_all(&cni)?;
+        fs::write(cni.join("pods.conflist"), conflist(network, folder)?)?;
+        let file = folder.join("containerd.toml");
+        fs::write(&file, configuration(packages, folder))?;
+        let arguments = ["--config".to_owned(), file.display().to_string()];
+        let log = logs.join("containerd.log");
+        let mut process = Some(Supervised::start("containerd", &packages.containerd, arguments, &[], &log)?);
+        let ctr = Ctr { program: packages.ctr.clone(), socket: socket(folder) };
+        until_ready(&mut process, async || ctr.run(&["version"]).await).await?;
+        Ok(Self { process, ctr, folder: folder.to_owned() })
+    }
+
+    /// Where the kubelet speaks to it.
+    pub(super) fn endpoint(&self) -> String {
+        format!("unix://{}", self.ctr.socket.display())
+    }
+
+    /// Takes an image in under its name, and under its digest.
+    ///
+    /// # Errors
+    /// containerd's own words.
+    pub(super) async fn take_in(&self, image: Image, name: &str) -> Result<Named> {
+        let archive = tempfile::Builder::new().prefix("image-").tempfile_in(&self.folder)?;
+        let named = image.write(name, archive.path())?;
+        self.ctr.run(&["images", "import", &archive.path().display().to_string()]).await?;
+        self.ctr.run(&["images", "tag", name, &named.by_digest()]).await?;
+        Ok(named)
+    }
+}
+
+impl Ctr {
+    async fn run(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.arg("--address").arg(&self.socket).args(["--namespace", NAMESPACE]).args(arguments);
+        let output = command.kill_on_drop(true).output().await.context("running ctr")?;
+        ensure!(output.status.success(), "ctr {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+}
+
+/// The image of every pod's first container: it sleeps.
+pub(super) async fn pause(runtime: &Runtime, packages: &Packages) -> Result<()> {
+    // As long as it takes numbers: 68 years.
+    let image =
+        Image::default().program("bin/busybox", &packages.busybox)?.runs(&["/bin/busybox", "sleep", "2147483647"], &[]);
+    runtime.take_in(image, PAUSE).await?;
+    Ok(())
+}
+
+fn socket(folder: &Path) -> PathBuf {
+    folder.join("containerd.sock")
+}
+
+/// Without CAP_SYS_RESOURCE, runc ends where it is asked for a lower score than its own: hence `restrict_oom_score_adj`.
+fn configuration(packages: &Packages, folder: &Path) -> String {
+    let own = |name: &str| folder.join(name).display().to_string();
+    format!(
+        r#"version = 2
+root = "{root}"
+state = "{state}"
+[grpc]
+address = "{socket}"
+[ttrpc]
+address = "{socket}.ttrpc"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{PAUSE}"
+disable_apparmor = true
+restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".containerd]
+default_runtime_name = "runc"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+BinaryName = "{runc}"
+SystemdCgroup = false
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{bin}"
+conf_dir = "{conf}"
+"#,
+        root = own("root"),
+        state = own("state"),
+        socket = socket(folder).display(),
+        runc = packages.runc.display(),
+        bin = packages.cni.display(),
+        conf = own("cni"),
+    )
+}
+
+fn conflist(network: Network, folder: &Path) -> Result<String> {
+    let conflist = serde_json::json!({"cniVersion": "1.0.0", "name": network.bridge(), "plugins": [{
+        "type": "bridge",
+        "bridge": network.bridge(),
+        "isGateway": true,
+        "isDefaultGateway": true,
+        "ipMasq": false,
+        "ipam": {
+            "type": "host-local",
+            "ranges": [[{"subnet": network.pods(), "gateway": network.node().to_string()}]],
+            "dataDir": folder.join("addresses").display().to_string(),
+        },
+    }]});
+    Ok(serde_json::to_string_pretty(&conflist)?)
+}
