@@ -171,7 +171,7 @@ fn pods(names: &[String]) -> Result<Tally> {
         bail!("the programs do not build");
     }
     let program = test_program("pods")?;
-    drop(binary()?);
+    binary()?.needed_by_pods()?;
     let mut command = node::inside(&program, node::Input::Nothing)?;
     surround(&mut command).args(["--test-threads", "4"]).args(names);
     command.env(BINARIES, metadata()?.target_directory.join("debug"));

@@ -3,7 +3,7 @@
 #
 # Arguments: CGROUP FOLDER TERMINAL INSIDE PROGRAM ARGUMENTS…
 #   CGROUP    the name of the control group under which all pods run; made here, removed here
-#   FOLDER    for temporary files and logs; removed, unless the program fails
+#   FOLDER    for temporary files and logs; removed, unless the program fails by itself
 #   TERMINAL  the program's standard input
 #   INSIDE    the script that sets the machine up and becomes the program
 cgroup=$1 folder=$2 terminal=$3 inside=$4
@@ -34,6 +34,7 @@ machine=$!
 (
   trap '' INT HUP TERM
   while read -r _; do :; done
+  : >"$folder/abandoned"
   # The machine's first process, or else the one that waits for it: with the first, the kernel ends all others.
   read -r first <"/proc/$machine/task/$machine/children"
   kill -s KILL ${first:-"$machine"}
@@ -46,13 +47,13 @@ while
   # A signal ends a wait too.
   kill -s 0 "$machine" 2>/dev/null
 do :; done
-kill -s KILL "$owner"
+kill -s KILL "$owner" 2>/dev/null
 
 for group in $groups; do
   # Two names may stand for one folder.
   [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {} \;
 done
-if [ "$code" = 0 ]; then
+if [ "$code" = 0 ] || [ -e "$folder/abandoned" ]; then
   rm -rf -- "$folder"
 else
   echo "what was written is kept in $folder" >&2

@@ -186,3 +186,56 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
         .map(|path| path.trim_end_matches(':').into())
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+    use std::io::Read;
+
+    use serde_json::Value;
+
+    use super::{Image, Named};
+
+    fn written() -> (Named, BTreeMap<String, Vec<u8>>) {
+        let folder = tempfile::tempdir().unwrap();
+        let image = Image::default().text("etc/deep/file", "text").unwrap().link("etc/link", "deep/file").unwrap();
+        let file = folder.path().join("image.tar");
+        let named = image.runs(&["/bin/sh"], &[]).write("example.com:5000/one:two", &file).unwrap();
+        let mut archive = tar::Archive::new(std::fs::File::open(file).unwrap());
+        let files = archive.entries().unwrap().map(|entry| {
+            let mut entry = entry.unwrap();
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).unwrap();
+            (entry.path().unwrap().display().to_string(), bytes)
+        });
+        (named, files.collect())
+    }
+
+    #[test]
+    fn an_image_is_found_from_its_index_to_its_files_and_a_folder_comes_before_what_is_in_it() {
+        let (named, files) = written();
+        let blob = |described: &Value| {
+            let digest = described["digest"].as_str().unwrap().replace(':', "/");
+            files[&format!("blobs/{digest}")].clone()
+        };
+        let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
+        let index = json(&files["index.json"]);
+        assert_eq!(index["manifests"][0]["digest"], *named.digest);
+        assert_eq!(index["manifests"][0]["annotations"]["io.containerd.image.name"], *named.name);
+        let manifest = json(&blob(&index["manifests"][0]));
+        assert_eq!(json(&blob(&manifest["config"]))["config"]["Entrypoint"][0], "/bin/sh");
+        let layer = blob(&manifest["layers"][0]);
+        let mut layer = tar::Archive::new(&*layer);
+        let paths = layer.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string());
+        assert_eq!(paths.collect::<Vec<_>>(), ["etc", "etc/deep", "etc/deep/file", "etc/link"]);
+    }
+
+    #[test]
+    fn the_same_files_are_the_same_image_and_its_name_by_digest_keeps_the_port_of_its_registry() {
+        let (one, other) = (written().0, written().0);
+        assert_eq!(one.digest, other.digest);
+        assert_eq!(one.by_digest(), format!("example.com:5000/one@{}", one.digest));
+    }
+}

@@ -2,6 +2,7 @@
 //! clears away with it, however it ends.
 //! It may not change the machine around it: what the kernel does not put back, `guard.sh` does, also after `kill -9`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,8 +28,10 @@ pub enum Input {
 /// A command that runs `program` on a machine of its own; arguments, environment and outputs are the caller's to add.
 /// No network leads out of that machine, so everything must have been built and fetched before.
 ///
+/// To take one's own program further on such a machine, run it again and ask [`is_inside`].
+///
 /// The machine lives no longer than the pipe that is the command's standard input: keep the child. Its exit code is the
-/// program's. `TMPDIR` is a folder that is removed after a success and kept, with everything in it, after a failure.
+/// program's. `TMPDIR` is a folder of its own, which is kept where the program fails, and else removed.
 ///
 /// # Errors
 /// What this machine lacks: it takes Linux, root, control groups that can be written, `unshare`, and programs that
@@ -57,21 +60,62 @@ pub fn inside(program: &Path, input: Input) -> Result<Command> {
     Ok(command)
 }
 
-/// The control group of this machine's pods, as a path from the root of each hierarchy.
-///
-/// # Errors
-/// When this process does not run inside.
-pub(super) fn cgroup() -> Result<String> {
-    let name = std::env::var(CGROUP).ok().context(
-        "pods run on a machine of their own, and this is not one: run `cargo xtask test pods`, with the names of tests \
-         after `--`",
-    )?;
-    Ok(format!("/{name}"))
+/// Whether this process runs on a machine that [`inside`] made.
+#[must_use]
+pub fn is_inside() -> bool {
+    std::env::var_os(CGROUP).is_some()
 }
 
-/// Every folder of the control group at this path, one a hierarchy.
-pub(super) fn groups(path: &str) -> Vec<PathBuf> {
-    hierarchies().into_iter().map(|hierarchy| hierarchy.join(path.trim_start_matches('/'))).collect()
+/// The control group of one node's pods. Dropping it kills whatever still runs in it; `guard.sh` removes it.
+#[derive(Debug)]
+pub(super) struct Group {
+    path: String,
+}
+
+impl Group {
+    /// Makes the group of the node with this number.
+    ///
+    /// # Errors
+    /// When this process does not run inside.
+    pub(super) fn make(number: u8) -> Result<Self> {
+        let all = std::env::var(CGROUP).ok().context(
+            "pods run on a machine of their own, and this is not one: run `cargo xtask test pods`, with the names of \
+             tests after `--`",
+        )?;
+        let group = Self { path: format!("/{all}/{number}") };
+        for folder in group.folders() {
+            fs::create_dir_all(&folder).with_context(|| format!("making the control group {}", folder.display()))?;
+        }
+        Ok(group)
+    }
+
+    /// From the root of each hierarchy.
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        hierarchies().into_iter().map(|hierarchy| hierarchy.join(self.path.trim_start_matches('/')))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Containers have a life of their own: containerd may end and begin again without them.
+        let processes: BTreeSet<String> = self.folders().flat_map(|folder| processes(&folder)).collect();
+        if !processes.is_empty() {
+            // What cannot be killed has ended already, and the machine's end takes the rest.
+            let _ = Command::new("kill").arg("-KILL").args(processes).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// The processes of a control group and of all below it.
+fn processes(group: &Path) -> Vec<String> {
+    let own = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let below = fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
+    let below = below.filter(|path| path.is_dir()).flat_map(|path| processes(&path));
+    own.lines().map(str::to_owned).chain(below).collect()
 }
 
 /// One (v2), or one each controller (v1).

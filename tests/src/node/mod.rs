@@ -10,7 +10,6 @@ mod machine;
 mod packages;
 mod runtime;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -24,20 +23,23 @@ use kube::runtime::wait::await_condition;
 use tempfile::TempDir;
 
 pub use image::{Image, Named};
-pub use machine::{Input, inside};
+pub use machine::{Input, inside, is_inside};
 
-use crate::control_plane::{Cluster, Network, Options, Supervised, kubeconfig, private_folder};
+use crate::control_plane::{Cluster, Network, Options, Supervised, kubeconfig, private_folder, progress};
+use machine::Group;
 use packages::Packages;
 use runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A cluster with one node. Dropping it ends its processes; its containers end with the machine.
+/// A cluster with one node. Dropping it ends its processes, and its containers.
 #[derive(Debug)]
 pub struct Node {
     // Fields are dropped in this order: whoever talks ends before whoever is talked to.
     kubelet: Supervised,
     runtime: Runtime,
+    #[expect(dead_code, reason = "held for its drop")]
+    pods: Group,
     cluster: Cluster,
     busybox: Named,
     ready_in: Duration,
@@ -54,26 +56,23 @@ impl Node {
     /// end of its log.
     pub async fn start() -> Result<Self> {
         static STARTED: AtomicU8 = AtomicU8::new(0);
-        let machine = machine::cgroup()?;
         let begun = Instant::now();
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let network = Network::numbered(number).with_context(|| {
-            format!("one machine has room for {} nodes, counting those that have ended", Network::MOST)
-        })?;
+        let number = STARTED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(1));
+        let number = number.ok().context("a machine has numbers for 255 nodes, and all have been used")?;
+        let (pods, network) = (Group::make(number)?, Network::numbered(number));
         let packages = tokio::task::spawn_blocking(Packages::find).await??;
         bridge(&packages, network)?;
         // On a file system in memory, which the kernel clears away with the machine, whatever is still mounted in it.
         let folder = private_folder("signoff-node-", Path::new("/dev/shm"))?;
-        let cluster = Cluster::own_with(Options { network: Some(network), ..Options::default() }).await?;
-        let logs = cluster.logs();
-        let runtime = Runtime::start(&packages, network, folder.path(), &logs).await?;
-        runtime::pause(&runtime, &packages).await?;
-        let busybox = runtime.take_in(busybox(&packages.busybox)?, "docker.io/library/busybox:1.36").await?;
+        let runtime = async {
+            let runtime = Runtime::start(&packages, network, folder.path()).await?;
+            runtime::pause(&runtime, &packages).await?;
+            let busybox = runtime.take_in(busybox(&packages.busybox)?, "docker.io/library/busybox:1.36").await?;
+            Ok((runtime, busybox))
+        };
+        let plane = Cluster::own_with(Options { network: Some(network), ..Options::default() });
+        let (cluster, (runtime, busybox)) = tokio::try_join!(plane, runtime)?;
 
-        let cgroup = format!("{machine}/{number}");
-        for group in machine::groups(&cgroup) {
-            fs::create_dir_all(&group).with_context(|| format!("making the control group {}", group.display()))?;
-        }
         let plane = cluster.plane().context("a control plane of our own")?;
         let (_, program) = plane.programs().needed_by_pods()?;
         let kubelet = kubelet::start(&kubelet::Told {
@@ -81,13 +80,14 @@ impl Node {
             kubeconfig: &login(&cluster)?,
             network,
             runtime: &runtime.endpoint(),
-            cgroup: &cgroup,
+            cgroup: pods.path(),
             folder: folder.path(),
-            logs: &logs,
+            logs: &cluster.logs(),
         })?;
-        let mut node = Self { kubelet, runtime, cluster, busybox, ready_in: Duration::ZERO, folder };
+        let mut node = Self { kubelet, runtime, pods, cluster, busybox, ready_in: Duration::ZERO, folder };
         node.until_ready().await?;
         node.ready_in = begun.elapsed();
+        progress(&format!("node {number} is ready after {:.1} s", node.ready_in.as_secs_f64()));
         Ok(node)
     }
 

@@ -37,14 +37,14 @@ impl Runtime {
     ///
     /// # Errors
     /// When it ends early or does not answer in time, with the end of its log.
-    pub(super) async fn start(packages: &Packages, network: Network, folder: &Path, logs: &Path) -> Result<Self> {
+    pub(super) async fn start(packages: &Packages, network: Network, folder: &Path) -> Result<Self> {
         let cni = folder.join("cni");
         fs::create_dir_all(&cni)?;
         fs::write(cni.join("pods.conflist"), conflist(network, folder)?)?;
         let file = folder.join("containerd.toml");
         fs::write(&file, configuration(packages, folder))?;
         let arguments = ["--config".to_owned(), file.display().to_string()];
-        let log = logs.join("containerd.log");
+        let log = std::env::temp_dir().join(format!("containerd-{}.log", network.bridge()));
         let mut process = Some(Supervised::start("containerd", &packages.containerd, arguments, &[], &log)?);
         let ctr = Ctr { program: packages.ctr.clone(), socket: socket(folder) };
         until_ready(&mut process, async || ctr.run(&["version"]).await).await?;
