@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use signoff_tests::control_plane::{
     BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED, binary,
 };
-use signoff_tests::node;
+use signoff_tests::node::{Input, Machine};
 
 use crate::cargo::{cargo, metadata, output, succeeds, surround, tee, tee_as_it_is};
 use crate::tally::Tally;
@@ -166,13 +166,14 @@ fn cluster(names: &[String]) -> Result<Tally> {
 }
 
 fn pods(names: &[String]) -> Result<Tally> {
+    let machine = Machine::find()?;
+    binary()?.needed_by_pods()?;
     say::step("pods: building the programs and the tests, because no network leads out of where they run");
     if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
         bail!("the programs do not build");
     }
     let program = test_program("pods")?;
-    binary()?.needed_by_pods()?;
-    let mut command = node::inside(&program, node::Input::Nothing)?;
+    let mut command = machine.inside(&program, Input::Nothing)?;
     surround(&mut command).args(["--test-threads", "4"]).args(names);
     command.env(BINARIES, metadata()?.target_directory.join("debug"));
     say::step("pods");

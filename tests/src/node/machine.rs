@@ -4,15 +4,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
 use super::packages::Packages;
+use crate::control_plane::private_folder;
 
 /// The environment variable with the name of the control group of the machine's pods: set inside, and nowhere else.
 const CGROUP: &str = "SIGNOFF_NODE_CGROUP";
+/// As `guard.sh` calls it.
+const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 const GUARD: &str = include_str!("guard.sh");
 const INSIDE: &str = include_str!("inside.sh");
 
@@ -25,42 +29,55 @@ pub enum Input {
     Terminal,
 }
 
-/// A command that runs `program` on a machine of its own; arguments, environment and outputs are the caller's to add.
-/// No network leads out of that machine, so everything must have been built and fetched before.
-///
-/// To take one's own program further on such a machine, run it again and ask [`is_inside`].
-///
-/// The machine lives no longer than the pipe that is the command's standard input: keep the child. Its exit code is the
-/// program's. `TMPDIR` is a folder of its own, which is kept where the program fails, and else removed.
-///
-/// # Errors
-/// What this machine lacks: it takes Linux, root, control groups that can be written, `unshare`, and programs that
-/// [`Packages::find`] finds or fetches.
-pub fn inside(program: &Path, input: Input) -> Result<Command> {
-    let root = Path::new("/proc/self").metadata().is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
-    ensure!(root, "pods run in namespaces and control groups that only root may make: run this as root, on Linux");
-    let name = format!("signoff-{}", std::process::id());
-    can_group(&name)?;
-    let unshare =
-        Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "--mount-proc", "true"]).output();
-    let unshare = unshare.context("pods run in namespaces of their own, and there is no `unshare` (util-linux)")?;
-    ensure!(
-        unshare.status.success(),
-        "pods run in namespaces of their own, which cannot be made here; it takes a machine, or a container with the \
-         capability SYS_ADMIN: {}",
-        String::from_utf8_lossy(&unshare.stderr).trim()
-    );
-    let packages = Packages::find()?;
-    let folder = crate::control_plane::private_folder("signoff-machine-", &std::env::temp_dir())?.keep();
-    let mut command = Command::new("sh");
-    command.args(["-c", GUARD, "guard", &name]).arg(&folder);
-    command.arg(if input == Input::Terminal { "/dev/tty" } else { "/dev/null" }).arg(INSIDE).arg(program);
-    command.env(CGROUP, &name).env("TMPDIR", &folder).env("BUSYBOX", &packages.busybox).stdin(Stdio::piped());
-    packages.tell(&mut command);
-    Ok(command)
+/// What it takes to make such machines, found to be here.
+#[derive(Debug)]
+pub struct Machine {
+    packages: Packages,
 }
 
-/// Whether this process runs on a machine that [`inside`] made.
+impl Machine {
+    /// Looks whether there is all it takes: Linux, root, control groups that can be written, `unshare`, and containerd,
+    /// runc, CNI plugins and busybox, which are fetched where they are missing and apt can.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn find() -> Result<Self> {
+        let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+        ensure!(root, "pods run in namespaces and control groups that only root may make: run this as root, on Linux");
+        can_group()?;
+        let unshare = Command::new("unshare").args(UNSHARE).arg("true").output();
+        let unshare = unshare.context("pods run in namespaces of their own: running `unshare` (of util-linux)")?;
+        ensure!(
+            unshare.status.success(),
+            "pods run in namespaces of their own, which cannot be made here; it takes a machine, or a container with \
+             the capability SYS_ADMIN: {}",
+            String::from_utf8_lossy(&unshare.stderr).trim()
+        );
+        Ok(Self { packages: Packages::find()? })
+    }
+
+    /// A command that runs `program` on a machine of its own; arguments, environment and outputs are the caller's to add.
+    /// No network leads out of that machine, so everything must have been built and fetched before. To take one's own
+    /// program further there, run it again and ask [`is_inside`].
+    ///
+    /// The machine lives no longer than the pipe that is the command's standard input: keep the child. Its exit code is
+    /// the program's. `TMPDIR` is a folder of its own, which is kept where the program fails, and else removed.
+    ///
+    /// # Errors
+    /// When that folder cannot be made.
+    pub fn inside(&self, program: &Path, input: Input) -> Result<Command> {
+        let name = format!("signoff-{}", std::process::id());
+        let folder = private_folder("signoff-machine-", &std::env::temp_dir())?.keep();
+        let mut command = Command::new("sh");
+        command.args(["-c", GUARD, "guard", &name]).arg(&folder);
+        command.arg(if input == Input::Terminal { "/dev/tty" } else { "/dev/null" }).arg(INSIDE).arg(program);
+        command.env(CGROUP, &name).env("TMPDIR", &folder).env("BUSYBOX", &self.packages.busybox).stdin(Stdio::piped());
+        self.packages.tell(&mut command);
+        Ok(command)
+    }
+}
+
+/// Whether this process runs on a machine that [`Machine::inside`] made.
 #[must_use]
 pub fn is_inside() -> bool {
     std::env::var_os(CGROUP).is_some()
@@ -129,16 +146,14 @@ fn hierarchies() -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|folder| is_one(folder)).collect()
 }
 
-fn can_group(name: &str) -> Result<()> {
+fn can_group() -> Result<()> {
     let hierarchies = hierarchies();
     ensure!(!hierarchies.is_empty(), "pods need control groups, and none are mounted at /sys/fs/cgroup");
     for hierarchy in hierarchies {
-        let tried = hierarchy.join(format!("{name}-tried"));
+        let tried = hierarchy.join(format!("signoff-{}-tried", std::process::id()));
         fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).with_context(|| {
-            format!(
-                "pods need control groups, and none can be made in {}: is it mounted read-only?",
-                hierarchy.display()
-            )
+            let hierarchy = hierarchy.display();
+            format!("pods need control groups, and none can be made in {hierarchy}: is it mounted read-only?")
         })?;
     }
     Ok(())

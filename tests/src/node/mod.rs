@@ -1,4 +1,4 @@
-//! A real node under our real control plane: containerd, runc and the kubelet, on a machine of its own ([`inside`]).
+//! A real node under our real control plane: containerd, runc and the kubelet, on a machine of its own ([`Machine`]).
 //! It may not run on the machine as it is, and knows nothing of Signoff but how its programs become an image.
 //!
 //! [`Node::start`] is the way in. Two of them on one machine do not meet: each has its own control plane, bridge,
@@ -23,7 +23,7 @@ use kube::runtime::wait::await_condition;
 use tempfile::TempDir;
 
 pub use image::{Image, Named};
-pub use machine::{Input, inside, is_inside};
+pub use machine::{Input, Machine, is_inside};
 
 use crate::control_plane::{Cluster, Network, Options, Supervised, kubeconfig, private_folder, progress};
 use machine::Group;
@@ -52,7 +52,7 @@ impl Node {
     /// `busybox:1.36`, and pulls none.
     ///
     /// # Errors
-    /// When this process does not run [`inside`], or a program is missing, ends early or is not ready in time, with the
+    /// When this process does not run inside ([`Machine::inside`]), or a program is missing, ends early or is not ready in time, with the
     /// end of its log.
     pub async fn start() -> Result<Self> {
         static STARTED: AtomicU8 = AtomicU8::new(0);
