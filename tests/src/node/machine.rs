@@ -66,10 +66,11 @@ impl Machine {
     /// # Errors
     /// When that folder cannot be made.
     pub fn inside(&self, program: &Path, input: Input) -> Result<Command> {
-        let name = format!("signoff-{}", std::process::id());
         let folder = private_folder("signoff-machine-", &std::env::temp_dir())?.keep();
+        // Nobody else's, even where another suite has the same process id in namespaces of its own.
+        let name = folder.file_name().context("a folder without a name")?.to_owned();
         let mut command = Command::new("sh");
-        command.args(["-c", GUARD, "guard", &name]).arg(&folder);
+        command.args(["-c", GUARD, "guard"]).arg(&name).arg(&folder);
         command.arg(if input == Input::Terminal { "/dev/tty" } else { "/dev/null" }).arg(INSIDE).arg(program);
         command.env(CGROUP, &name).env("TMPDIR", &folder).env("BUSYBOX", &self.packages.busybox).stdin(Stdio::piped());
         self.packages.tell(&mut command);

@@ -1,0 +1,93 @@
+//! The machine that a program and its pods have to themselves: it is cleared away, however it ends.
+//! One is made inside the other here. It may not start a node.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+
+use signoff_tests::node::{Input, Machine};
+
+/// A machine that runs a shell.
+struct Running {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Running {
+    fn start(script: &str) -> Self {
+        let mut command = Machine::find().unwrap().inside(Path::new("sh"), Input::Nothing).unwrap();
+        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let folder =
+            command.get_envs().find(|(name, _)| *name == "TMPDIR").and_then(|(_, value)| value).unwrap().into();
+        Self { child: command.spawn().unwrap(), folder }
+    }
+
+    /// The first line that it prints.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn ended(&mut self) -> (ExitStatus, String) {
+        let mut said = String::new();
+        self.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap(), said)
+    }
+
+    /// What is left of it: its folder, and control groups of its name.
+    fn left(&self) -> Vec<PathBuf> {
+        let name = self.folder.file_name().unwrap();
+        let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());
+        let groups = hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]).map(|hierarchy| hierarchy.join(name));
+        groups.chain([self.folder.clone()]).filter(|path| path.exists()).collect()
+    }
+}
+
+fn setting() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/panic").unwrap()
+}
+
+#[test]
+fn a_program_has_processes_a_network_and_settings_of_its_own() {
+    let before = setting();
+    let mut machine = Running::start(
+        "echo 77 >/proc/sys/kernel/panic; echo $$ $(cat /proc/sys/kernel/panic) $(grep -c : /proc/net/dev)",
+    );
+    assert_eq!(machine.line(), "1 77 1");
+    let (status, said) = machine.ended();
+    assert!(status.success(), "{said}");
+    assert_eq!(setting(), before);
+    assert_eq!(machine.left(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn of_a_program_that_failed_its_files_are_kept_and_nothing_else() {
+    let mut machine = Running::start("echo why >$TMPDIR/log; exit 7");
+    let (status, said) = machine.ended();
+    assert_eq!(status.code(), Some(7));
+    assert!(said.contains("is kept in"), "{said}");
+    assert_eq!(machine.left(), std::slice::from_ref(&machine.folder));
+    assert_eq!(std::fs::read_to_string(machine.folder.join("log")).unwrap(), "why\n");
+}
+
+#[test]
+fn where_its_owner_is_gone_a_machine_is_too_with_whatever_runs_in_a_control_group_of_it() {
+    // In a group and a session of its own, as a container is.
+    let script = "for parent in /sys/fs/cgroup /sys/fs/cgroup/*; do
+                    [ ! -d $parent/$SIGNOFF_NODE_CGROUP ] || mkdir -p $parent/$SIGNOFF_NODE_CGROUP/one/pod
+                  done
+                  setsid sleep 3600 &
+                  for tasks in /sys/fs/cgroup/memory/$SIGNOFF_NODE_CGROUP/one/pod /sys/fs/cgroup/$SIGNOFF_NODE_CGROUP/one/pod; do
+                    [ ! -d $tasks ] || echo $! >$tasks/cgroup.procs
+                  done
+                  echo started; wait";
+    let mut machine = Running::start(script);
+    assert_eq!(machine.line(), "started");
+    assert!(machine.left().len() > 1, "it has control groups: {:?}", machine.left());
+    // As the kernel does when its owner ends, whatever way.
+    drop(machine.child.stdin.take());
+    let (status, said) = machine.ended();
+    assert!(!status.success(), "{said}");
+    assert_eq!(machine.left(), Vec::<PathBuf>::new(), "{said}");
+}
