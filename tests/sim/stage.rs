@@ -221,6 +221,7 @@ impl Caller for Hand {
                 message: failure.message,
                 not_before: None,
                 facts: std::collections::BTreeMap::new(),
+                log: None,
             }),
         }
     }

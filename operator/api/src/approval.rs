@@ -250,6 +250,8 @@ pub enum GateType {
     OutputValidation,
     /// What to do about a step that failed, or whose outcome is not known.
     ErrorEscalation,
+    /// A step that is about to begin.
+    StepStart,
 }
 
 /// The step that is decided about.

@@ -320,6 +320,8 @@ pub struct Before {
 pub enum GuardedKind {
     /// A turn of an agent.
     Agent,
+    /// A container.
+    Pod,
     /// One HTTP request.
     Http,
 }
@@ -330,6 +332,7 @@ impl GuardedKind {
     pub fn is(self, step: &Step) -> bool {
         match self {
             Self::Agent => step.agent.is_some(),
+            Self::Pod => step.pod.is_some(),
             Self::Http => step.http.is_some(),
         }
     }

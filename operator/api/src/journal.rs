@@ -47,7 +47,7 @@ pub struct StepRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub by: Option<String>,
-    /// The object that stands for it: a gate's Approval.
+    /// The object that stands for it: a gate's Approval, a container's Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub object: Option<String>,
@@ -65,10 +65,13 @@ pub struct StepRecord {
     /// Where what came of it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ref: Option<BlobRef>,
-    /// Facts beside the response: an http call's `status`.
+    /// Facts beside the response: `statusCode` of an http call, `exitCode` of a container.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8, "additionalProperties" = {"type": "string", "maxLength": 253}))]
     pub facts: BTreeMap<String, String>,
+    /// What a container wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<StepLog>,
     /// What people or a timeout decided at a gate; without its payload where that is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Outcome>,
@@ -92,6 +95,8 @@ pub struct StepRecord {
 pub enum StepKind {
     /// A turn of an agent.
     Agent,
+    /// A container.
+    Pod,
     /// An HTTP request.
     Http,
     /// A rendered template.
@@ -108,6 +113,7 @@ impl StepKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
+            Self::Pod => "pod",
             Self::Http => "http",
             Self::Set => "set",
             Self::Hitl => "hitl",
@@ -155,6 +161,18 @@ impl StepPhase {
             Self::Unknown => "Unknown",
         }
     }
+}
+
+/// What a container wrote to standard output and standard error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StepLog {
+    /// Its end: up to 1 KiB.
+    #[schemars(length(max = 1024))]
+    pub tail: String,
+    /// Up to 256 KiB of its end, where the tail is not all of it.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub ref_: Option<BlobRef>,
 }
 
 /// A value in the blob store.

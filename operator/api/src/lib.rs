@@ -13,6 +13,7 @@ pub mod hosts;
 pub mod journal;
 pub mod names;
 pub mod pattern;
+pub mod pod;
 pub mod policies;
 pub mod step;
 pub mod values;

@@ -8,6 +8,14 @@ use crate::digest::Digest;
 pub const LABEL_WORKFLOW: &str = "signoff.dev/workflow";
 /// Label with the Workflow's uid.
 pub const LABEL_WORKFLOW_UID: &str = "signoff.dev/workflow-uid";
+/// Label with the step's name, on Pods.
+pub const LABEL_STEP: &str = "signoff.dev/step";
+/// Annotation of a Pod: the digest of what it was made from.
+pub const ANNOTATION_INPUT_DIGEST: &str = "signoff.dev/input-digest";
+/// Annotation of a Pod: the path of its step in the journal.
+pub const ANNOTATION_PATH: &str = "signoff.dev/path";
+/// Annotations of a Pod with the files of its step, by their number.
+pub const ANNOTATION_FILE: &str = "signoff.dev/file-";
 /// Label with the gate's name, on Approvals.
 pub const LABEL_GATE: &str = "signoff.dev/gate";
 /// Annotation of a Secret: the hosts that its values may be sent to, separated by commas.
@@ -19,6 +27,14 @@ pub const MAX_WORKFLOW_NAME: usize = 63;
 #[must_use]
 pub fn approval(workflow: &str, step: &str, request: &Digest) -> String {
     format!("{}-{}-{}", cut(workflow, 32), cut(step, 19), request.short(10))
+}
+
+/// `signoff-step-<workflow ≤ 24>-<ten hex digits of uid, path and attempt>`: the Pod of one attempt at a step. A path
+/// holds the visit.
+#[must_use]
+pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
+    let place = Digest::of_bytes(format!("{uid}/{path}/{attempt}").as_bytes());
+    format!("signoff-step-{}-{}", cut(workflow, 24), place.short(10))
 }
 
 /// `<workflow ≤ 32>-<first 20 hex digits>`: the ConfigMap that holds a large value of a run. The digits

@@ -10,16 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     gate::{Form, RejectPolicy, RequiredFrom, Subject, Timeout},
-    values::{JsonObject, Span},
+    pod::PodStep,
+    values::{self, JsonObject, Span},
     verdict::Verdict,
 };
 
-/// One step of a list. Exactly one of `agent`, `http`, `set` and `hitl` says what it does.
+/// One step of a list. Exactly one of `agent`, `pod`, `http`, `set` and `hitl` says what it does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new(
-    "(has(self.agent) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
-    .message("a step does exactly one thing: give one of agent, http, set and hitl"),
+    "(has(self.agent) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
+    .message("a step does exactly one thing: give one of agent, pod, http, set and hitl"),
     validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError))")
     .message("a hitl step has its own hitl.timeout and never fails by itself: leave out retry, timeout and onError"),
     validation = kube::core::Rule::new("oldSelf.hasValue() || !has(self.hitl) || !has(self.outputSchema)")
@@ -31,6 +32,9 @@ pub struct Step {
     /// A turn of an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentStep>,
+    /// A container that runs once, as a Pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<PodStep>,
     /// One HTTP request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpStep>,
@@ -47,7 +51,7 @@ pub struct Step {
     /// How often it is tried again when it failed. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// How long one attempt may take. Default: 5m for agents, 30s for http.
+    /// How long one attempt may take. Default: 5m for agents, 30s for http, 1h for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     /// A CEL condition: where it holds, the step is skipped.
@@ -71,8 +75,7 @@ impl Step {
     /// The step as its author wrote it, as YAML.
     #[must_use]
     pub fn definition(&self) -> String {
-        let value = serde_json::to_value(self).unwrap_or_default();
-        serde_saphyr::to_string(&value).unwrap_or_else(|_| value.to_string())
+        values::as_yaml(self)
     }
 }
 
@@ -209,6 +212,17 @@ pub struct Retry {
     /// The pause before each. Default: 1s, doubled each time, at most 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
+    /// Only failures of these classes are tried again: `OOMKilled`, `Evicted`, `Timeout`, … Default: all whose outcome is
+    /// known and that may end otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub on_reasons: Vec<String>,
+    /// Only containers that end with one of these codes run again, besides what `onReasons` says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(range(min = 1, max = 255)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub on_exit_codes: Vec<i32>,
 }
 
 /// The pauses between attempts.

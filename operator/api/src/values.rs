@@ -9,6 +9,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+/// A value as people read it, as YAML.
+#[must_use]
+pub fn as_yaml(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    serde_saphyr::to_string(&value).unwrap_or_else(|_| value.to_string())
+}
+
 /// Any JSON value, stored as it came. Its schema is typeless, so no CEL rule of a CRD may touch it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]

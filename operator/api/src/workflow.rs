@@ -12,6 +12,7 @@ use crate::{
     floor::AddedStep,
     journal::{Segment, StepRecord, Usage},
     pattern::Pattern,
+    pod::PodGc,
     step::HitlStep,
     values::{Json, Moment, Span},
 };
@@ -74,6 +75,9 @@ pub struct WorkflowSpec {
     /// How long the run may take, not counting the time it waits for people. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_deadline: Option<Span>,
+    /// Which Pods of steps are deleted once they are done. Default: `OnSuccess`.
+    #[serde(default, rename = "podGC", skip_serializing_if = "Option::is_none")]
+    pub pod_gc: Option<PodGc>,
     /// Starts nothing new while true; gates stay decidable and their deadlines run. Mutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
@@ -302,6 +306,8 @@ pub enum SpecGateType {
     OutputValidation,
     /// What to do about a step that failed, or whose outcome is not known.
     ErrorEscalation,
+    /// A step that is about to begin: shows exactly what will run.
+    StepStart,
 }
 
 /// What has happened so far. Written by the operator only.

@@ -13,7 +13,7 @@ use std::{
 
 use signoff_api::{
     Digest, Json, Moment, Outcome,
-    journal::{BlobRef, StepError, StepKind, StepPhase, StepRecord},
+    journal::{BlobRef, StepError, StepKind, StepLog, StepPhase, StepRecord},
 };
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     language::{LanguageError, Scope, text},
     plan::{Complaint, Plan, PlannedStep},
     scope::{self, Frame},
-    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now},
+    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, What},
 };
 
 /// Values above this many bytes go to the blob store.
@@ -58,6 +58,8 @@ pub(crate) struct Work<'a> {
     /// The path of its first attempt: every later one is given what was known then.
     pub(crate) base: String,
     pub(crate) change: Change,
+    /// The digest of what people approved, where they were asked: nothing else may run.
+    pub(crate) approved: Option<Digest>,
 }
 
 impl<'a> Work<'a> {
@@ -75,7 +77,7 @@ impl<'a> Work<'a> {
 /// What a step is given instead of, or besides, what its author wrote.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
-    /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`.
+    /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`, `image`, `memory`.
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
@@ -118,6 +120,14 @@ impl Books {
         } else {
             (None, Some(self.store(value)))
         }
+    }
+
+    /// Keeps the end of what a container wrote, and all of it in the blob store where that is more.
+    pub(crate) fn keep_log(&mut self, whole: &str) -> Option<StepLog> {
+        let whole = text::clean(whole);
+        let tail = text::last(&whole, INLINE);
+        let ref_ = (tail.len() < whole.len()).then(|| self.store(&whole));
+        (!whole.is_empty()).then(|| StepLog { tail: tail.to_owned(), ref_ })
     }
 
     /// Puts a text into the blob store.
@@ -181,8 +191,12 @@ pub(crate) struct Place {
 
 impl Place {
     fn is_call(&self) -> bool {
-        matches!(self.kind, StepKind::Agent | StepKind::Http)
+        is_call(self.kind)
     }
+}
+
+fn is_call(kind: StepKind) -> bool {
+    matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http)
 }
 
 /// Why something could not be rendered.
@@ -238,7 +252,7 @@ impl<'a> Run<'a> {
     fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
         let Some((prefix, most)) = limit else { return false };
         let books = self.books.borrow();
-        let in_flight = |r: &&StepRecord| !r.phase.is_end() && matches!(r.kind, StepKind::Agent | StepKind::Http);
+        let in_flight = |r: &&StepRecord| !r.phase.is_end() && is_call(r.kind);
         books.journal.under(prefix).filter(in_flight).count() >= *most
     }
 
@@ -320,6 +334,9 @@ impl<'a> Run<'a> {
             Ok(Opening::Call(call)) => match input_digest(&call) {
                 Ok(digest) => {
                     record.input_digest = Some(digest);
+                    if let What::Pod(pod) = &call.what {
+                        record.object = Some(pod.name.clone());
+                    }
                     books.wished.insert((record.path.clone(), record.attempt));
                     books.commands.push(Command::Call(Box::new(call)));
                 }
@@ -329,6 +346,7 @@ impl<'a> Run<'a> {
                 let request = &ask.request;
                 record.phase = StepPhase::Waiting;
                 record.object = Some(ask.name.clone());
+                record.input_digest.clone_from(&ask.binds);
                 record.request = Some(signoff_api::journal::RequestFacts {
                     digest: request.digest.clone(),
                     deadline: request.deadline,
@@ -400,6 +418,7 @@ impl<'a> Run<'a> {
             response: None,
             response_ref: None,
             facts: BTreeMap::new(),
+            log: None,
             decision: None,
             decision_ref: None,
             request: None,
@@ -470,10 +489,12 @@ pub(crate) fn error(class: &str, why: &str) -> StepError {
     StepError { class: class.to_owned(), message: text::display(why, 1000), retryable: false, not_before: None }
 }
 
-fn input_digest(call: &Call) -> Result<Digest, String> {
+/// The digest of what a call is given.
+pub(crate) fn input_digest(call: &Call) -> Result<Digest, String> {
     let digest = match &call.what {
-        crate::turn::What::Agent(agent) => Digest::of(agent),
-        crate::turn::What::Http(http) => Digest::of(http),
+        What::Agent(agent) => Digest::of(agent),
+        What::Pod(pod) => Digest::of(&pod.spec),
+        What::Http(http) => Digest::of(http),
     };
     digest.map_err(|why| why.to_string())
 }

@@ -101,6 +101,7 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
                     other => other.to_string(),
                 };
                 record.facts = reply.facts;
+                record.log = reply.log.and_then(|log| books.keep_log(&log));
                 record.usage = reply.usage;
                 if response.len() > MAX_VALUE {
                     let why = format!("its response has {} bytes and may have {MAX_VALUE}", response.len());
@@ -114,6 +115,7 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
             Fact::Ended { result: Err(failure), at: ended, .. } => {
                 at = ended;
                 record.facts = failure.facts;
+                record.log = failure.log.and_then(|log| books.keep_log(&log));
                 record.error = Some(StepError {
                     class: failure.class,
                     message: text::display(&failure.message, 1000),
@@ -212,7 +214,7 @@ fn call_off(run: &Run<'_>) {
 
 fn turn(control: Control, books: Books, end: Option<End>, artifacts: Vec<(String, String)>) -> Turn {
     let open = || books.journal.records().iter().filter(|r| !r.phase.is_end());
-    let pending: Vec<_> = open().filter_map(|r| r.object.clone()).collect();
+    let pending: Vec<_> = open().filter(|r| r.kind == StepKind::Hitl).filter_map(|r| r.object.clone()).collect();
     let phase = match &end {
         Some(end) => end.phase(),
         None if control.suspend => WorkflowPhase::Suspended,

@@ -147,6 +147,7 @@ fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Momen
             unknown: lot(&path, attempt, 4) == 0,
             not_before: None,
             facts: BTreeMap::new(),
+            log: None,
         };
         return Fact::Ended { path, attempt, result: Err(failure), at };
     }

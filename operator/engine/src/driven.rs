@@ -131,6 +131,7 @@ impl Driven {
             unknown,
             not_before: None,
             facts: BTreeMap::from([("statusCode".into(), "503".into())]),
+            log: None,
         };
         let at = self.clock;
         self.take(vec![Fact::Ended { path: path.into(), attempt, result: Err(failure), at }])
@@ -163,6 +164,7 @@ impl Driven {
                 Command::Call(call) => match &call.what {
                     What::Agent(agent) => agent.messages.last().map(|m| m.text.clone()),
                     What::Http(http) => http.body.clone(),
+                    What::Pod(pod) => Some(pod.spec.image.clone()),
                 },
                 Command::Ask(_) => None,
             })
@@ -171,8 +173,35 @@ impl Driven {
 
     /// The open gates, by path.
     pub(crate) fn open(&self) -> Vec<String> {
-        let open = self.journal.records().iter().filter(|r| r.object.is_some() && !r.phase.is_end());
+        let gates = |r: &&StepRecord| r.kind == signoff_api::journal::StepKind::Hitl && !r.phase.is_end();
+        let open = self.journal.records().iter().filter(gates);
         open.map(|record| record.path.clone()).collect()
+    }
+
+    /// The container that is to run at a path.
+    pub(crate) fn container(&self, path: &str) -> &crate::turn::PodCall {
+        let mut calls = self.turn.commands.iter().filter_map(|command| match command {
+            Command::Call(call) if call.path == path => Some(&call.what),
+            _ => None,
+        });
+        match calls.next_back() {
+            Some(What::Pod(pod)) => pod,
+            other => panic!("no container at {path}: {other:?}"),
+        }
+    }
+
+    /// A container ended.
+    pub(crate) fn exited(&mut self, path: &str, attempt: i32, code: i32, message: &str, log: &str) -> &Turn {
+        let facts = BTreeMap::from([("exitCode".to_owned(), code.to_string())]);
+        let log = Some(log.to_owned());
+        let result = if code == 0 {
+            Ok(Reply { response: json!(message), facts, log, usage: None })
+        } else {
+            let (class, message) = ("ExitCode".to_owned(), format!("it ended with exit code {code}"));
+            Err(Failure { class, message, retryable: true, unknown: false, not_before: None, facts, log })
+        };
+        let at = self.clock;
+        self.take(vec![Fact::Ended { path: path.into(), attempt, result, at }])
     }
 
     /// What was asked in this turn at a path.
@@ -193,6 +222,7 @@ impl Driven {
         match calls.next_back().unwrap_or_else(|| panic!("nothing is called at {path}: {:?}", self.calls())) {
             What::Agent(agent) => agent.messages.last().unwrap().text.clone(),
             What::Http(http) => http.body.clone().unwrap_or_default(),
+            What::Pod(pod) => pod.spec.image.clone(),
         }
     }
 
@@ -204,7 +234,7 @@ impl Driven {
         });
         match calls.next_back().unwrap_or_else(|| panic!("nothing is called at {path}: {:?}", self.calls())) {
             What::Agent(agent) => agent.messages.iter().map(|message| message.text.clone()).collect(),
-            What::Http(_) => Vec::new(),
+            What::Http(_) | What::Pod(_) => Vec::new(),
         }
     }
 

@@ -91,6 +91,7 @@ impl Floors {
     #[must_use]
     pub fn refuses(&self, what: &What) -> Option<String> {
         match what {
+            What::Pod(_) => None,
             What::Http(call) => self.refuses_url(&call.url),
             What::Agent(call) => self.refuses_provider(&call.provider),
         }

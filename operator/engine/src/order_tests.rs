@@ -95,6 +95,7 @@ fn fact(event: &Event, records: &[StepRecord], at: Moment) -> Option<Fact> {
                 unknown: *unknown,
                 not_before: None,
                 facts: BTreeMap::new(),
+                log: None,
             };
             ended(r, Err(failure))
         }),

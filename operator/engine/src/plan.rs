@@ -8,6 +8,7 @@ mod added;
 mod gate;
 mod gates;
 mod patterns;
+mod pod;
 mod references;
 mod step;
 
@@ -37,6 +38,7 @@ pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
     PlannedPattern, PlannedRouting, PlannedTask,
 };
+pub(crate) use pod::{PlannedPod, is_quantity};
 pub(crate) use step::{Action, PlannedAgentStep, PlannedHttp, PlannedOutput, PlannedStep};
 
 /// What the administrator decided for all runs.

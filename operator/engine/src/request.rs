@@ -50,8 +50,9 @@ pub(crate) fn ask<'a>(
     }
     let context = match &gate.context {
         Some(template) => Some(template.render(&scope)?),
-        None => gate.shows.as_deref().map(text::clean),
+        None => gate.shows.as_deref().or(reviewed.as_ref().and_then(|r| r.beside.as_deref())).map(text::clean),
     };
+    let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let context_ref = context.as_ref().filter(|text| text.len() > SHOWN).map(|text| run.books.borrow_mut().store(text));
     let timeout = spec.timeout.clone().unwrap_or_default();
     let action = timeout.action.unwrap_or_default();
@@ -92,7 +93,7 @@ pub(crate) fn ask<'a>(
     };
     request.digest = request.digest_of_the_rest().map_err(|why| Trouble::Invalid(why.to_string()))?;
     let name = names::approval(&plan.name, facts.name, &request.digest);
-    Ok(Ask { path: facts.path.to_owned(), name, request })
+    Ok(Ask { path: facts.path.to_owned(), name, request, binds })
 }
 
 /// What is decided about.

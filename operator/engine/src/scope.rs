@@ -160,6 +160,7 @@ fn references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
             add(http.url.references());
             http.headers.values().chain(&http.body).for_each(|template| add(template.references()));
         }
+        Action::Pod(pod) => pod.env.values().chain(pod.files.values()).for_each(|template| add(template.references())),
         Action::Set(template) => add(template.references()),
         Action::Gate(gate) => {
             add(gate.prompt.references());

@@ -8,6 +8,8 @@ mod failure;
 mod gate;
 mod http;
 mod output;
+mod pod;
+mod start;
 
 use std::{rc::Rc, time::Duration};
 
@@ -17,7 +19,7 @@ use signoff_api::{
 };
 
 use crate::{
-    activity::{Change, Opening, Place, Run, Trouble, Work},
+    activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
     language::Condition,
     plan::{Action, PlannedStep},
     scope::{self, Frame},
@@ -82,14 +84,25 @@ pub(crate) async fn perform<'a>(
     let (path, _) = run.visit(base);
     let mut attempt = 1;
     let mut change = Change::default();
+    let mut ask = step.start.as_deref();
     // So many further attempts before people are asked; one more each time they say so.
     let mut limit = match &step.escalation {
-        Some((after, _)) => step.retry.limit.unwrap_or(i32::MAX).min(after - 1),
+        Some((after, _)) => step.retry.limit.unwrap_or_else(|| step.unless_told()).min(after - 1),
         None => step.retry.limit.unwrap_or(0),
     };
     loop {
-        let work = Work { frame: frame.clone(), step, base: path.clone(), change: change.clone() };
+        let mut work = Work { frame: frame.clone(), step, base: path.clone(), change: change.clone(), approved: None };
         let place = Place { path: path.clone(), attempt, kind: kind(step) };
+        if let Some(gate) = ask.take() {
+            match start::ask(run, &work, gate, &place).await? {
+                start::Said::Run(approved) => work.approved = approved,
+                start::Said::Changed(changed) => work.change = changed,
+                start::Said::Skip => {
+                    run.activity(frame, place, |_| Ok(Opening::Skipped)).await;
+                    return Ok(Performed::Skipped);
+                }
+            }
+        }
         let record = attempts(run, work, &place, attempt, limit).await;
         attempt = record.attempt;
         let trouble = match (record.phase, record.error) {
@@ -106,7 +119,11 @@ pub(crate) async fn perform<'a>(
             (_, None) => crate::activity::error("Failed", "it failed"),
         };
         match failure::decide(run, frame, step, &path, attempt, &trouble).await? {
-            failure::Remedy::Again(changed) => (attempt, limit, change) = (attempt + 1, 0, changed),
+            failure::Remedy::Again(changed) => {
+                // What was changed was not approved yet.
+                ask = step.start.as_deref().filter(|_| !changed.parameters.is_empty());
+                (attempt, limit, change) = (attempt + 1, 0, changed);
+            }
             failure::Remedy::Skip => return Ok(Performed::Skipped),
             failure::Remedy::Bear => return Ok(Performed::Failed(trouble.message)),
         }
@@ -147,7 +164,9 @@ async fn attempts<'a>(run: &Run<'a>, work: Work<'a>, place: &Place, first: i32, 
             _ => open(run, &work, seq, &place),
         };
         let record = run.activity(&work.frame, place.clone(), open).await;
-        let again = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|e| e.retryable);
+        let again = record.phase == StepPhase::Failed
+            && record.error.as_ref().is_some_and(|e| e.retryable)
+            && work.step.retry.covers(&record);
         if !again || attempt - first >= limit {
             return record;
         }
@@ -160,6 +179,7 @@ async fn attempts<'a>(run: &Run<'a>, work: Work<'a>, place: &Place, first: i32, 
 fn kind(step: &PlannedStep) -> StepKind {
     match step.action {
         Action::Agent(_) => StepKind::Agent,
+        Action::Pod(_) => StepKind::Pod,
         Action::Http(_) => StepKind::Http,
         Action::Set(_) => StepKind::Set,
         Action::Gate(_) => StepKind::Hitl,
@@ -167,8 +187,20 @@ fn kind(step: &PlannedStep) -> StepKind {
 }
 
 fn open<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
+    let opening = made(run, work, seq, place)?;
+    if let (Opening::Call(call), Some(approved)) = (&opening, &work.approved)
+        && input_digest(call).as_ref() != Ok(approved)
+    {
+        let why = "what would run is not what was approved: the Workflow, or the operator, has changed since";
+        return Err(Trouble::Invalid(why.to_owned()));
+    }
+    Ok(opening)
+}
+
+fn made<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
     match &work.step.action {
         Action::Agent(agent) => agent::call(run, work, agent, seq, place),
+        Action::Pod(pod) => pod::call(run, work, pod, seq, place),
         Action::Http(http) => http::call(run, work, http, seq, place),
         Action::Set(template) => match work.change.parameters.get("value") {
             Some(value) => Ok(Opening::Done(value.clone())),

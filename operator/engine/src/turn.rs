@@ -8,6 +8,7 @@ use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Digest, Moment, Outcome,
     journal::Usage,
+    pod::PodStep,
     workflow::{Provider, WorkflowPhase},
 };
 
@@ -83,6 +84,8 @@ pub struct Reply {
     pub facts: BTreeMap<String, String>,
     /// Tokens, where a model was asked.
     pub usage: Option<Usage>,
+    /// What a container wrote.
+    pub log: Option<String>,
 }
 
 /// How a call failed.
@@ -98,8 +101,10 @@ pub struct Failure {
     pub unknown: bool,
     /// The other side asked for no further attempt before this instant.
     pub not_before: Option<Moment>,
-    /// Facts beside it: `statusCode` of an http call.
+    /// Facts beside it: `statusCode` of an http call, `exitCode` of a container.
     pub facts: BTreeMap<String, String>,
+    /// What a container wrote.
+    pub log: Option<String>,
 }
 
 /// What a turn came to.
@@ -146,6 +151,8 @@ pub struct Ask {
     pub name: String,
     /// The whole request, its digest included.
     pub request: ApprovalRequest,
+    /// The digest of what may run once this is approved, where the gate is about that.
+    pub binds: Option<Digest>,
 }
 
 /// A call to be made. Given in every turn until its record is finished: whoever dispatches knows whether it runs.
@@ -168,6 +175,8 @@ pub struct Call {
 pub enum What {
     /// One turn of an agent.
     Agent(AgentCall),
+    /// One container.
+    Pod(Box<PodCall>),
     /// One HTTP request.
     Http(HttpCall),
 }
@@ -207,6 +216,15 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+}
+
+/// One container, rendered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodCall {
+    /// The name of its Pod.
+    pub name: String,
+    /// What the Pod is made from. Its digest is that of the call, wherever and however often it is tried.
+    pub spec: PodStep,
 }
 
 /// One HTTP request, rendered.

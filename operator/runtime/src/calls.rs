@@ -61,6 +61,7 @@ fn given_up(class: &str, message: String, idempotent: bool) -> Failure {
         unknown: !idempotent,
         not_before: None,
         facts: BTreeMap::new(),
+        log: None,
     }
 }
 
@@ -92,7 +93,7 @@ impl Outside {
         Ok(Reply {
             response: reply.body.into(),
             facts: BTreeMap::from([("statusCode".to_owned(), reply.status.to_string())]),
-            usage: None,
+            ..Reply::default()
         })
     }
 
@@ -125,6 +126,7 @@ impl Outside {
                 input_tokens: count(usage.input_tokens),
                 output_tokens: count(usage.output_tokens),
             }),
+            log: None,
         })
     }
 
@@ -171,6 +173,7 @@ impl Caller for Outside {
         let result = match what {
             What::Http(http) => self.http(http, timeout).await,
             What::Agent(agent) => self.agent(run, agent, timeout).await,
+            What::Pod(_) => Err(CallError::invalid("a container is a Pod: it runs on a cluster only")),
         };
         result.map_err(|error| failure(error, idempotent, self.clock.now().into()))
     }
@@ -194,6 +197,7 @@ fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
         unknown: !idempotent && !error.outcome_known(),
         not_before: error.retry_after.map(|pause| now.after(pause)),
         facts: status.map(|status: u16| ("statusCode".to_owned(), status.to_string())).into_iter().collect(),
+        log: None,
         message: error.message,
     }
 }

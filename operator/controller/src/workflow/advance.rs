@@ -92,6 +92,7 @@ fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fac
                 unknown: false,
                 not_before: None,
                 facts: BTreeMap::new(),
+                log: None,
             };
             let (path, attempt) = key;
             refused.push(Fact::Ended { path, attempt, result: Err(failure), at: seen.now });

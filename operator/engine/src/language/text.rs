@@ -18,6 +18,12 @@ pub fn first(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }
 
+/// The last bytes of a text, at most so many, without cutting a character.
+#[must_use]
+pub fn last(text: &str, bytes: usize) -> &str {
+    text.get(text.ceil_char_boundary(text.len().saturating_sub(bytes))..).unwrap_or(text)
+}
+
 /// Text as it is shown on terminals, in Events and in conditions: at most `max_chars` characters,
 /// cut with `…`, and with nothing in it that moves the cursor, changes the direction of writing or
 /// hides.

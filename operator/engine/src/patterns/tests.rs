@@ -8,4 +8,5 @@ mod gates;
 mod graph;
 mod orchestrator;
 mod parallel;
+mod pods;
 mod routing;

@@ -24,6 +24,8 @@ pub(crate) enum About {
     Final(bool),
     /// What a step answered.
     Output,
+    /// A step that is about to begin; what it is given has these fields.
+    Start(&'static [&'static str]),
     /// A step that failed; what it was given has these fields.
     Failure(&'static [&'static str]),
 }
@@ -37,6 +39,7 @@ impl About {
             Self::Final(_) => GateType::FinalResponse,
             Self::Output => GateType::OutputValidation,
             Self::Failure(_) => GateType::ErrorEscalation,
+            Self::Start(_) => GateType::StepStart,
         }
     }
 
@@ -61,6 +64,10 @@ impl About {
                 (Verdict::Skip, "there is nothing to go on with: allow Approve or Abort"),
                 (Verdict::Respond, "nobody would read the answer: allow Modify, or Defer with guidance"),
             ],
+            Self::Start(_) => &[
+                (Verdict::Respond, "nobody would read the answer: allow Modify"),
+                (Verdict::Defer, "nothing came before that could be made anew: allow Modify or Reject"),
+            ],
             Self::Failure(_) => {
                 &[(Verdict::Approve, "a failure cannot be approved: allow Retry, Skip, Modify, Defer or Respond")]
             }
@@ -82,11 +89,12 @@ impl About {
             Self::Workers => vec![Verdict::Approve, Verdict::Retry, Verdict::Reject],
             _ => vec![Verdict::Approve, Verdict::Reject],
         };
-        if self.is_something() {
+        // To put something else in the place of what is shown is more than most want to allow.
+        if self.is_something() && !matches!(self, Self::Start(_)) {
             usual.push(Verdict::Modify);
         }
         // To replace a final answer by another is more than most want to allow.
-        if answers && !matches!(self, Self::Workers | Self::Final(_) | Self::Failure(_)) {
+        if answers && !matches!(self, Self::Workers | Self::Final(_) | Self::Start(_) | Self::Failure(_)) {
             usual.push(Verdict::Respond);
         }
         usual.push(Verdict::Abort);
@@ -118,7 +126,7 @@ impl About {
                     "properties": {"workers": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": last}}}});
                 schemas
             }
-            Self::Failure(fields) => {
+            Self::Start(fields) | Self::Failure(fields) => {
                 let properties: serde_json::Map<_, _> = fields.iter().map(|f| ((*f).to_owned(), text())).collect();
                 json!({"Modify": {"type": "object", "minProperties": 1, "additionalProperties": false,
                     "properties": properties}})

@@ -20,7 +20,7 @@ use crate::language::{Known, Members};
 const AFTER_ATTEMPTS: i32 = 3;
 
 /// What may be asked of `error`.
-const ERROR: [&str; 3] = ["class", "message", "attempt"];
+const ERROR: [&str; 5] = ["class", "message", "attempt", "exitCode", "log"];
 
 /// The gates of a spec, and what they have met so far.
 pub(super) struct Gates<'a> {
@@ -57,7 +57,10 @@ impl Check<'_> {
         let pattern = &spec.pattern;
         for (field, gate) in &gates.list {
             self.name(&gate.name, &format!("{field}.name"));
-            let of_steps = matches!(gate.type_, SpecGateType::OutputValidation | SpecGateType::ErrorEscalation);
+            let of_steps = matches!(
+                gate.type_,
+                SpecGateType::OutputValidation | SpecGateType::ErrorEscalation | SpecGateType::StepStart
+            );
             if !of_steps && !gate.steps.is_empty() {
                 self.complain(
                     format!("{field}.steps"),
@@ -76,6 +79,10 @@ impl Check<'_> {
                 SpecGateType::ErrorEscalation if unmet => self.complain(
                     format!("{field}.steps"),
                     "it would never ask, for no step has `onError: escalate`: name steps, or let one escalate",
+                ),
+                SpecGateType::StepStart if unmet => self.complain(
+                    format!("{field}.steps"),
+                    "it would never ask, for no step is a pod or a request: leave the gate out, or use a hitl step",
                 ),
                 _ => {}
             }
@@ -129,7 +136,7 @@ impl Check<'_> {
         match found.filter(|(_, named)| *named || step.on_error == OnError::Escalate) {
             Some(((field, gate), _)) => {
                 let known = place.known.clone().with("error", Members::fields(ERROR));
-                let about = step.can_be_changed();
+                let about = About::Failure(step.can_be_changed());
                 let asked = self.spec_gate(ground, field, gate, &format!("{path}/.error"), known, about);
                 let after = gate.after_attempts.unwrap_or(AFTER_ATTEMPTS);
                 step.escalation = asked.map(|asked| (after, Box::new(asked)));
@@ -140,6 +147,41 @@ impl Check<'_> {
             }
             None => {}
         }
+        self.with_start(step, place);
+        // What the step's own variables are its gates may say too.
+        let vars = step.vars.clone();
+        let output = step.output.iter_mut().filter_map(|output| output.gate.as_deref_mut());
+        let escalation = step.escalation.iter_mut().map(|(_, gate)| &mut **gate);
+        for gate in output.chain(escalation).chain(step.start.as_deref_mut()) {
+            gate.vars.clone_from(&vars);
+        }
+    }
+
+    /// Who is asked whether a step may begin.
+    fn with_start(&mut self, step: &mut PlannedStep, place: &Place<'_>) {
+        let found = place.ground.gates.for_step(SpecGateType::StepStart, step.name.trim_start_matches('.'));
+        let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_));
+        let Some(((field, gate), named)) = found else { return };
+        if !can_be_shown {
+            if named {
+                let message = format!("step {} is neither a pod nor a request: use a hitl step before it", step.name);
+                self.complain(format!("{field}.steps"), message);
+            }
+            return;
+        }
+        if let Action::Pod(pod) = &step.action
+            && !pod.spec.image.contains("@sha256:")
+        {
+            let field = format!("{}.pod.image", place.field);
+            self.warn(
+                &field,
+                "people approve a tag, which may mean another image by the time it runs: name it by digest",
+            );
+        }
+        let about = About::Start(step.can_be_changed());
+        let path = format!("{}/.start", step.path);
+        let asked = self.spec_gate(place.ground, field, gate, &path, place.known.clone(), about);
+        step.start = asked.map(|asked| Box::new(PlannedStep { skip_if: step.skip_if.clone(), ..asked }));
     }
 
     fn spec_gate(

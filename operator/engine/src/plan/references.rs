@@ -10,7 +10,7 @@ use super::Check;
 use crate::language::{Known, Members, Reference, check};
 
 /// What can be asked of a step's record.
-pub(super) const RECORD: [&str; 14] = [
+pub(super) const RECORD: [&str; 16] = [
     "name",
     "type",
     "status",
@@ -25,6 +25,8 @@ pub(super) const RECORD: [&str; 14] = [
     "decidedAt",
     "error",
     "statusCode",
+    "exitCode",
+    "log",
 ];
 /// What can be asked of the newest decision.
 const HITL: [&str; 9] =

@@ -7,12 +7,13 @@ use std::{collections::BTreeMap, time::Duration};
 use signoff_api::{
     JsonObject, Span,
     floor::AddedStep,
+    journal::StepRecord,
     names,
     step::{AgentStep, Conversation, HttpStep, OnError, Retry, Step},
     workflow::WorkflowSpec,
 };
 
-use super::{About, Check, PlannedAgent, PlannedGate, gates::Gates};
+use super::{Check, PlannedAgent, PlannedGate, PlannedPod, gates::Gates};
 use crate::{
     decision, floors,
     language::{Condition, Known, Template, is_identifier},
@@ -21,6 +22,8 @@ use crate::{
 
 /// How long one attempt of an agent may take where it is not said.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
+/// The same for a container.
+const POD_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// One step, wherever it stands.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct PlannedStep {
     pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
     /// The policy that added it: the author's templates do not see it.
     pub(crate) added_by: Option<String>,
+    /// Who is asked whether it may begin, and is shown what will run.
+    pub(crate) start: Option<Box<PlannedStep>>,
     /// Gates that floors put before it: it never begins without them.
     pub(crate) guards: Vec<PlannedStep>,
 }
@@ -51,6 +56,7 @@ pub(crate) struct PlannedStep {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Agent(PlannedAgentStep),
+    Pod(Box<PlannedPod>),
     Http(PlannedHttp),
     Set(Template),
     Gate(Box<PlannedGate>),
@@ -87,7 +93,7 @@ pub(crate) struct PlannedOutput {
 }
 
 /// How often and how fast a failed step is tried again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PlannedRetry {
     /// None where it was not said: then never, or as often as it takes until people are asked.
     pub(crate) limit: Option<i32>,
@@ -95,6 +101,9 @@ pub(crate) struct PlannedRetry {
     pub(crate) factor: f64,
     pub(crate) max: Duration,
     pub(crate) jitter: f64,
+    /// Only failures of these classes, or with these exit codes; all where there are none of either.
+    on_reasons: Vec<String>,
+    on_exit_codes: Vec<i32>,
 }
 
 impl PlannedStep {
@@ -102,8 +111,14 @@ impl PlannedStep {
     pub(crate) fn is_idempotent(&self) -> bool {
         match &self.action {
             Action::Http(http) => http.spec.is_idempotent(),
+            Action::Pod(pod) => pod.spec.is_idempotent(),
             Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,
         }
+    }
+
+    /// How often it is tried again before people are asked, where its author does not say: a container runs once.
+    pub(crate) fn unless_told(&self) -> i32 {
+        if matches!(self.action, Action::Pod(_)) && !self.is_idempotent() { 0 } else { i32::MAX }
     }
 
     /// Whether it asks people and does nothing else.
@@ -128,7 +143,7 @@ impl PlannedStep {
     pub(crate) fn with_its_gates(&self) -> impl Iterator<Item = &Self> {
         let output = self.output.iter().filter_map(|output| output.gate.as_deref());
         let escalation = self.escalation.iter().map(|(_, gate)| &**gate);
-        self.guards.iter().chain(output).chain(escalation).chain([self])
+        self.guards.iter().chain(self.start.as_deref()).chain(output).chain(escalation).chain([self])
     }
 }
 
@@ -219,9 +234,11 @@ impl Check<'_> {
 
     pub(super) fn step(&mut self, step: &Step, place: &Place<'_>) -> Option<PlannedStep> {
         self.name(&step.name, &place.field("name"));
-        let kinds = [step.agent.is_some(), step.http.is_some(), step.set.is_some(), step.hitl.is_some()];
+        let kinds =
+            [step.agent.is_some(), step.pod.is_some(), step.http.is_some(), step.set.is_some(), step.hitl.is_some()];
         if kinds.into_iter().filter(|given| *given).count() != 1 {
-            let message = format!("step {} does exactly one thing: give one of agent, http, set and hitl", step.name);
+            let message =
+                format!("step {} does exactly one thing: give one of agent, pod, http, set and hitl", step.name);
             self.complain(&place.field, message);
         }
         let vars = self.vars(step, place);
@@ -235,7 +252,14 @@ impl Check<'_> {
             self.complain(place.field("outputSchema"), why);
         }
         let action = self.action(step, place)?;
-        let usual = if step.agent.is_some() { AGENT_TIMEOUT } else { Duration::from_secs(30) };
+        if step.pod.is_none() && step.retry.as_ref().is_some_and(|retry| !retry.on_exit_codes.is_empty()) {
+            self.complain(place.field("retry.onExitCodes"), "only containers have exit codes: use onReasons");
+        }
+        let usual = match &action {
+            Action::Agent(_) => AGENT_TIMEOUT,
+            Action::Pod(_) => POD_TIMEOUT,
+            _ => Duration::from_secs(30),
+        };
         let mut planned = PlannedStep {
             path: format!("{}{}", place.prefix, step.name),
             vars,
@@ -283,6 +307,8 @@ impl Check<'_> {
     fn action(&mut self, step: &Step, place: &Place<'_>) -> Option<Action> {
         if let Some(agent) = &step.agent {
             self.agent_step(agent, place).map(Action::Agent)
+        } else if let Some(pod) = &step.pod {
+            self.pod_step(pod, place).map(|pod| Action::Pod(Box::new(pod)))
         } else if let Some(http) = &step.http {
             self.http_step(http, place).map(Action::Http)
         } else if let Some(set) = &step.set {
@@ -373,18 +399,20 @@ impl PlannedStep {
             output: None,
             escalation: None,
             added_by: None,
+            start: None,
             guards: Vec::new(),
         }
     }
 
-    /// What can be given to it anew when it failed.
-    pub(super) fn can_be_changed(&self) -> About {
-        About::Failure(match &self.action {
+    /// What can be given to it anew, before it begins or when it failed.
+    pub(super) fn can_be_changed(&self) -> &'static [&'static str] {
+        match &self.action {
             Action::Agent(_) => &["input"],
+            Action::Pod(_) => &["image", "memory", "cpu"],
             Action::Http(_) => &["url", "body"],
             Action::Set(_) => &["value"],
             Action::Gate(_) => &[],
-        })
+        }
     }
 }
 
@@ -399,6 +427,17 @@ impl PlannedRetry {
             factor: backoff.factor.unwrap_or(2.0).clamp(1.0, 10.0),
             max: backoff.max.map_or(Duration::from_secs(300), Span::duration),
             jitter: backoff.jitter.unwrap_or(0.1).clamp(0.0, 1.0),
+            on_reasons: retry.on_reasons,
+            on_exit_codes: retry.on_exit_codes,
         }
+    }
+
+    /// Whether a failure is one of those that are tried again.
+    pub(crate) fn covers(&self, failed: &StepRecord) -> bool {
+        let class = failed.error.as_ref().map(|error| &error.class);
+        let code = failed.facts.get("exitCode").and_then(|code| code.parse::<i32>().ok());
+        let all = self.on_reasons.is_empty() && self.on_exit_codes.is_empty();
+        all || class.is_some_and(|class| self.on_reasons.contains(class))
+            || code.is_some_and(|code| self.on_exit_codes.contains(&code))
     }
 }

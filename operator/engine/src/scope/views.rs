@@ -119,6 +119,7 @@ pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i6
     let (response, original) = response(run, frame, one, seq)?;
     let beneath = Beneath::of(run, record, seq);
     let settled = beneath.settled(record);
+    let number = |fact: &str| record.facts.get(fact).and_then(|number| number.parse::<i64>().ok());
     let left_out = settled.phase != StepPhase::Succeeded && beneath.is_left_out();
     let mut view = json!({
         "name": one.step.name,
@@ -127,7 +128,9 @@ pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i6
         "response": response,
         "original": original,
         "error": settled.error.as_ref().map(|e| e.message.clone()),
-        "statusCode": record.facts.get("statusCode").and_then(|code| code.parse::<i64>().ok()),
+        "statusCode": number("statusCode"),
+        "exitCode": number("exitCode"),
+        "log": record.log.as_ref().map(|log| log.tail.clone()),
     });
     let of_gate = if record.kind == StepKind::Hitl { hitl(run, one)? } else { no_decision() };
     if let (Some(view), Some(of_gate)) = (view.as_object_mut(), of_gate.as_object()) {

@@ -2,8 +2,6 @@
 //!
 //! It never repeats anything by itself: what may be repeated without asking was repeated before.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 use signoff_api::{Verdict, journal::StepError, step::OnError};
 
@@ -42,13 +40,19 @@ pub(super) async fn decide<'a>(
         OnError::Fail | OnError::Escalate => Err(Stop::Failed(format!("step {name}: {}", error.message))),
     };
     let Some((_, asked)) = &step.escalation else { return by_itself() };
-    let shown = json!({"class": error.class, "message": error.message, "attempt": attempt});
+    let record = run.books.borrow().journal.get(path, attempt).cloned();
+    let code = record.as_ref().and_then(|r| r.facts.get("exitCode")).and_then(|code| code.parse::<i64>().ok());
+    let log = record.as_ref().and_then(|r| r.log.as_ref()).map(|log| &log.tail);
+    let shown = json!({
+        "class": error.class, "message": error.message, "attempt": attempt, "exitCode": code, "log": log,
+    });
     let value = shown.clone();
     let frame = frame.giving(move |_, _, _, scope| {
         scope.set("error", value.clone());
         Ok(())
     });
     let shown = Reviewed::of(path, &error.message);
+    let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
     let decided = gate::decide(run, &frame, asked, &format!("{path}/.error"), &|_| Ok(Some(shown.clone()))).await?;
     // Nobody had to be asked: the gate's condition did not hold.
     if decided.is_nobodys() {
@@ -61,8 +65,7 @@ pub(super) async fn decide<'a>(
         Verdict::Skip => Ok(Remedy::Skip),
         Verdict::Modify => {
             let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
-            let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
-            Ok(Remedy::Again(Change { parameters: texts.collect::<BTreeMap<_, _>>() }))
+            Ok(Remedy::Again(Change::of(parameters)))
         }
         // What a person said reaches the agent with its next turn.
         _ => Ok(Remedy::Again(Change::default())),

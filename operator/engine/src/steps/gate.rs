@@ -3,7 +3,7 @@
 //! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
 
 use signoff_api::{
-    Outcome, Verdict,
+    Digest, Outcome, Verdict,
     approval::Source,
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -33,11 +33,29 @@ pub(crate) struct Reviewed {
     pub(crate) text: String,
     /// Of how many parts it is made, where people may speak of them by number.
     pub(crate) parts: usize,
+    /// What is known besides, where the gate's author shows nothing else.
+    pub(crate) beside: Option<String>,
+    /// The digest of what may run once this is approved.
+    pub(crate) binds: Option<Digest>,
 }
 
 impl Reviewed {
     pub(crate) fn of(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned(), parts: 0 }
+        Self { path: path.to_owned(), text: text.to_owned(), parts: 0, beside: None, binds: None }
+    }
+
+    /// The same, with what is known of the container that this record is of.
+    pub(crate) fn with_facts_of(mut self, record: &StepRecord) -> Self {
+        if record.kind != StepKind::Pod {
+            return self;
+        }
+        let mut lines = vec![format!("pod: {}", record.object.as_deref().unwrap_or_default())];
+        lines.extend(record.facts.iter().map(|(name, value)| format!("{name}: {value}")));
+        if let Some(log) = &record.log {
+            lines.push(format!("the end of its log:\n{}", log.tail));
+        }
+        self.beside = Some(lines.join("\n"));
+        self
     }
 }
 
@@ -143,7 +161,7 @@ pub(super) fn reviewed<'a>(
     let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
     let (response, _) = scope::response(run, frame, one, seq)?;
     let response = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
-    Ok(Some(Reviewed::of(&one.record.path, &response)))
+    Ok(Some(Reviewed::of(&one.record.path, &response).with_facts_of(&one.record)))
 }
 
 /// What became of a gate means for its list.

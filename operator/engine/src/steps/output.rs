@@ -95,7 +95,7 @@ async fn looked_at<'a>(
         let (_, count) = run.visit(&format!("{path}/.ask"));
         let place = Place { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
         let change = Change { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
-        let work = Work { frame: frame.clone(), step, base: path.to_owned(), change };
+        let work = Work { frame: frame.clone(), step, base: path.to_owned(), change, approved: None };
         let record = attempts(run, work, &place, 1, step.retry.limit.unwrap_or(0)).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));

@@ -1,0 +1,219 @@
+//! A `pod` step: what its author could have got wrong about the container.
+//!
+//! It may not let a template near a command line: what is rendered reaches a container as environment or as a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use signoff_api::pod::{CONTAINER, PodStep, Resources};
+
+use super::{Check, step::Place};
+use crate::language::Template;
+
+/// Fields of the step's container that a `podTemplate` may not set, because the step itself says them.
+const OF_CONTAINER: [&str; 7] =
+    ["image", "command", "args", "env", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"];
+/// Fields of a Pod's spec that a `podTemplate` may not set.
+const OF_POD: [&str; 4] = ["restartPolicy", "serviceAccountName", "activeDeadlineSeconds", "ephemeralContainers"];
+
+/// A container.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedPod {
+    pub(crate) spec: PodStep,
+    /// Values of the environment, by name.
+    pub(crate) env: BTreeMap<String, Template>,
+    /// Files, by path.
+    pub(crate) files: BTreeMap<String, Template>,
+}
+
+impl Check<'_> {
+    pub(super) fn pod_step(&mut self, pod: &PodStep, place: &Place<'_>) -> Option<PlannedPod> {
+        let field = |part: &str| format!("{}.pod.{part}", place.field);
+        let before = self.complaints.len();
+        let (mut env, mut files) = (BTreeMap::new(), BTreeMap::new());
+        self.unique(pod.env.iter().map(|one| one.name.as_str()), &field("env"));
+        for (at, one) in pod.env.iter().enumerate() {
+            if one.value.is_some() == one.value_from.is_some() {
+                self.complain(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
+            }
+            if let Some(source) = &one.value
+                && let Some(template) = self.known_template(source, &field(&format!("env[{at}].value")), &place.known)
+            {
+                env.insert(one.name.clone(), template);
+            }
+        }
+        for (at, one) in pod.files.iter().enumerate() {
+            let field = field(&format!("files[{at}]"));
+            if !one.path.starts_with('/') || one.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+                self.complain(
+                    format!("{field}.path"),
+                    "a file has an absolute path without `.` and `..`: /in/plan.json",
+                );
+            }
+            let template = self.known_template(&one.content, &format!("{field}.content"), &place.known);
+            if let Some(template) = template
+                && files.insert(one.path.clone(), template).is_some()
+            {
+                self.complain(format!("{field}.path"), format!("{} stands twice: paths are unique", one.path));
+            }
+        }
+        self.taken_literally(pod, &field);
+        self.quantities(pod.resources.as_ref(), &field("resources"));
+        self.unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
+        if let Some(template) = &pod.pod_template {
+            for (part, message) in refused(&template.0) {
+                self.complain(field(&format!("podTemplate{part}")), message);
+            }
+        }
+        (self.complaints.len() == before).then(|| PlannedPod { spec: pod.clone(), env, files })
+    }
+
+    /// Neither our templates nor those of Kubernetes put a rendered value into a command line.
+    fn taken_literally(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
+        let is_template = |text: &str| text.contains("{{") || text.contains("{%");
+        if is_template(&pod.image) {
+            self.complain(field("image"), "an image is no template: people approve exactly this one");
+        }
+        let rendered = pod.env.iter().filter(|one| one.value.as_deref().is_some_and(is_template));
+        let rendered: BTreeSet<&str> = rendered.map(|one| one.name.as_str()).collect();
+        let lists = [("command", &pod.command), ("args", &pod.args)];
+        for (name, at, text) in
+            lists.iter().flat_map(|(name, list)| list.iter().enumerate().map(move |(at, text)| (name, at, text)))
+        {
+            if is_template(text) {
+                let remedy = "a command line is no template, or what a model says could become a command: give the \
+                              value in env or files, and let the program read \"$NAME\" or the file";
+                self.complain(field(&format!("{name}[{at}]")), remedy);
+            }
+            if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
+                let message = format!(
+                    "$({variable}) would put a rendered value into the command line before the program sees it: in a \
+                     shell write \"${variable}\", with the quotes"
+                );
+                self.complain(field(&format!("{name}[{at}]")), message);
+            }
+        }
+    }
+
+    fn quantities(&mut self, resources: Option<&Resources>, field: &str) {
+        for (kind, list) in resources.iter().flat_map(|r| [("requests", &r.requests), ("limits", &r.limits)]) {
+            for (name, value) in list.iter().filter(|(_, value)| !is_quantity(value)) {
+                self.complain(
+                    format!("{field}.{kind}.{name}"),
+                    format!("{value:?} is no quantity: write 500m, 2, 64Mi or 1Gi"),
+                );
+            }
+        }
+    }
+}
+
+/// Whether a text is a quantity as Kubernetes writes it.
+pub(crate) fn is_quantity(text: &str) -> bool {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = text.strip_suffix(unit).unwrap_or_default();
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let known = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let exponent = unit.strip_prefix(['e', 'E']).map(|rest| rest.trim_start_matches(['+', '-']));
+    digits(whole) && digits(fraction) && (known.contains(&unit) || exponent.is_some_and(digits))
+}
+
+/// What a `podTemplate` may not say, each with its place in it.
+fn refused(template: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
+    let mut refused = Vec::new();
+    let mut no = |place: String, why: &str| refused.push((place, why.to_owned()));
+    for (part, value) in template {
+        match (part.as_str(), value) {
+            ("metadata", Value::Object(fields)) => {
+                for (name, value) in fields {
+                    let keys = value.as_object().into_iter().flat_map(serde_json::Map::keys);
+                    let ours =
+                        keys.filter(|key| key.split('/').next().is_some_and(|p| p.ends_with(signoff_api::GROUP)));
+                    match name.as_str() {
+                        "labels" | "annotations" => {
+                            for key in ours {
+                                no(
+                                    format!(".metadata.{name}[{key}]"),
+                                    "what begins with signoff.dev is the operator's",
+                                );
+                            }
+                        }
+                        _ => no(format!(".metadata.{name}"), "only labels and annotations can be given here"),
+                    }
+                }
+            }
+            ("spec", Value::Object(spec)) => {
+                for name in OF_POD.iter().filter(|name| spec.contains_key(**name)) {
+                    no(format!(".spec.{name}"), "the step says this by its own fields, or has no choice: leave it out");
+                }
+                for list in ["containers", "initContainers", "volumes"] {
+                    let items = spec.get(list).and_then(Value::as_array).into_iter().flatten();
+                    for (at, item) in items.enumerate() {
+                        let name = item.get("name").and_then(Value::as_str);
+                        if name.is_none() {
+                            no(format!(".spec.{list}[{at}]"), "it needs a name, by which it is merged");
+                        }
+                        for field in OF_CONTAINER.iter().filter(|field| item.get(**field).is_some()) {
+                            if list == "containers" && name == Some(CONTAINER) {
+                                let why = "the step says this by its own fields: leave it out";
+                                no(format!(".spec.containers[{at}].{field}"), why);
+                            }
+                        }
+                    }
+                }
+            }
+            ("metadata" | "spec", _) => no(format!(".{part}"), "it is an object"),
+            _ => no(format!(".{part}"), "a podTemplate has metadata and spec"),
+        }
+    }
+    refused
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_kubernetes_reads_them() {
+        for good in ["1", "0.5", "500m", "64Mi", "1Gi", "2k", "1e3", "1E", "100n"] {
+            assert!(is_quantity(good), "{good}");
+        }
+        for bad in ["", "Mi", "64mi", "1 Gi", "-1", "lots", ".5", "1.", "1e", "64MiB", "$(rm)"] {
+            assert!(!is_quantity(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_template_of_a_pod_may_not_undo_what_the_step_says() {
+        let template = json!({
+            "kind": "Pod",
+            "metadata": {"name": "mine", "labels": {"signoff.dev/workflow": "other", "team": "pay"}},
+            "spec": {"restartPolicy": "Always", "serviceAccountName": "admin", "hostNetwork": true,
+                "containers": [{"name": "step", "image": "other", "stdin": true}, {"image": "nameless"}, {"name": "side", "image": "x"}]},
+        });
+        let places: Vec<_> = refused(template.as_object().unwrap()).into_iter().map(|(place, _)| place).collect();
+        assert_eq!(
+            places,
+            [
+                ".kind",
+                ".metadata.name",
+                ".metadata.labels[signoff.dev/workflow]",
+                ".spec.restartPolicy",
+                ".spec.serviceAccountName",
+                ".spec.containers[0].image",
+                ".spec.containers[1]",
+            ]
+        );
+        assert_eq!(
+            refused(
+                json!({"metadata": {"labels": {"team": "pay"}}, "spec": {"priorityClassName": "low"}})
+                    .as_object()
+                    .unwrap()
+            ),
+            []
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! A `pod` step: its container, rendered. Nothing here creates it.
+
+use crate::{
+    activity::{Opening, Place, Run, Trouble, Work},
+    plan::{PlannedPod, is_quantity},
+    turn::{Call, PodCall, What},
+};
+
+/// The most that one variable may have: the kernel refuses 128 KiB.
+const MAX_VARIABLE: usize = 64 * 1024;
+/// The most that all files of a step may have: they travel in a Pod's annotations.
+const MAX_FILES: usize = 192 * 1024;
+
+/// The container, from the values known at `seq`.
+pub(super) fn call<'a>(
+    run: &Run<'a>,
+    work: &Work<'a>,
+    pod: &PlannedPod,
+    seq: i64,
+    place: &Place,
+) -> Result<Opening, Trouble> {
+    let scope = work.scope(run, seq)?;
+    let mut spec = pod.spec.clone();
+    for variable in &mut spec.env {
+        let Some(template) = pod.env.get(&variable.name) else { continue };
+        let value = template.render(&scope)?;
+        if value.len() > MAX_VARIABLE || value.contains('\0') {
+            let why =
+                "comes to more than a variable of the environment can hold (64 KiB): give it as a file in pod.files";
+            return Err(Trouble::Invalid(format!("pod.env {}: it {why}", variable.name)));
+        }
+        variable.value = Some(value);
+    }
+    let mut all = 0;
+    for file in &mut spec.files {
+        let Some(template) = pod.files.get(&file.path) else { continue };
+        file.content = template.render(&scope)?;
+        all += file.content.len();
+    }
+    if all > MAX_FILES {
+        let why =
+            format!("pod.files: they come to {all} bytes and may have {MAX_FILES}: pass a reference, or a volume");
+        return Err(Trouble::Invalid(why));
+    }
+    if let Some(image) = work.change.parameters.get("image") {
+        spec.image.clone_from(image);
+    }
+    for resource in ["memory", "cpu"] {
+        let Some(value) = work.change.parameters.get(resource) else { continue };
+        if !is_quantity(value) {
+            return Err(Trouble::Invalid(format!("{resource}: {value:?} is no quantity: write 500m, 2, 64Mi or 1Gi")));
+        }
+        let resources = spec.resources.get_or_insert_default();
+        resources.limits.insert(resource.to_owned(), value.clone());
+        resources.requests.insert(resource.to_owned(), value.clone());
+    }
+    let plan = run.plan;
+    Ok(Opening::Call(Call {
+        path: place.path.clone(),
+        attempt: place.attempt,
+        idempotent: spec.is_idempotent(),
+        timeout: work.step.timeout,
+        what: What::Pod(Box::new(PodCall {
+            name: signoff_api::names::pod(&plan.name, &plan.uid, &place.path, place.attempt),
+            spec,
+        })),
+    }))
+}

@@ -1,0 +1,69 @@
+//! A gate before a step: people see exactly what will run, and nothing else runs then.
+//!
+//! It may not begin the step: what was approved is compared with what would run when that begins.
+
+use std::collections::BTreeMap;
+
+use signoff_api::{Digest, Verdict, values::as_yaml};
+
+use super::{Reviewed, Stop, gate, open, or_stop};
+use crate::{
+    activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
+    plan::PlannedStep,
+    turn::{Call, What},
+};
+
+/// What people said about a step that is about to begin.
+pub(super) enum Said {
+    /// Run exactly what has this digest; whatever it is where nobody was asked.
+    Run(Option<Digest>),
+    /// Run it with these changes.
+    Changed(Change),
+    /// Leave it out.
+    Skip,
+}
+
+/// Asks at the gate before an attempt, which stands at `place`.
+pub(super) async fn ask<'a>(
+    run: &Run<'a>,
+    work: &Work<'a>,
+    gate: &'a PlannedStep,
+    place: &Place,
+) -> Result<Said, Stop> {
+    let shown = |seq| match open(run, work, seq, place)? {
+        Opening::Call(call) => {
+            let digest = input_digest(&call).map_err(Trouble::Invalid)?;
+            Ok(Some(Reviewed { binds: Some(digest), ..Reviewed::of(&place.path, &described(&call)) }))
+        }
+        _ => Ok(None),
+    };
+    loop {
+        let decided = gate::decide(run, &work.frame, gate, &format!("{}/.start", place.path), &shown).await?;
+        match or_stop(run, &decided, &[Verdict::Retry])? {
+            Verdict::Retry => {}
+            Verdict::Skip => return Ok(Said::Skip),
+            Verdict::Modify => {
+                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                return Ok(Said::Changed(Change::of(parameters)));
+            }
+            _ => return Ok(Said::Run(decided.record.input_digest)),
+        }
+    }
+}
+
+/// What will run, for people: YAML, every value rendered.
+fn described(call: &Call) -> String {
+    match &call.what {
+        What::Pod(pod) => as_yaml(&pod.spec),
+        What::Http(http) => as_yaml(http),
+        What::Agent(agent) => as_yaml(agent),
+    }
+}
+
+impl Change {
+    /// The fields that a person gave; those that are no text are left out.
+    pub(super) fn of(parameters: signoff_api::JsonObject) -> Self {
+        let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
+        Self { parameters: texts.collect::<BTreeMap<_, _>>() }
+    }
+}
