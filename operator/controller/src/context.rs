@@ -21,6 +21,7 @@ use crate::{
     lease::Tenure,
     metrics::Shared,
     plans::Plans,
+    pods::{Book, Place, Room as PodRoom},
     queue::{Key, Queue},
     runs::Runs,
     segments::SegmentCache,
@@ -30,12 +31,20 @@ use crate::{
     wire::Wire,
 };
 
-/// A call to be made, with the place it holds in the pool.
+/// A call to be made, with the place it holds.
 pub(crate) struct Start {
     pub(crate) name: Name,
     pub(crate) run: RunRef,
     pub(crate) call: Call,
-    pub(crate) permit: Permit,
+    pub(crate) hold: Hold,
+}
+
+/// The place of a call among those that may be made at once: free again once this is dropped.
+pub(crate) enum Hold {
+    /// Of a call that this process makes.
+    Call { _place: Permit },
+    /// Of a Pod; and whether that was certainly never made before.
+    Pod { _place: Place, begins: bool },
 }
 
 /// What every reconcile is given.
@@ -56,6 +65,10 @@ pub(crate) struct Context {
     /// How much of a journal stands in its Workflow.
     pub(crate) room: Room,
     pub(crate) pool: Pool,
+    /// The Pods of steps that are known.
+    pub(crate) pods: Arc<Book>,
+    /// How many of them may run.
+    pub(crate) room_for_pods: Arc<PodRoom>,
     pub(crate) guard: watch::Receiver<Standing>,
     pub(crate) confirm: Confirm,
     /// Outcomes that this process has confirmed and written, and no run has taken yet.

@@ -20,6 +20,8 @@ use signoff_api::{Approval, ApprovalPolicy, ApprovalStatus, ClusterApprovalPolic
 pub trait Readable: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Sync + 'static {
     /// As objects say it: `Workflow`.
     const KIND: &'static str;
+    /// The label that those to be watched have; all of them where there is none.
+    const SELECTOR: Option<&'static str> = None;
 
     /// Reads an object, as far as it matters to the controller.
     ///
@@ -28,8 +30,13 @@ pub trait Readable: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Syn
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 }
 
+/// A kind whose objects are in namespaces.
+pub trait Placed: Readable + Resource<Scope = NamespaceResourceScope> {}
+
+impl<K: Readable + Resource<Scope = NamespaceResourceScope>> Placed for K {}
+
 /// What the controller needs to know of a kind that it works on.
-pub trait Kind: Readable + Resource<Scope = NamespaceResourceScope> + Serialize {
+pub trait Kind: Placed + Serialize {
     /// What is.
     type Status: DeserializeOwned + Serialize + Clone + Default + PartialEq + Send + Sync;
 
@@ -176,7 +183,7 @@ impl Name {
 
     /// `Workflow finance/refund-4711`, for people.
     #[must_use]
-    pub fn as_a<K: Kind>(&self) -> String {
+    pub fn as_a<K: Readable>(&self) -> String {
         format!("{} {self}", K::KIND)
     }
 }

@@ -12,6 +12,7 @@
 //! * [`operator`], `works`: what an operator is made of, and the loop in which everything meets
 //! * `workflow`, `approval`: the two reconciles
 //! * [`watch`], `sights`, [`store`], [`queue`]: what is known, and what is to be looked at
+//! * `pods`: the Pods of steps
 //! * `floors`: what administrators demand in which namespace
 //! * [`wire`], `commit`: how state is read and written
 //! * [`runs`], [`secrets`], [`blobs`]: the outside world of a run
@@ -42,6 +43,7 @@ mod commit;
 mod context;
 mod floors;
 mod plans;
+mod pods;
 mod segments;
 mod sights;
 mod unreadable;
@@ -53,5 +55,6 @@ pub use guard::{GuardMode, GuardSettings, Guarded, Standing};
 pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;
 pub use operator::{Config, Ended, Operator};
+pub use pods::PodSettings;
 pub use signoff_runtime::{Caller, Clock, Outside, RunRef};
 pub use targets::Targets;

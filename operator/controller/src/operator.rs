@@ -24,6 +24,7 @@ use crate::{
     health::{Probe, Stage},
     lease::{Held, Lease, LeaseSettings, Tenure},
     metrics::Shared,
+    pods::PodSettings,
     targets::Targets,
     works::Works,
 };
@@ -55,6 +56,8 @@ pub struct Config {
     pub targets: Option<Targets>,
     /// How many calls may be made at once.
     pub max_calls: usize,
+    /// Where and how many steps may be Pods.
+    pub pods: PodSettings,
     /// How many objects may be looked at at once.
     pub max_reconciles: usize,
     /// How long calls that are under way may take while the operator ends.
@@ -79,6 +82,7 @@ impl Config {
             guard: GuardMode::Checked(Box::default()),
             targets: None,
             max_calls: 64,
+            pods: PodSettings::default(),
             max_reconciles: 16,
             grace: Duration::from_secs(10),
             metrics: Arc::default(),

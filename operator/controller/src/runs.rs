@@ -28,19 +28,28 @@ struct Inner {
     runs: BTreeMap<Name, Run>,
     /// Runs with a call that found no place in the pool, the longest-waiting first.
     hungry: VecDeque<Name>,
+    /// The Pods that this process was about to make, by their run.
+    tried: BTreeMap<Name, BTreeSet<String>>,
 }
 
 #[derive(Default)]
 struct Run {
     uid: String,
-    calls: BTreeMap<CallKey, Option<AbortHandle>>,
+    calls: BTreeMap<CallKey, Under>,
     ended: BTreeMap<CallKey, Fact>,
     values: Blobs,
 }
 
+/// A call that is under way.
+struct Under {
+    task: Option<AbortHandle>,
+    /// It is a Pod, which goes on without this process.
+    is_pod: bool,
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
-        for call in self.calls.values().flatten() {
+        for call in self.calls.values().filter_map(|call| call.task.as_ref()) {
             call.abort();
         }
     }
@@ -66,9 +75,17 @@ impl Runs {
         inner.run(name, uid).is_some_and(|run| run.calls.contains_key(key) || run.ended.contains_key(key))
     }
 
-    /// The call is going to be made.
-    pub fn begin(&self, name: &Name, uid: &str, key: CallKey) {
+    /// Whether this process was about to make a Pod of this name before.
+    pub fn has_tried(&self, name: &Name, pod: &str) -> bool {
+        self.lock().tried.get(name).is_some_and(|pods| pods.contains(pod))
+    }
+
+    /// The call is going to be made; `pod`: as a Pod of this name.
+    pub fn begin(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
         let mut inner = self.lock();
+        if let Some(pod) = pod {
+            inner.tried.entry(name.clone()).or_default().insert(pod.to_owned());
+        }
         if inner.run(name, uid).is_none() {
             // A run of the same name and another uid is one that was deleted.
             let mut run = Run::default();
@@ -76,7 +93,7 @@ impl Runs {
             inner.runs.insert(name.clone(), run);
         }
         if let Some(run) = inner.run(name, uid) {
-            run.calls.insert(key, None);
+            run.calls.insert(key, Under { task: None, is_pod: pod.is_some() });
         }
     }
 
@@ -84,7 +101,7 @@ impl Runs {
     pub fn attach(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
         let mut inner = self.lock();
         let wanted = inner.run(name, uid).and_then(|run| run.calls.get_mut(key));
-        wanted.map(|place| *place = Some(task)).is_some()
+        wanted.map(|call| call.task = Some(task)).is_some()
     }
 
     /// The call has ended. Returns whether anybody still wants to know.
@@ -108,7 +125,9 @@ impl Runs {
 
     /// The run is over: whatever is under way for it ends.
     pub fn close(&self, name: &Name) {
-        self.lock().runs.remove(name);
+        let mut inner = self.lock();
+        inner.tried.remove(name);
+        inner.runs.remove(name);
     }
 
     /// The large values of a run that are at hand.
@@ -146,10 +165,10 @@ impl Runs {
         inner.hungry.drain(..most).collect()
     }
 
-    /// The runs with calls under way or results that are not committed.
+    /// The runs with calls under way that would be lost, or results that are not committed.
     pub fn busy(&self) -> BTreeSet<Name> {
         let inner = self.lock();
-        let busy = |run: &Run| !run.calls.is_empty() || !run.ended.is_empty();
+        let busy = |run: &Run| run.calls.values().any(|call| !call.is_pod) || !run.ended.is_empty();
         inner.runs.iter().filter(|(_, run)| busy(run)).map(|(name, _)| name.clone()).collect()
     }
 }

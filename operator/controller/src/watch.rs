@@ -93,7 +93,17 @@ impl From<serde_json::Error> for Trouble {
 
 /// Follows the objects of a kind in all namespaces until nobody listens any more.
 pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<Sight<K>>, metrics: Shared) {
-    let follow = Follow { client, to, path: Request::new(K::url_path(&(), None)) };
+    follow_in(client, None, to, metrics).await;
+}
+
+/// Follows the objects of a kind in one namespace, or in all, until nobody listens any more.
+pub async fn follow_in<K: Readable>(
+    client: Client,
+    namespace: Option<String>,
+    to: mpsc::Sender<Sight<K>>,
+    metrics: Shared,
+) {
+    let follow = Follow { client, to, path: Request::new(K::url_path(&(), namespace.as_deref())) };
     let mut failures = 0_u32;
     let mut version = None;
     loop {
@@ -189,6 +199,7 @@ impl<K: Readable> Follow<K> {
     async fn list(&self) -> Result<String, Trouble> {
         self.tell(Sight::Listing).await?;
         let mut params = ListParams::default().limit(PAGE);
+        params.label_selector = K::SELECTOR.map(str::to_owned);
         loop {
             let request = self.path.list(&params).map_err(kube::Error::BuildRequest)?;
             let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
@@ -228,7 +239,8 @@ impl<K: Readable> Follow<K> {
     }
 
     async fn watch(&self, version: &mut String) -> Result<(), Trouble> {
-        let params = WatchParams { timeout: Some(OPEN), bookmarks: true, ..WatchParams::default() };
+        let label_selector = K::SELECTOR.map(str::to_owned);
+        let params = WatchParams { timeout: Some(OPEN), bookmarks: true, label_selector, ..WatchParams::default() };
         let request = self.path.watch(&params, version).map_err(kube::Error::BuildRequest)?;
         let opened = tokio::time::Instant::now();
         let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;

@@ -5,19 +5,22 @@
 
 use std::{future::Future, time::Duration};
 
+use futures::AsyncBufRead;
 use kube::{
     Client,
-    api::{DeleteParams, PostParams, Preconditions},
+    api::{DeleteParams, LogParams, PostParams, Preconditions},
     core::Request,
 };
 use serde_json::Value;
+use signoff_api::pod::CONTAINER;
 use signoff_engine::language::text;
 
 use crate::{
     error::{Error, status_code},
-    kinds::{Kind, Name, Read},
+    kinds::{Kind, Name, Placed, Read},
     metrics::Shared,
     pace::Pace,
+    pods::StepPod,
 };
 
 /// How long an answer may take. A connection that died without a word must not hold an object for ever.
@@ -42,7 +45,7 @@ impl Wire {
     ///
     /// # Errors
     /// No answer, or one that is no such object.
-    pub async fn get<K: Kind>(&self, name: &Name) -> Result<Option<K>, Error> {
+    pub async fn get<K: Placed>(&self, name: &Name) -> Result<Option<K>, Error> {
         let what = || format!("getting {}", name.as_a::<K>());
         self.metrics.read(K::KIND);
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
@@ -102,6 +105,30 @@ impl Wire {
             .map(|Read(o)| o)
     }
 
+    /// Creates an object of which less is read than written.
+    ///
+    /// # Errors
+    /// As the API server answers.
+    pub async fn create_as<K: Placed>(&self, name: &Name, object: &Value) -> Result<K, kube::Error> {
+        let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let request = path::<K>(name).create(&PostParams::default(), bytes);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        self.write(K::KIND, "create", self.ask::<Read<K>>(request)).await.map(|Read(object)| object)
+    }
+
+    /// What the container of a step's Pod wrote, its last lines.
+    ///
+    /// # Errors
+    /// As the API server answers.
+    pub(crate) async fn log(&self, pod: &Name, lines: i64) -> Result<impl AsyncBufRead, kube::Error> {
+        let params =
+            LogParams { container: Some(CONTAINER.to_owned()), tail_lines: Some(lines), ..LogParams::default() };
+        let request = path::<StepPod>(pod).logs(&pod.name, &params).map_err(kube::Error::BuildRequest)?;
+        self.metrics.read("PodLog");
+        let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
+        stream.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
+    }
+
     /// Replaces an object's status if it still has the version that `object` has.
     ///
     /// # Errors
@@ -133,7 +160,7 @@ impl Wire {
     ///
     /// # Errors
     /// No answer, or a refusal. That it is not there is none.
-    pub async fn delete<K: Kind>(&self, name: &Name, uid: &str) -> Result<(), Error> {
+    pub async fn delete<K: Placed>(&self, name: &Name, uid: &str) -> Result<(), Error> {
         let what = || format!("deleting {}", name.as_a::<K>());
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
@@ -174,6 +201,6 @@ impl Wire {
     }
 }
 
-fn path<K: Kind>(name: &Name) -> Request {
+fn path<K: Placed>(name: &Name) -> Request {
     Request::new(K::url_path(&(), Some(&name.namespace)))
 }

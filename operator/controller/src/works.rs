@@ -25,7 +25,7 @@ use tokio::{
 use crate::{
     approval,
     blobs::ConfigMapBlobs,
-    context::{Context, Start},
+    context::{Context, Hold, Start},
     error::Error,
     events::{self, Delivery},
     floors::{FloorIndex, FloorWatches},
@@ -36,6 +36,7 @@ use crate::{
     operator::{Ended, Operator},
     pace::Pace,
     plans::Plans,
+    pods::{self, Attendant, Book, PodSight, Room},
     queue::{Key, Queue},
     runs::{CallKey, Runs},
     segments::SegmentCache,
@@ -67,6 +68,8 @@ pub(crate) struct Works {
     workflows: mpsc::Receiver<Sight<Workflow>>,
     approvals: mpsc::Receiver<Sight<Approval>>,
     floors: FloorWatches,
+    pods: mpsc::Receiver<PodSight>,
+    attendant: Arc<Attendant>,
     synced: Synced,
     /// Whether everything is known, so that something may be done.
     working: bool,
@@ -91,6 +94,7 @@ impl Works {
         let (to_approvals, approvals) = mpsc::channel(256);
         let default_blobs = || Arc::new(ConfigMapBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
         let doubt = Arc::new(Notify::new());
+        let pods = Arc::new(Book::default());
         let context = Arc::new(Context {
             wire: Wire::new(client.clone(), Arc::clone(metrics), pace),
             clock: Arc::clone(&config.clock),
@@ -107,6 +111,8 @@ impl Works {
             segments: SegmentCache::default(),
             room: config.room,
             pool: Pool::new(config.max_calls),
+            room_for_pods: Arc::new(Room::new(config.pods.clone(), Arc::clone(&pods))),
+            pods,
             guard: operator.guard.subscribe(),
             confirm: Confirm::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
             vouched: Vouched::default(),
@@ -135,6 +141,9 @@ impl Works {
             background.spawn(targets::keep(client, around, metrics).map(|()| Ended::Task("watch of addresses")));
         }
         let floors = FloorWatches::start(client, metrics, &mut background);
+        let pods = pods::watch(client, &config.pods, metrics, &mut background);
+        let attendant =
+            Attendant { wire: context.wire.clone(), book: Arc::clone(&context.pods), clock: Arc::clone(&config.clock) };
         let works = Self {
             context,
             caller: Arc::clone(&config.caller),
@@ -148,6 +157,8 @@ impl Works {
             workflows,
             approvals,
             floors,
+            pods,
+            attendant: Arc::new(attendant),
             synced: Synced::default(),
             working: false,
         };
@@ -160,6 +171,7 @@ impl Works {
         let context = Arc::clone(&self.context);
         let mut guard = context.guard.clone();
         let mut freed = context.pool.freed();
+        let mut room = context.room_for_pods.freed();
         let mut last_call: Option<Instant> = None;
         loop {
             if self.is_working(operator) {
@@ -188,11 +200,22 @@ impl Works {
                     self.synced.workflows |= sights::see_all(&context, &context.workflows, sight, &mut self.workflows);
                 }
                 changed = self.floors.next(&context.floors, &context.metrics) => self.look_under_floors(&changed),
+                Some(sight) = self.pods.recv() => {
+                    for name in context.pods.see(sight) {
+                        context.look_at_workflow(name);
+                    }
+                    context.room_for_pods.look();
+                }
                 Some(done) = self.background.join_next() => return Err(done.unwrap_or(Ended::Task("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.tick(context.now()),
                 // While the guard looks nothing can be said; what it then finds is news again.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.look_at_all() },
+                Ok(()) = room.changed() => {
+                    for name in context.room_for_pods.next() {
+                        context.look_at_workflow(name);
+                    }
+                }
                 Ok(()) = freed.changed() => {
                     for name in context.runs.places_free(context.pool.available()) {
                         context.look_at_workflow(name);
@@ -277,18 +300,26 @@ impl Works {
 
     /// Begins a call that was committed as begun.
     fn call(&mut self, start: Start) {
-        let Start { name, run, call, permit } = start;
+        let Start { name, run, call, hold } = start;
         let key: CallKey = (call.path.clone(), call.attempt);
         let uid = run.uid.clone();
         let (caller, clock, metrics) =
             (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));
         let place = (name.clone(), uid.clone(), key.clone());
+        let attendant = Arc::clone(&self.attendant);
         let task = self.calls.spawn(async move {
             let began = Instant::now();
-            let kind = if matches!(call.what, What::Http(_)) { "http" } else { "agent" };
-            let result = make(&*caller, &run, call).await;
+            let kind = match &call.what {
+                What::Agent(_) => "agent",
+                What::Pod(_) => "pod",
+                What::Http(_) => "http",
+            };
+            let result = match (&hold, &call.what) {
+                (Hold::Pod { begins, .. }, What::Pod(pod)) => attendant.attend(&run, &call, pod, *begins).await,
+                _ => make(&*caller, &run, call).await,
+            };
             metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
-            drop(permit);
+            drop(hold);
             let (name, uid, (path, attempt)) = place;
             let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
             (name, uid, (path, attempt), fact)

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
+use signoff_controller::PodSettings;
 use signoff_engine::Settings;
 use signoff_runtime::Allowed;
 
@@ -43,6 +44,18 @@ pub struct Arguments {
     /// How many calls of models and addresses may be made at once.
     #[arg(long, default_value_t = 64, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls: u16,
+    /// No step may be a Pod: the operator then needs no rights on Pods.
+    #[arg(long, conflicts_with = "pod_namespace")]
+    pub no_pods: bool,
+    /// A namespace in which steps may be Pods; may be repeated. Default: every namespace.
+    #[arg(long, value_name = "NAME")]
+    pub pod_namespace: Vec<String>,
+    /// How many Pods of steps may run at once in a namespace.
+    #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_pods_per_namespace: u16,
+    /// How many Pods of steps may run at once for one Workflow.
+    #[arg(long, default_value_t = 20, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_pods_per_workflow: u16,
     /// The form of the log on standard error.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
@@ -91,6 +104,16 @@ impl Arguments {
     pub fn incarnation(&self, started: jiff::Timestamp) -> String {
         let identity: String = self.identity.chars().take(64).collect();
         format!("{identity}_{}", started.as_microsecond())
+    }
+
+    /// Where and how many steps may be Pods.
+    pub fn pods(&self) -> PodSettings {
+        PodSettings {
+            enabled: !self.no_pods,
+            namespaces: self.pod_namespace.clone(),
+            most_in_namespace: self.max_pods_per_namespace.into(),
+            most_of_workflow: self.max_pods_per_workflow.into(),
+        }
     }
 
     /// What the administrator decided for all runs.

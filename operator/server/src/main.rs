@@ -55,6 +55,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     config.settings = arguments.settings();
     config.targets = Some(Targets { namespace: namespace.clone(), surroundings });
     config.max_calls = arguments.max_calls.into();
+    config.pods = arguments.pods();
     config.guard = GuardMode::Checked(Box::new(GuardSettings {
         strict: arguments.strict_guard,
         each_server: (arguments.kubeconfig.is_none() && !arguments.one_server).then_some(way),

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use signoff_api::{Workflow, journal::StepPhase};
 use signoff_engine::{
     Blobs, Command, Control, Fact, Now, Plan, Turn,
-    turn::{Failure, NOT_ALLOWED},
+    turn::{Failure, NOT_ALLOWED, What},
 };
 use signoff_runtime::Owner;
 
@@ -58,7 +58,8 @@ fn take(seen: &Seen, plan: &Plan, facts: Vec<Fact>, values: &Blobs) -> Turn {
 /// Lease gets here, so that one is no more.
 fn lost(context: &Context, seen: &Seen, turn: &Turn) -> Vec<Fact> {
     let calls = turn.commands.iter().filter_map(|command| match command {
-        Command::Call(call) if !call.idempotent => Some(call),
+        // A Pod is found again by its name.
+        Command::Call(call) if !call.idempotent && !matches!(call.what, What::Pod(_)) => Some(call),
         _ => None,
     });
     calls

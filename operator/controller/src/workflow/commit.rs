@@ -33,8 +33,9 @@ pub(super) async fn commit(
     plan: &Plan,
     turn: &Turn,
     folded: &[Folded],
+    pending: Option<(String, String)>,
 ) -> Result<Arc<Workflow>, Error> {
-    let next = status::after(seen, plan, turn);
+    let next = status::after(seen, plan, turn, pending);
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
     }

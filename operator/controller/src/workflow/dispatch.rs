@@ -5,10 +5,16 @@
 use std::sync::Arc;
 
 use signoff_api::{Approval, Workflow};
-use signoff_engine::{Command, Turn, turn::Ask};
+use signoff_engine::{
+    Command, Turn,
+    turn::{Ask, What},
+};
 use signoff_runtime::RunRef;
 
-use super::{claim::Claim, observe::Seen};
+use super::{
+    claim::{Claim, Claims},
+    observe::Seen,
+};
 use crate::{
     context::{Context, Start},
     error::{Error, status_code},
@@ -19,10 +25,10 @@ pub(super) async fn dispatch(
     context: &Context,
     seen: &Seen,
     turn: &Turn,
-    claims: Vec<Claim>,
+    claims: Claims,
 ) -> Result<Vec<Arc<Approval>>, Error> {
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
-    for claim in claims {
+    for claim in claims.begin {
         begin(context, seen, claim);
     }
     let mut asked = Vec::new();
@@ -37,15 +43,19 @@ pub(super) async fn dispatch(
 }
 
 fn begin(context: &Context, seen: &Seen, claim: Claim) {
-    let Claim { call, permit } = claim;
-    context.runs.begin(&seen.name, &seen.uid, (call.path.clone(), call.attempt));
+    let Claim { call, hold } = claim;
+    let pod = match &call.what {
+        What::Pod(pod) => Some(pod.name.as_str()),
+        What::Agent(_) | What::Http(_) => None,
+    };
+    context.runs.begin(&seen.name, &seen.uid, (call.path.clone(), call.attempt), pod);
     let run = RunRef {
         namespace: seen.name.namespace.to_string(),
         workflow: seen.name.name.to_string(),
         uid: seen.uid.clone(),
     };
     // Nobody listens only while the operator ends: then nothing begins any more.
-    let _ = context.starts.send(Start { name: seen.name.clone(), run, call, permit });
+    let _ = context.starts.send(Start { name: seen.name.clone(), run, call, hold });
 }
 
 async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<Arc<Approval>, Error> {

@@ -4,11 +4,13 @@
 
 mod advance;
 mod claim;
+mod clear;
 mod commit;
 mod dispatch;
 mod hold;
 mod journal;
 mod observe;
+mod pending;
 mod plan;
 mod report;
 mod retire;
@@ -39,7 +41,10 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
         Observed::LeftAlone { until } => return Ok(Some(until)),
         Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
         Observed::Undecided => return Ok(None),
-        Observed::Over { uid, due } => return retire::retire(context, name, &uid, due).await,
+        Observed::Over { uid, due } => {
+            clear::over(context, name, &uid).await?;
+            return retire::retire(context, name, &uid, due).await;
+        }
         Observed::Gone { uid } => return Ok(retire::call_off(context, name, uid.as_deref())),
     };
     let plan = match plan::plan(context, &seen)? {
@@ -49,10 +54,12 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     };
     let mut turn = advance::advance(context, &seen, &plan).await?;
     let claims = claim::claim(context, &seen, &mut turn);
+    let pending = pending::of(context, &seen, &turn, &claims);
     let folded = commit::settle(context, &seen, &mut turn)?;
-    let stored = commit::commit(context, &seen, &plan, &turn, &folded).await?;
+    let stored = commit::commit(context, &seen, &plan, &turn, &folded, pending).await?;
     journal::keep(context, &seen.uid, folded);
     let asked = dispatch::dispatch(context, &seen, &turn, claims).await?;
     report::report(context, &seen, &plan, &turn, &asked);
+    clear::after(context, &seen, &turn).await?;
     retire::rest(context, &seen, &stored, &turn).await
 }

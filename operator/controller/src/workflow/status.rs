@@ -14,14 +14,25 @@ use super::{observe::Seen, plan::Refusal};
 use crate::guard::foreign_words;
 
 /// The status after a turn: what it says wherever a run is driven from, and that decisions are vouched for.
-pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn) -> WorkflowStatus {
+pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Option<(String, String)>) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, turn, seen.overdue, now);
     let message = "the admission policies that vouch for decisions are in force";
     say(&mut status, workflow, now, conditions::GUARDED, true, "PoliciesInForce", message);
     foreign_mutation(&mut status, workflow, &seen.guarded.foreign, now);
     under_floors(&mut status, workflow, plan, turn, now);
+    pods_pending(&mut status, workflow, pending, now);
     status
+}
+
+/// Which step waits for its Pod; said only where there is or was something to say.
+fn pods_pending(status: &mut WorkflowStatus, workflow: &Workflow, pending: Option<(String, String)>, now: Moment) {
+    if let Some((reason, message)) = pending {
+        say(status, workflow, now, conditions::PODS_PENDING, true, &reason, &message);
+    } else if conditions::holds(&status.conditions, conditions::PODS_PENDING) {
+        let message = "no step waits for its Pod";
+        say(status, workflow, now, conditions::PODS_PENDING, false, "NothingPending", message);
+    }
 }
 
 /// What policies of administrators come to in this turn: the gates that they added, once, and those that they hold.

@@ -1,0 +1,392 @@
+//! One Pod from its creation to its end: made once, found again after a restart, ended when its time is over.
+//!
+//! It may not make a Pod a second time, nor say of one whose end nobody saw how it ended. It may not delete a Pod whose
+//! end is not recorded yet, but to end it.
+
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::FutureExt;
+use signoff_api::{Digest, Moment, pod::OutputFrom};
+use signoff_engine::turn::{Call, Failure, PodCall, Reply};
+use signoff_runtime::{Clock, RunRef, clock::wake_up};
+use tokio::{sync::watch, time::sleep_until};
+
+use super::{
+    Book,
+    book::{Gone, Known},
+    log, make,
+    sight::{Stand, StepPod, Terminated, Trouble},
+};
+use crate::{
+    error::{is_ambiguous, plain, status_code},
+    kinds::Name,
+    wire::Wire,
+};
+
+/// How long a container may take to begin where its author does not say.
+const START: Duration = Duration::from_secs(300);
+/// How much longer than its grace a Pod that is to end may take until it is given up.
+const GIVEN_UP: Duration = Duration::from_secs(90);
+/// A kubelet cuts a termination message here without a word.
+const MAX_MESSAGE: usize = 4096;
+/// The longest pause between two attempts to reach the API server.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Whoever attends Pods.
+pub(crate) struct Attendant {
+    pub(crate) wire: Wire,
+    pub(crate) book: Arc<Book>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// One Pod that is attended.
+struct Attended<'a> {
+    by: &'a Attendant,
+    run: &'a RunRef,
+    call: &'a Call,
+    pod: &'a PodCall,
+    digest: Digest,
+    name: Name,
+    known: watch::Receiver<Known>,
+    /// Why it was asked to end, and since when.
+    killed: Option<(Trouble, Moment)>,
+}
+
+impl Attendant {
+    /// Attends the Pod of a call until its container has ended. `begins`: it was certainly never made before.
+    pub(crate) async fn attend(
+        &self,
+        run: &RunRef,
+        call: &Call,
+        pod: &PodCall,
+        begins: bool,
+    ) -> Result<Reply, Failure> {
+        let digest = match Digest::of(&pod.spec) {
+            Ok(digest) => digest,
+            Err(why) => return Err(known("Invalid", why.to_string(), false)),
+        };
+        let name = Name::new(&run.namespace, &pod.name);
+        let attended =
+            Attended { by: self, run, call, pod, digest, known: self.book.follow(&name), name, killed: None };
+        let idempotent = call.idempotent;
+        match AssertUnwindSafe(attended.until_its_end(begins)).catch_unwind().await {
+            Ok(ended) => ended,
+            Err(_) => Err(unknown(idempotent, "the operator failed while the Pod ran".to_owned())),
+        }
+    }
+}
+
+impl Attended<'_> {
+    async fn until_its_end(mut self, begins: bool) -> Result<Reply, Failure> {
+        let latest = self.now().after(self.call.timeout);
+        let made = if begins { self.make(latest).await? } else { self.find_again(latest).await? };
+        let (uid, created) = (made.uid().to_owned(), made.created().unwrap_or(self.now()));
+        self.by.book.record(made);
+        loop {
+            let Known { pod, gone } = self.known.borrow_and_update().clone();
+            // One of this name that is another's cannot be: the API server gives a name out once at a time.
+            let pod = pod.filter(|pod| pod.uid() == uid);
+            let stand = pod.as_ref().map(|pod| pod.stand());
+            match (&pod, &stand, gone) {
+                (Some(pod), Some(Stand::Ended(end)), _) => return self.ended(pod, end).await,
+                (Some(_), Some(Stand::Failed(why)), _) => return Err(self.failed(why)),
+                (_, _, Some(Gone::Watched)) => return Err(self.gone(pod.as_deref())),
+                (_, _, Some(Gone::Relisted)) => match self.ask(latest).await? {
+                    Some(there) if there.uid() == uid => self.by.book.record(there),
+                    _ => return Err(self.lost("it is gone, and nobody saw how it ended")),
+                },
+                _ => {}
+            }
+            let due = self.due(created, stand.as_ref());
+            let now = self.now();
+            if due <= now {
+                self.end(&uid, stand.as_ref(), now).await?;
+                continue;
+            }
+            tokio::select! {
+                changed = self.known.changed() => if changed.is_err() {
+                    return Err(self.lost("the operator ends"));
+                },
+                () = sleep_until(wake_up(due, now)) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.by.clock.now().into()
+    }
+
+    /// Makes the Pod. What may have been made although no answer said so is looked for, and never made again.
+    async fn make(&self, latest: Moment) -> Result<StepPod, Failure> {
+        let object = make::pod(self.run, self.call, self.pod, &self.digest);
+        let mut pause = Pause::default();
+        loop {
+            let error = match self.by.wire.create_as::<StepPod>(&self.name, &object).await {
+                Ok(pod) => return Ok(pod),
+                Err(error) => error,
+            };
+            let why = plain(&error);
+            if is(&error, "AlreadyExists") {
+                if let Some(there) = self.ask(latest).await? {
+                    return Ok(there);
+                }
+                return Err(self.lost(&format!("the API server knew its name, and then did not: {why}")));
+            }
+            if was_never_stored(&error) {
+                tracing::debug!(pod = %self.name, "not made yet: {why}");
+            } else if is_ambiguous(&error) {
+                if let Some(there) = self.ask(latest).await? {
+                    return Ok(there);
+                }
+                if !self.call.idempotent {
+                    return Err(self.lost(&format!("the API server did not say whether it was made: {why}")));
+                }
+            } else {
+                // A quota may have room later.
+                let retryable = status_code(&error) == Some(403);
+                return Err(known("Refused", format!("the API server refuses {}: {why}", self.told()), retryable));
+            }
+            if !pause.rest(self.now(), latest).await {
+                return Err(known("Refused", format!("{} could not be made in time: {why}", self.told()), true));
+            }
+        }
+    }
+
+    /// Finds the Pod that another process, or this one before it forgot, has made or was about to make.
+    async fn find_again(&self, latest: Moment) -> Result<StepPod, Failure> {
+        match self.ask(latest).await? {
+            Some(there) => Ok(there),
+            None if self.call.idempotent => self.make(latest).await,
+            None => Err(self.lost("the operator was lost before it was made, or it ran and is gone")),
+        }
+    }
+
+    /// The Pod as it is now, where it is ours.
+    async fn ask(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
+        let mut pause = Pause::default();
+        loop {
+            match self.by.wire.get::<StepPod>(&self.name).await {
+                Ok(None) => return Ok(None),
+                Ok(Some(there)) => {
+                    let ours = there.owner().is_some_and(|(_, uid)| uid == self.run.uid)
+                        && there.input_digest() == Some(self.digest.as_str());
+                    if ours {
+                        return Ok(Some(there));
+                    }
+                    let told = self.told();
+                    return Err(known(
+                        "ForeignPod",
+                        format!("{told} exists and is not this step's: find out who made it"),
+                        false,
+                    ));
+                }
+                Err(error) => {
+                    if !pause.rest(self.now(), latest).await {
+                        return Err(self.lost(&error.to_string()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Until when it may go on as it stands.
+    fn due(&self, created: Moment, stand: Option<&Stand>) -> Moment {
+        if let Some((_, since)) = &self.killed {
+            return since.after(GIVEN_UP);
+        }
+        let all = created.after(self.call.timeout);
+        let start = self.pod.spec.start_deadline.map_or(START, signoff_api::Span::duration);
+        match stand {
+            Some(Stand::Pending(_)) => all.min(created.after(start)),
+            _ => all,
+        }
+    }
+
+    /// Its time is over: asks for its end, or gives it up where it was asked before.
+    async fn end(&mut self, uid: &str, stand: Option<&Stand>, now: Moment) -> Result<(), Failure> {
+        if let Some((why, _)) = &self.killed {
+            let why = format!("{}; it was to end, and {} does not say that it did", why.message, self.told());
+            return Err(self.lost(&why));
+        }
+        let timeout = signoff_api::Span::from(self.call.timeout);
+        let why = match stand {
+            Some(Stand::Pending(trouble)) => {
+                let trouble = trouble.clone();
+                let slow =
+                    || Trouble { reason: "NotStarted".to_owned(), message: "its container did not begin".to_owned() };
+                trouble.unwrap_or_else(slow)
+            }
+            _ => Trouble { reason: "Timeout".to_owned(), message: format!("it did not end within {timeout}") },
+        };
+        self.killed = Some((why, now));
+        let mut pause = Pause::default();
+        while let Err(error) = self.by.wire.delete::<StepPod>(&self.name, uid).await {
+            tracing::warn!(pod = %self.name, "cannot be ended yet: {error}");
+            if !pause.rest(self.now(), now.after(GIVEN_UP)).await {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// What its container's end comes to.
+    async fn ended(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
+        let facts = facts(pod, end);
+        let spec = &self.pod.spec;
+        let wanted = spec.tail_lines.filter(|_| make::needs_log(spec));
+        let read = log::end_of(&self.by.wire, &self.name, wanted).await;
+        let mut facts_too = facts.clone();
+        if let Err(why) = &read {
+            facts_too.insert("log".to_owned(), signoff_engine::language::text::display(why, 200));
+        }
+        let fail = |class: &str, message: String, retryable| Failure {
+            log: read.as_ref().ok().map(|log| log.text.clone()),
+            facts: facts_too.clone(),
+            ..known(class, message, retryable)
+        };
+        if end.exit_code != 0 {
+            let Trouble { reason, message } = self.why(pod, end);
+            if reason == "OutcomeUnknown" {
+                return Err(Failure { facts: facts_too, ..self.lost(&message) });
+            }
+            return Err(fail(&reason, message, true));
+        }
+        let response = match (spec.output_from.unwrap_or_default(), &read) {
+            (OutputFrom::Termination, _) if end.message.len() >= MAX_MESSAGE => {
+                let why = "its termination message has reached 4096 bytes, where a kubelet cuts it: write less, or set outputFrom to log";
+                return Err(fail("TooLarge", why.to_owned(), false));
+            }
+            (OutputFrom::Termination, _) => end.message.clone(),
+            (OutputFrom::Log, Err(why)) => {
+                return Err(fail("LogUnreadable", format!("its log cannot be read: {why}"), false));
+            }
+            (OutputFrom::Log, Ok(log)) if log.is_cut => {
+                let why = format!("its log has more than {} KiB: write less, or set tailLines", log::MOST / 1024);
+                return Err(fail("TooLarge", why, false));
+            }
+            (OutputFrom::Log, Ok(log)) => log.text.clone(),
+        };
+        let log = read.ok().map(|log| log.text);
+        Ok(Reply { response: response.into(), facts: facts_too, usage: None, log })
+    }
+
+    /// Why a container did not end well.
+    fn why(&self, pod: &StepPod, end: &Terminated) -> Trouble {
+        if let Some((why, _)) = &self.killed {
+            return why.clone();
+        }
+        if let Some(why) = pod.ended_by_cluster() {
+            return why;
+        }
+        let said =
+            |message: String| if end.message.is_empty() { message } else { format!("{message}: {}", end.message) };
+        let code = end.exit_code;
+        let (reason, message) = match end.reason.as_str() {
+            "OOMKilled" => ("OOMKilled", "it used more memory than its limit".to_owned()),
+            "ContainerStatusUnknown" => {
+                ("OutcomeUnknown", "its kubelet does not know how its container ended".to_owned())
+            }
+            "" | "Error" | "Completed" if pod.is_going() => {
+                ("Deleted", format!("somebody deleted its Pod; it ended with exit code {code}"))
+            }
+            "" | "Error" | "Completed" => ("ExitCode", said(format!("it ended with exit code {code}"))),
+            other => (other, said(format!("it ended with exit code {code}"))),
+        };
+        Trouble { reason: reason.to_owned(), message }
+    }
+
+    /// It ended without its container ever running, or the cluster ended it.
+    fn failed(&self, why: &Trouble) -> Failure {
+        let Trouble { reason, message } = self.killed.as_ref().map_or(why, |(why, _)| why);
+        known(reason, format!("{}: {message}", self.told()), true)
+    }
+
+    /// It is no more, and the watch showed every state that it had.
+    fn gone(&self, last: Option<&StepPod>) -> Failure {
+        let never_ran = last.is_some_and(|pod| {
+            let graceful = pod.is_going() || self.killed.is_some();
+            matches!(pod.stand(), Stand::Pending(_)) && (pod.node.is_none() || graceful)
+        });
+        match (never_ran, &self.killed) {
+            (true, Some((why, _))) => known(&why.reason, format!("{}: {}", self.told(), why.message), true),
+            (true, None) => known("Deleted", format!("{} was deleted before it ran", self.told()), true),
+            (false, _) => self.lost("it was deleted at once, and nobody saw how its container ended"),
+        }
+    }
+
+    fn lost(&self, why: &str) -> Failure {
+        unknown(self.call.idempotent, format!("{}: {why}; it may or may not have run", self.told()))
+    }
+
+    fn told(&self) -> String {
+        format!("Pod {}", self.pod.name)
+    }
+}
+
+fn facts(pod: &StepPod, end: &Terminated) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::from([("exitCode".to_owned(), end.exit_code.to_string())]);
+    if let Some(node) = &pod.node {
+        facts.insert("node".to_owned(), node.chars().take(253).collect());
+    }
+    facts
+}
+
+fn known(class: &str, message: String, retryable: bool) -> Failure {
+    let class = if is_word(class) { class } else { "Failed" };
+    Failure {
+        class: class.to_owned(),
+        message,
+        retryable,
+        unknown: false,
+        not_before: None,
+        facts: BTreeMap::new(),
+        log: None,
+    }
+}
+
+/// Whether a reason that somebody else gave can be a class.
+fn is_word(reason: &str) -> bool {
+    (1..=63).contains(&reason.len()) && reason.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn unknown(idempotent: bool, message: String) -> Failure {
+    Failure { unknown: !idempotent, ..known("OutcomeUnknown", message, idempotent) }
+}
+
+/// Whether the API server gave this reason.
+fn is(error: &kube::Error, reason: &str) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == reason)
+}
+
+/// Whether a request certainly stored nothing although it may be made again: it never left, was turned away at the door,
+/// or fell to somebody's webhook, which is asked before anything is stored.
+fn was_never_stored(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        return status.code == 429 || is(error, "Conflict") || status.message.contains("failed calling webhook");
+    }
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(one) = cause {
+        if one.downcast_ref::<std::io::Error>().is_some_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
+}
+
+/// The pause before an API server that did not answer is asked again: longer each time.
+#[derive(Default)]
+struct Pause(u32);
+
+impl Pause {
+    /// Returns whether there is time for another attempt.
+    async fn rest(&mut self, now: Moment, latest: Moment) -> bool {
+        if now >= latest {
+            return false;
+        }
+        let pause = Duration::from_millis(200) * 2_u32.saturating_pow(self.0.min(10));
+        self.0 += 1;
+        tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+        true
+    }
+}

@@ -1,0 +1,214 @@
+//! Every Pod of a step that the watch shows, and who follows which.
+//!
+//! It may not ask the API server. It keeps what was last seen of a Pod that is gone for as long as somebody follows it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kube::Resource;
+use tokio::sync::watch;
+
+use super::{
+    PodSight,
+    sight::{Stand, StepPod, Trouble},
+};
+use crate::{
+    kinds::Name,
+    watch::{Sight, name_of},
+};
+
+/// What is known of one Pod.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    /// As it was last seen.
+    pub(crate) pod: Option<Arc<StepPod>>,
+    /// How it is known that it is no more.
+    pub(crate) gone: Option<Gone>,
+}
+
+/// How it is known that a Pod is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The watch showed every state that it had.
+    Watched,
+    /// A list does not show it any more: what it was last is not known.
+    Relisted,
+}
+
+/// Every Pod of a step.
+#[derive(Default)]
+pub(crate) struct Book {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    pods: BTreeMap<Name, Entry>,
+    runs: BTreeMap<Box<str>, BTreeSet<Name>>,
+    followers: BTreeMap<Name, watch::Sender<Known>>,
+    /// What the lists that are being read held so far, by the namespace they are of.
+    listed: BTreeMap<Option<String>, BTreeSet<Name>>,
+    /// Of which a list was read to its end.
+    complete: BTreeSet<Option<String>>,
+}
+
+struct Entry {
+    pod: Arc<StepPod>,
+    /// The run that it belongs to.
+    run: Box<str>,
+    /// Why it does not run yet; as it was first said.
+    trouble: Option<Trouble>,
+    /// Nothing is to be done about it any more.
+    left: bool,
+}
+
+impl Book {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what a watch shows. Returns the Workflows that are to be looked at because of it.
+    pub(crate) fn see(&self, (scope, sight): PodSight) -> Vec<Name> {
+        let mut inner = self.lock();
+        match sight {
+            Sight::Listing => {
+                inner.listed.insert(scope, BTreeSet::new());
+                Vec::new()
+            }
+            Sight::Listed(pod) => {
+                if let Some(listed) = inner.listed.get_mut(&scope) {
+                    listed.insert(Name::of(&*pod));
+                }
+                inner.put(*pod).into_iter().collect()
+            }
+            Sight::AllListed(_) => {
+                let listed = inner.listed.remove(&scope).unwrap_or_default();
+                let of_scope = |name: &Name| scope.as_deref().is_none_or(|one| one == &*name.namespace);
+                // What a task has just made may not be in a list that was taken before: it is followed, and asks itself.
+                let gone: Vec<_> = inner.pods.keys().filter(|n| of_scope(n) && !listed.contains(*n)).cloned().collect();
+                let looks = gone.iter().filter_map(|name| inner.bury(name, None, Gone::Relisted)).collect();
+                inner.complete.insert(scope);
+                looks
+            }
+            Sight::Seen(pod) => inner.put(*pod).into_iter().collect(),
+            Sight::Gone(meta) => {
+                let uid = meta.uid.clone().unwrap_or_default();
+                inner.bury(&name_of(&meta), Some(&uid), Gone::Watched).into_iter().collect()
+            }
+            Sight::Unreadable { meta, why, listed } => {
+                tracing::warn!(pod = %name_of(&meta), "cannot be read: {why}");
+                if let Some(names) = inner.listed.get_mut(&scope).filter(|_| listed) {
+                    names.insert(name_of(&meta));
+                }
+                Vec::new()
+            }
+            Sight::Broken { why, .. } => {
+                tracing::warn!("the watch of Pods broke and is opened again: {why}");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Takes what an own request returned.
+    pub(crate) fn record(&self, pod: StepPod) {
+        self.lock().put(pod);
+    }
+
+    /// What becomes of a Pod, from what is known of it now.
+    pub(crate) fn follow(&self, name: &Name) -> watch::Receiver<Known> {
+        let mut inner = self.lock();
+        inner.followers.retain(|_, follower| follower.receiver_count() > 0);
+        let known = Known { pod: inner.pods.get(name).map(|entry| Arc::clone(&entry.pod)), gone: None };
+        inner.followers.entry(name.clone()).or_insert_with(|| watch::Sender::new(known)).subscribe()
+    }
+
+    /// Whether every Pod of a namespace is known.
+    pub(crate) fn is_complete(&self, namespace: &str) -> bool {
+        self.lock().complete.iter().any(|scope| scope.as_deref().is_none_or(|one| one == namespace))
+    }
+
+    /// The Pods of a run that something may have to be done about.
+    pub(crate) fn of_run(&self, uid: &str) -> Vec<Arc<StepPod>> {
+        let inner = self.lock();
+        let names = inner.runs.get(uid).into_iter().flatten();
+        names.filter_map(|name| inner.pods.get(name)).filter(|entry| !entry.left).map(|e| Arc::clone(&e.pod)).collect()
+    }
+
+    /// Nothing is to be done about this Pod any more.
+    pub(crate) fn leave(&self, pod: &StepPod) {
+        if let Some(entry) = self.lock().pods.get_mut(&Name::of(pod)).filter(|entry| entry.pod.uid() == pod.uid()) {
+            entry.left = true;
+        }
+    }
+
+    /// Why the Pods of a run do not run yet, by their names.
+    pub(crate) fn troubles(&self, uid: &str) -> Vec<(Name, Trouble)> {
+        let inner = self.lock();
+        let names = inner.runs.get(uid).into_iter().flatten();
+        names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.trouble.clone()?))).collect()
+    }
+
+    /// The Pods that run or may run soon, of one namespace.
+    pub(crate) fn live_in(&self, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
+        let inner = self.lock();
+        let here = inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.is_over());
+        here.map(|(name, entry)| (entry.run.clone(), name.clone())).collect()
+    }
+}
+
+impl Inner {
+    /// Returns the Workflow that is to be looked at.
+    fn put(&mut self, pod: StepPod) -> Option<Name> {
+        let name = Name::of(&pod);
+        let (owner, run) = pod.owner().map(|(owner, uid)| (name.beside(owner), Box::<str>::from(uid)))?;
+        let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
+        if old.is_some_and(|old| is_older(&pod, &old.pod)) {
+            return None;
+        }
+        let found = match pod.stand() {
+            Stand::Pending(trouble) => trouble,
+            _ => None,
+        };
+        let before = old.and_then(|old| old.trouble.clone());
+        // Told once, in the words it was first told in.
+        let trouble = match (&before, found) {
+            (Some(before), Some(found)) if found.is_like(before) => Some(before.clone()),
+            (_, found) => found,
+        };
+        let news = old.is_none_or(|old| old.pod.is_over() != pod.is_over() || old.trouble != trouble);
+        let left = old.is_some_and(|old| old.left);
+        let pod = Arc::new(pod);
+        if let Some(follower) = self.followers.get(&name) {
+            follower.send_replace(Known { pod: Some(Arc::clone(&pod)), gone: None });
+        }
+        self.runs.entry(run.clone()).or_default().insert(name.clone());
+        self.pods.insert(name, Entry { pod, run, trouble, left });
+        news.then_some(owner)
+    }
+
+    fn bury(&mut self, name: &Name, uid: Option<&str>, how: Gone) -> Option<Name> {
+        if self.pods.get(name).is_none_or(|entry| uid.is_some_and(|uid| uid != entry.pod.uid())) {
+            return None;
+        }
+        let Entry { pod, run, .. } = self.pods.remove(name)?;
+        if let Some(names) = self.runs.get_mut(&run) {
+            names.remove(name);
+            if names.is_empty() {
+                self.runs.remove(&run);
+            }
+        }
+        let owner = pod.owner().map(|(owner, _)| name.beside(owner));
+        if let Some(follower) = self.followers.get(name) {
+            follower.send_replace(Known { pod: Some(pod), gone: Some(how) });
+        }
+        owner
+    }
+}
+
+/// Whether a sight is older than what is known, where versions are numbers.
+fn is_older(pod: &StepPod, known: &StepPod) -> bool {
+    let version = |pod: &StepPod| pod.meta().resource_version.as_ref().and_then(|version| version.parse::<u128>().ok());
+    matches!((version(pod), version(known)), (Some(new), Some(old)) if new < old)
+}

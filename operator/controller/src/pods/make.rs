@@ -1,0 +1,206 @@
+//! The Pod of a step, as it is created: from what a turn asks for, restricted where its author does not say otherwise.
+//!
+//! It may not add anything to what people were shown but who owns it and what every Pod of a step has.
+
+use kube::Resource;
+use serde_json::{Map, Value, json};
+use signoff_api::{
+    Digest, Workflow, names,
+    pod::{CONTAINER, OutputFrom, PodStep, SecurityContext},
+};
+use signoff_engine::turn::{Call, PodCall};
+use signoff_runtime::RunRef;
+
+/// The whole object.
+pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> Value {
+    let spec = &pod.spec;
+    let mut annotations = Map::from_iter([
+        (names::ANNOTATION_INPUT_DIGEST.to_owned(), json!(digest)),
+        (names::ANNOTATION_PATH.to_owned(), json!(call.path)),
+    ]);
+    for (number, file) in spec.files.iter().enumerate() {
+        annotations.insert(format!("{}{number}", names::ANNOTATION_FILE), json!(file.content));
+    }
+    let step = call.path.rsplit('/').next().unwrap_or(&call.path);
+    let step = names::cut(step.split('#').next().unwrap_or(step).trim_start_matches('.'), 63);
+    let mut made = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": pod.name, "namespace": run.namespace, "annotations": annotations,
+            "labels": {names::LABEL_WORKFLOW: run.workflow, names::LABEL_WORKFLOW_UID: run.uid, names::LABEL_STEP: step},
+            "ownerReferences": [{
+                "apiVersion": Workflow::api_version(&()), "kind": Workflow::kind(&()), "name": run.workflow,
+                "uid": run.uid, "controller": true,
+            }],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": spec.service_account_name.is_some(),
+            "enableServiceLinks": false,
+            "securityContext": of_pod(spec.security_context.as_ref()),
+            "containers": [container(spec)],
+            "volumes": volumes(spec),
+        },
+    });
+    let fields = &mut made["spec"];
+    let mut say = |name: &str, value: Value| fields[name] = value;
+    if let Some(account) = &spec.service_account_name {
+        say("serviceAccountName", json!(account));
+    }
+    if let Some(deadline) = spec.active_deadline {
+        say("activeDeadlineSeconds", json!(deadline.duration().as_secs().max(1)));
+    }
+    if !spec.node_selector.is_empty() {
+        say("nodeSelector", json!(spec.node_selector));
+    }
+    if !spec.tolerations.is_empty() {
+        say("tolerations", json!(spec.tolerations));
+    }
+    if let Some(template) = &spec.pod_template {
+        merge(&mut made, &Value::Object(template.0.clone()));
+    }
+    made
+}
+
+fn of_pod(asked: Option<&SecurityContext>) -> Value {
+    let asked = asked.cloned().unwrap_or_default();
+    let mut context = json!({
+        "runAsNonRoot": asked.run_as_non_root.unwrap_or(true),
+        "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    for (name, value) in
+        [("runAsUser", asked.run_as_user), ("runAsGroup", asked.run_as_group), ("fsGroup", asked.fs_group)]
+    {
+        if let Some(value) = value {
+            context[name] = json!(value);
+        }
+    }
+    context
+}
+
+fn of_container(asked: Option<&SecurityContext>) -> Value {
+    let asked = asked.cloned().unwrap_or_default();
+    let privileged = asked.privileged.unwrap_or(false);
+    let add = asked.capabilities.map(|capabilities| capabilities.add).unwrap_or_default();
+    let mut context = json!({
+        // A privileged container always may.
+        "allowPrivilegeEscalation": asked.allow_privilege_escalation.unwrap_or(privileged),
+        "readOnlyRootFilesystem": asked.read_only_root_filesystem.unwrap_or(false),
+        "privileged": privileged,
+        "capabilities": {"drop": ["ALL"]},
+    });
+    if !add.is_empty() {
+        context["capabilities"]["add"] = json!(add);
+    }
+    context
+}
+
+fn container(spec: &PodStep) -> Value {
+    let env: Vec<_> = spec
+        .env
+        .iter()
+        .map(|one| match &one.value {
+            // The kubelet would take `$(NAME)` in a value for another variable, a Secret's perhaps: a value is a value.
+            Some(value) => json!({"name": one.name, "value": value.replace('$', "$$")}),
+            None => json!({"name": one.name, "valueFrom": one.value_from}),
+        })
+        .collect();
+    let volumes = spec.volumes.iter().map(|volume| {
+        let mut mount = json!({"name": volume.name, "mountPath": volume.mount_path});
+        if let Some(path) = &volume.sub_path {
+            mount["subPath"] = json!(path);
+        }
+        if let Some(read_only) = volume.read_only {
+            mount["readOnly"] = json!(read_only);
+        }
+        mount
+    });
+    let files = spec.files.iter().enumerate().map(|(number, file)| {
+        json!({"name": FILES, "mountPath": file.path, "subPath": number.to_string(), "readOnly": true})
+    });
+    let mut container = json!({
+        "name": CONTAINER, "image": spec.image, "env": env,
+        "volumeMounts": volumes.chain(files).collect::<Vec<_>>(),
+        "securityContext": of_container(spec.security_context.as_ref()),
+        "terminationMessagePolicy": "File",
+    });
+    let mut say = |name: &str, value: Value| container[name] = value;
+    if !spec.command.is_empty() {
+        say("command", json!(spec.command));
+    }
+    if !spec.args.is_empty() {
+        say("args", json!(spec.args));
+    }
+    if let Some(resources) = &spec.resources {
+        say("resources", json!(resources));
+    }
+    if let Some(policy) = spec.image_pull_policy {
+        say("imagePullPolicy", json!(policy));
+    }
+    if let Some(path) = &spec.termination_message_path {
+        say("terminationMessagePath", json!(path));
+    }
+    container
+}
+
+/// The volume of a step's files.
+const FILES: &str = "signoff-files";
+
+fn volumes(spec: &PodStep) -> Vec<Value> {
+    let mut volumes: Vec<_> = spec
+        .volumes
+        .iter()
+        .map(|volume| {
+            let mut made = json!({"name": volume.name});
+            if let Some(secret) = &volume.secret {
+                made["secret"] = json!(secret);
+            }
+            if let Some(config_map) = &volume.config_map {
+                made["configMap"] = json!(config_map);
+            }
+            if let Some(empty) = &volume.empty_dir {
+                made["emptyDir"] = json!(empty);
+            }
+            if let Some(claim) = &volume.persistent_volume_claim {
+                made["persistentVolumeClaim"] = json!(claim);
+            }
+            made
+        })
+        .collect();
+    if !spec.files.is_empty() {
+        let items: Vec<_> = (0..spec.files.len())
+            .map(|number| {
+                let field = format!("metadata.annotations['{}{number}']", names::ANNOTATION_FILE);
+                json!({"path": number.to_string(), "fieldRef": {"fieldPath": field}})
+            })
+            .collect();
+        volumes.push(json!({"name": FILES, "downwardAPI": {"items": items}}));
+    }
+    volumes
+}
+
+/// Merges as `podTemplate` says it does: objects by their fields, lists of named things by their names; all else is
+/// replaced.
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (name, value) in from {
+                merge(into.entry(name.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(into), Value::Array(from)) if from.iter().all(|item| item.get("name").is_some()) => {
+            for item in from {
+                match into.iter_mut().find(|known| known.get("name") == item.get("name")) {
+                    Some(known) => merge(known, item),
+                    None => into.push(item.clone()),
+                }
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// Whether the log is needed for the response, and not only for people.
+pub(super) fn needs_log(spec: &PodStep) -> bool {
+    spec.output_from == Some(OutputFrom::Log)
+}

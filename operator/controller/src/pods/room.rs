@@ -1,0 +1,207 @@
+//! How many Pods may run at once in a namespace and for a Workflow, and who is next.
+//!
+//! It may not make a Pod wait whose place is free, nor let one in before another that has waited longer and could begin.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use signoff_api::Moment;
+use tokio::sync::watch;
+
+use super::{Book, PodSettings};
+use crate::kinds::Name;
+
+/// Places for Pods.
+pub(crate) struct Room {
+    settings: PodSettings,
+    book: Arc<Book>,
+    inner: Mutex<Inner>,
+    freed: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Pods that have a place, by namespace: the uid of their run, and their name.
+    taken: BTreeMap<Arc<str>, BTreeSet<(Box<str>, Name)>>,
+    /// Pods that wait, by namespace, the longest-waiting first.
+    waiting: BTreeMap<Arc<str>, BTreeSet<Ticket>>,
+}
+
+/// A Pod that wants to run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket {
+    /// Since when it waits.
+    pub(crate) since: Moment,
+    /// Its Workflow.
+    pub(crate) workflow: Name,
+    /// That one's uid.
+    pub(crate) run: Box<str>,
+    /// Its own name.
+    pub(crate) pod: Name,
+}
+
+/// Why a Pod has to wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Others are before it: how many wait longer in its namespace, and how many may run.
+    Namespace { before: usize, most: usize },
+    /// Its own Workflow has as many as it may.
+    Workflow { most: usize },
+    /// It is not known yet what runs.
+    Unknown,
+    /// No step may be a Pod in its namespace.
+    NotHere,
+}
+
+/// A place of a running Pod; it is free again once this is dropped.
+pub(crate) struct Place {
+    room: Arc<Room>,
+    run: Box<str>,
+    pod: Name,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(taken) = self.room.lock().taken.get_mut(&self.pod.namespace) {
+            taken.remove(&(self.run.clone(), self.pod.clone()));
+        }
+        self.room.freed.send_replace(());
+    }
+}
+
+impl Room {
+    pub(crate) fn new(settings: PodSettings, book: Arc<Book>) -> Self {
+        Self { settings, book, inner: Mutex::default(), freed: watch::Sender::new(()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says when a place may be free.
+    pub(crate) fn freed(&self) -> watch::Receiver<()> {
+        self.freed.subscribe()
+    }
+
+    /// A Pod that is there ended or went: a place may be free.
+    pub(crate) fn look(&self) {
+        if !self.lock().waiting.is_empty() {
+            self.freed.send_replace(());
+        }
+    }
+
+    /// A place for a Pod that runs already, whatever the limits say.
+    pub(crate) fn keep(self: &Arc<Self>, run: &str, pod: &Name) -> Place {
+        let place = (run.into(), pod.clone());
+        self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(place);
+        Place { room: Arc::clone(self), run: run.into(), pod: pod.clone() }
+    }
+
+    /// A place for a Pod that is to begin.
+    pub(crate) fn take(self: &Arc<Self>, ticket: Ticket) -> Result<Place, Wait> {
+        let namespace = Arc::clone(&ticket.pod.namespace);
+        if !self.settings.allows(&namespace) {
+            return Err(Wait::NotHere);
+        }
+        let mut inner = self.lock();
+        if !self.book.is_complete(&namespace) {
+            inner.waiting.entry(namespace).or_default().insert(ticket);
+            return Err(Wait::Unknown);
+        }
+        let running = self.running(&inner, &namespace);
+        let wait = match inner.waiting.get(&namespace) {
+            _ if self.is_full(&running, &ticket.run) => Some(Wait::Workflow { most: self.settings.most_of_workflow }),
+            waiting => {
+                let before = waiting.into_iter().flatten().take_while(|other| **other < ticket);
+                let before = before.filter(|other| !self.is_full(&running, &other.run)).count();
+                let most = self.settings.most_in_namespace;
+                (running.len() + before >= most).then_some(Wait::Namespace { before, most })
+            }
+        };
+        match wait {
+            Some(wait) => {
+                inner.waiting.entry(namespace).or_default().insert(ticket);
+                Err(wait)
+            }
+            None => {
+                inner.forget(&namespace, |other| other == &ticket);
+                let Ticket { run, pod, .. } = ticket;
+                inner.taken.entry(namespace).or_default().insert((run.clone(), pod.clone()));
+                Ok(Place { room: Arc::clone(self), run, pod })
+            }
+        }
+    }
+
+    /// The Workflows of Pods that may begin now, or whose place in the queue is worth telling: it is told anew each time
+    /// it has halved, so that a long queue costs few writes.
+    pub(crate) fn next(&self) -> Vec<Name> {
+        let inner = self.lock();
+        let mut next = BTreeSet::new();
+        for (namespace, waiting) in &inner.waiting {
+            let running = self.running(&inner, namespace);
+            let free = self.settings.most_in_namespace.saturating_sub(running.len());
+            let able = waiting.iter().filter(|ticket| !self.is_full(&running, &ticket.run)).enumerate();
+            let told = able.filter(|(before, _)| *before < free || before.is_power_of_two() || *before == 0);
+            next.extend(told.map(|(_, ticket)| ticket.workflow.clone()));
+        }
+        next.into_iter().collect()
+    }
+
+    /// Nothing of this Workflow waits any more.
+    pub(crate) fn forget(&self, workflow: &Name) {
+        let mut inner = self.lock();
+        let namespaces: Vec<_> = inner.waiting.keys().cloned().collect();
+        for namespace in namespaces {
+            inner.forget(&namespace, |ticket| ticket.workflow == *workflow);
+        }
+    }
+
+    /// Everything that has a place or is there without one.
+    fn running(&self, inner: &Inner, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
+        let mut running = self.book.live_in(namespace);
+        running.extend(inner.taken.get(namespace).into_iter().flatten().cloned());
+        running
+    }
+
+    fn is_full(&self, running: &BTreeSet<(Box<str>, Name)>, run: &str) -> bool {
+        running.iter().filter(|(of, _)| &**of == run).count() >= self.settings.most_of_workflow
+    }
+}
+
+impl Inner {
+    fn forget(&mut self, namespace: &Arc<str>, which: impl Fn(&Ticket) -> bool) {
+        if let Some(waiting) = self.waiting.get_mut(namespace) {
+            waiting.retain(|ticket| !which(ticket));
+            if waiting.is_empty() {
+                self.waiting.remove(namespace);
+            }
+        }
+    }
+}
+
+impl Wait {
+    /// A reason of the condition `PodsPending`, and a sentence for people.
+    pub(crate) fn words(&self, namespace: &str) -> (&'static str, String) {
+        match self {
+            Self::Namespace { before, most } => {
+                let place = before + 1;
+                (
+                    "Queued",
+                    format!(
+                        "place {place} in the queue of the namespace {namespace}, where {most} Pods of steps may run at once"
+                    ),
+                )
+            }
+            Self::Workflow { most } => ("Queued", format!("{most} Pods of one Workflow may run at once")),
+            Self::Unknown => ("Queued", "the operator does not know yet what runs in this namespace".to_owned()),
+            Self::NotHere => (
+                "NotHere",
+                format!(
+                    "the operator may not run Pods in the namespace {namespace}: ask an administrator (--pod-namespace, --no-pods)"
+                ),
+            ),
+        }
+    }
+}
