@@ -5,3 +5,5 @@ mod chart;
 mod machine;
 mod node;
 mod stage;
+mod steps;
+mod witness;

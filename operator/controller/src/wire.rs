@@ -116,13 +116,12 @@ impl Wire {
         self.write(K::KIND, "create", self.ask::<Read<K>>(request)).await.map(|Read(object)| object)
     }
 
-    /// What the container of a step's Pod wrote, its last lines.
+    /// What the container of a step's Pod wrote: all of it, or its last lines.
     ///
     /// # Errors
     /// As the API server answers.
-    pub(crate) async fn log(&self, pod: &Name, lines: i64) -> Result<impl AsyncBufRead, kube::Error> {
-        let params =
-            LogParams { container: Some(CONTAINER.to_owned()), tail_lines: Some(lines), ..LogParams::default() };
+    pub(crate) async fn log(&self, pod: &Name, lines: Option<i64>) -> Result<impl AsyncBufRead, kube::Error> {
+        let params = LogParams { container: Some(CONTAINER.to_owned()), tail_lines: lines, ..LogParams::default() };
         let request = path::<StepPod>(pod).logs(&pod.name, &params).map_err(kube::Error::BuildRequest)?;
         self.metrics.read("PodLog");
         let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;

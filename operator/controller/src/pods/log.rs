@@ -10,8 +10,6 @@ use crate::{error::plain, kinds::Name, wire::Wire};
 
 /// How much of a log is kept, in bytes.
 pub(super) const MOST: usize = 256 * 1024;
-/// How many lines are asked for where nobody says how many.
-const LINES: i64 = 20_000;
 /// How long reading may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -22,13 +20,13 @@ pub(super) struct Log {
     pub(super) is_cut: bool,
 }
 
-/// Reads it.
+/// Reads it: all of it, or so many of its last lines.
 ///
 /// # Errors
 /// Why it cannot be read, for people.
 pub(super) async fn end_of(wire: &Wire, pod: &Name, lines: Option<i32>) -> Result<Log, String> {
     let read = async {
-        let stream = wire.log(pod, lines.map_or(LINES, i64::from)).await.map_err(|error| plain(&error))?;
+        let stream = wire.log(pod, lines.map(i64::from)).await.map_err(|error| plain(&error))?;
         let mut stream = std::pin::pin!(stream);
         let (mut kept, mut is_cut) = (Vec::new(), false);
         let mut piece = vec![0; 16 * 1024];

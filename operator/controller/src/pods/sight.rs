@@ -29,6 +29,8 @@ pub(crate) struct StepPod {
     waiting: Option<Waiting>,
     running: bool,
     terminated: Option<Terminated>,
+    /// Whether another container of it runs.
+    others_run: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -110,6 +112,11 @@ impl StepPod {
     /// Whether nothing of it runs any more.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Failed" | "Succeeded")
+    }
+
+    /// Whether its step's container has ended, and nothing else of it runs on: its phase follows a moment later.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.terminated.is_some() && !self.others_run
     }
 
     /// Whether it ended well.
@@ -228,10 +235,14 @@ impl Readable for StepPod {
         let ours: BTreeMap<_, _> = metadata.annotations.take().unwrap_or_default().into_iter().collect();
         let kept = |name: &String| [names::ANNOTATION_INPUT_DIGEST, names::ANNOTATION_PATH].contains(&name.as_str());
         metadata.annotations = Some(ours.into_iter().filter(|(name, _)| kept(name)).collect());
-        let (mut running, mut terminated, mut own) = (false, None, None);
-        for container in status.container_statuses.into_iter().filter(|container| container.name == CONTAINER) {
-            (running, terminated, own) =
-                (container.state.running.is_some(), container.state.terminated, container.state.waiting);
+        let (mut running, mut terminated, mut own, mut others_run) = (false, None, None, false);
+        for container in status.container_statuses {
+            let runs = container.state.running.is_some();
+            if container.name == CONTAINER {
+                (running, terminated, own) = (runs, container.state.terminated, container.state.waiting);
+            } else {
+                others_run |= runs;
+            }
         }
         let before = status.init_container_statuses.into_iter().find_map(|container| container.state.waiting);
         Ok(Self {
@@ -244,6 +255,7 @@ impl Readable for StepPod {
             waiting: before.or(own),
             running,
             terminated,
+            others_run,
         })
     }
 }

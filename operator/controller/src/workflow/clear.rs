@@ -8,12 +8,7 @@ use signoff_api::{Workflow, pod::PodGc, workflow::WorkflowPhase};
 use signoff_engine::Turn;
 
 use super::observe::Seen;
-use crate::{
-    context::Context,
-    error::Error,
-    kinds::Name,
-    pods::{Stand, StepPod},
-};
+use crate::{context::Context, error::Error, kinds::Name, pods::StepPod};
 
 /// After a turn that was committed.
 pub(super) async fn after(context: &Context, seen: &Seen, turn: &Turn) -> Result<(), Error> {
@@ -62,12 +57,12 @@ async fn settle(
         PodGc::OnCompletion => false,
     };
     if stays && !none_stays {
-        if pod.is_over() {
+        if pod.is_over() && phase.is_some() {
             context.pods.leave(pod);
             return Ok(());
         }
-        // Its step's container has ended, others of it have not yet: until the run is over they may.
-        if phase.is_none() && matches!(pod.stand(), Stand::Ended(_)) {
+        // It is over in a moment, and is looked at then; what else runs in it may run until the run is over.
+        if pod.is_over() || pod.is_ending() || phase.is_none() {
             return Ok(());
         }
     }

@@ -1,0 +1,338 @@
+//! Steps as Pods on a real kubelet: what they are given, how they end, and what people see and decide about it.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, EvictParams, ListParams, PostParams};
+use serde_json::{Value, json};
+use signoff_api::workflow::WorkflowPhase;
+use signoff_api::{Approval, Workflow};
+
+use crate::stage::shared;
+use crate::witness::{Pods, condition, error_class, record, step, with};
+
+const ALICE: &str = "alice@example.com";
+
+fn gate(verdicts: &[&str]) -> Value {
+    json!({"prompt": "Go on?", "approvers": [{"kind": "User", "name": ALICE}], "allowedVerdicts": verdicts})
+}
+
+fn chain(steps: Value) -> Value {
+    json!({"pattern": {"chain": {"steps": steps}}})
+}
+
+fn with_gate(type_: &str, verdicts: &[&str], steps: Value) -> Value {
+    with(chain(steps), json!({"gates": [{"name": "human", "type": type_, "steps": ["work"], "hitl": gate(verdicts)}]}))
+}
+
+#[tokio::test]
+async fn a_container_runs_once_between_two_gates_and_its_result_reaches_the_next_approver() {
+    let pods = Pods::open("between").await;
+    let script = "echo reading the plan; cat /in/plan.txt >/dev/termination-log; echo done";
+    let work =
+        step("work", script, json!({"files": [{"path": "/in/plan.txt", "content": "plan of {{ inputs.who }}"}]}));
+    let steps = json!([
+        {"name": "before", "hitl": gate(&["Approve", "Reject"])}, pods.witnessed(work),
+        {"name": "after", "hitl": gate(&["Approve", "Reject"])}, {"name": "end", "set": {"value": "{{ steps.work.response }}"}},
+    ]);
+    let spec = with(chain(steps), json!({"inputs": [{"name": "who", "value": "ACME $(HOME) $$"}], "podGC": "Never"}));
+    pods.request("run", spec).await;
+    let before = pods.asked("run", "before").await;
+    assert!(pods.list("run").await.is_empty(), "nothing runs before people said so");
+    pods.approve(&before).await;
+    let after = pods.asked("run", "after").await;
+    let request = &after.spec.request;
+    assert_eq!(request.reviews.as_ref().unwrap().response, "plan of ACME $(HOME) $$");
+    let context = request.context.clone().unwrap();
+    assert!(context.contains("exitCode: 0") && context.contains("reading the plan\ndone"), "{context}");
+    let [pod] = &pods.list("run").await[..] else { panic!("one Pod") };
+    assert!(pod.name_any().starts_with("signoff-step-run-"), "{}", pod.name_any());
+    pods.approve(&after).await;
+    let run = pods.ended("run").await;
+    assert_eq!(run.status.as_ref().unwrap().outputs.as_deref(), Some("plan of ACME $(HOME) $$"));
+    assert_eq!(record(&run, "work").object.as_deref(), Some(pod.name_any().as_str()));
+    assert_eq!(pods.starts(), 1);
+    let described = pods.kubectl(&["describe", "workflow", "run"]).await;
+    assert!(described.contains(&pod.name_any()), "kubectl describe names each Pod:\n{described}");
+}
+
+#[tokio::test]
+async fn it_gets_what_it_is_given_and_nothing_else() {
+    let pods = Pods::open("given").await;
+    let object = |kind: &str, data: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "given"}, "stringData": data, "data": data});
+    let mut secret = object("Secret", json!({"key": "s3cret"}));
+    secret.as_object_mut().unwrap().remove("data");
+    let mut config = object("ConfigMap", json!({"key": "config"}));
+    config.as_object_mut().unwrap().remove("stringData");
+    pods.see::<Secret>().create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
+    pods.see::<ConfigMap>().create(&PostParams::default(), &serde_json::from_value(config).unwrap()).await.unwrap();
+    let script = r#"
+        set -e
+        test "$SECRET" = s3cret; test "$CONFIG" = config; test "$(cat /secret/key)" = s3cret; test "$(cat /config/key)" = config
+        test "$EVIL" = '$(SECRET); $(touch /tmp/evil) `id`' && test ! -e /tmp/evil
+        test "$(id -u)" = 65534
+        test ! -e /var/run/secrets/kubernetes.io/serviceaccount/token
+        grep -q 'NoNewPrivs:.1' /proc/self/status; grep -q 'CapEff:.0000000000000000' /proc/self/status
+        echo scratch >/scratch/file
+        test "$TEAM" = pay
+        printf good >/result
+    "#;
+    let more = json!({
+        "env": [
+            {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "given", "key": "key"}}},
+            {"name": "CONFIG", "valueFrom": {"configMapKeyRef": {"name": "given", "key": "key"}}},
+            {"name": "EVIL", "value": "{{ inputs.evil }}"},
+            {"name": "TEAM", "value": "pay"},
+        ],
+        "volumes": [
+            {"name": "secret", "mountPath": "/secret", "secret": {"secretName": "given"}},
+            {"name": "config", "mountPath": "/config", "configMap": {"name": "given"}},
+            {"name": "scratch", "mountPath": "/scratch", "emptyDir": {}},
+        ],
+        "terminationMessagePath": "/result",
+        "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "10m"}},
+        "podTemplate": {"metadata": {"labels": {"team": "pay"}}, "spec": {"terminationGracePeriodSeconds": 1}},
+    });
+    let spec = with(
+        chain(json!([step("work", script, more)])),
+        json!({
+            "inputs": [{"name": "evil", "value": "$(SECRET); $(touch /tmp/evil) `id`"}], "podGC": "Never",
+        }),
+    );
+    pods.request("run", spec).await;
+    let run = pods.ended("run").await;
+    let work = record(&run, "work");
+    assert_eq!(run.status.as_ref().unwrap().phase, WorkflowPhase::Succeeded, "{:?} {:?}", work.error, work.log);
+    assert_eq!(run.status.unwrap().outputs.as_deref(), Some("good"));
+    let labelled =
+        pods.see::<Pod>().list(&ListParams::default().labels("team=pay,signoff.dev/step=work")).await.unwrap();
+    assert_eq!(labelled.items.len(), 1);
+}
+
+#[tokio::test]
+async fn an_exit_code_fails_the_step_and_those_that_are_named_are_tried_again() {
+    let pods = Pods::open("codes").await;
+    let retry = json!({"retry": {"limit": 2, "backoff": {"base": "1s", "jitter": 0}, "onExitCodes": [75]}});
+    pods.request("ill", chain(json!([with(step("work", "echo the trouble; exit 3", json!({})), retry.clone())]))).await;
+    pods.request("again", chain(json!([with(pods.witnessed(step("work", "exit 75", json!({}))), retry)]))).await;
+    let ill = pods.ended("ill").await;
+    assert_eq!(ill.status.as_ref().unwrap().phase, WorkflowPhase::Failed);
+    let work = record(&ill, "work");
+    assert_eq!((work.attempt, work.facts["exitCode"].as_str(), error_class(work)), (1, "3", "ExitCode"));
+    assert_eq!(work.log.as_ref().unwrap().tail, "the trouble\n");
+    let again = pods.ended("again").await;
+    let attempts: Vec<_> = again.status.as_ref().unwrap().steps.iter().collect();
+    assert_eq!(attempts.len(), 3);
+    let names: BTreeSet<_> = attempts.iter().filter_map(|record| record.object.clone()).collect();
+    assert_eq!((names.len(), pods.starts()), (3, 3), "each attempt is a Pod of its own, started once");
+    assert!(attempts[1].at.since(attempts[0].finished_at.unwrap()).as_millis() >= 900, "a pause before the second");
+}
+
+#[tokio::test]
+async fn one_that_needs_more_memory_gets_it_from_whoever_is_asked() {
+    let pods = Pods::open("memory").await;
+    // exec, so that the whole container falls and not only one program in it.
+    let script =
+        "printf sorted >/dev/termination-log; seq 1 1000000 >/tmp/numbers; exec sort -o /tmp/sorted /tmp/numbers";
+    let greedy = step("work", script, json!({"resources": {"limits": {"memory": "12Mi"}}}));
+    pods.request("run", with_gate("errorEscalation", &["Retry", "Modify", "Skip", "Reject"], json!([greedy]))).await;
+    let asked = pods.asked("run", "work/.error").await;
+    let request = &asked.spec.request;
+    assert!(request.reviews.as_ref().unwrap().response.contains("memory"), "{:?}", request.reviews);
+    assert_eq!(error_class(record(&pods.run("run").await, "work")), "OOMKilled");
+    pods.decides("alice", &asked, json!({"verdict": "Modify", "parameters": {"memory": "512Mi"}})).await;
+    let run = pods.ended("run").await;
+    assert_eq!(run.status.unwrap().outputs.as_deref(), Some("sorted"));
+}
+
+#[tokio::test]
+async fn its_time_has_an_end_by_the_steps_timeout_and_by_the_kubelets() {
+    let pods = Pods::open("time").await;
+    let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
+    let slow = || step("work", "sleep 600", short.clone());
+    pods.request("timeout", chain(json!([with(slow(), json!({"timeout": "4s"}))]))).await;
+    pods.request(
+        "deadline",
+        chain(json!([step("work", "sleep 600", with(short.clone(), json!({"activeDeadline": "3s"})))])),
+    )
+    .await;
+    for (run, class) in [("timeout", "Timeout"), ("deadline", "DeadlineExceeded")] {
+        let ended = pods.ended(run).await;
+        assert_eq!(error_class(record(&ended, "work")), class, "{:?}", record(&ended, "work").error);
+    }
+    pods.none_runs("timeout").await;
+}
+
+#[tokio::test]
+async fn an_image_that_is_missing_is_told_in_the_kubelets_words_and_can_be_mended() {
+    let pods = Pods::open("image").await;
+    let work = step(
+        "work",
+        "printf mended >/dev/termination-log",
+        json!({"image": "example.com/nothing:1", "startDeadline": "8s"}),
+    );
+    pods.request("run", with_gate("errorEscalation", &["Modify", "Reject"], json!([work]))).await;
+    let told = pods.until::<Workflow>("run", "says what it waits for", |run| {
+        condition(run, "PodsPending")
+            .is_some_and(|(status, _, message)| status == "True" && message.contains("example.com/nothing:1"))
+    });
+    let told = told.await;
+    let (_, reason, _) = condition(Some(&told), "PodsPending").unwrap();
+    assert!(["ErrImagePull", "ImagePullBackOff"].contains(&reason.as_str()), "{reason}");
+    let asked = pods.asked("run", "work/.error").await;
+    pods.decides("alice", &asked, json!({"verdict": "Modify", "parameters": {"image": "busybox:1.36"}})).await;
+    let run = pods.ended("run").await;
+    assert_eq!(run.status.as_ref().unwrap().outputs.as_deref(), Some("mended"));
+    assert_eq!(condition(Some(&run), "PodsPending").unwrap().0, "False");
+    assert!(["ErrImagePull", "ImagePullBackOff"].contains(&error_class(&run.status.unwrap().steps[0])));
+}
+
+#[tokio::test]
+async fn one_that_somebody_takes_away_is_told_from_one_whose_end_nobody_saw() {
+    let pods = Pods::open("away").await;
+    let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
+    for name in ["deleted", "evicted", "forced"] {
+        pods.request(name, chain(json!([pods.witnessed(step("work", "sleep 600", short.clone()))]))).await;
+    }
+    let api = pods.see::<Pod>();
+    let name = pods.running("deleted").await.name_any();
+    api.delete(&name, &DeleteParams::default()).await.unwrap();
+    let name = pods.running("evicted").await.name_any();
+    api.evict(&name, &EvictParams::default()).await.unwrap();
+    let name = pods.running("forced").await.name_any();
+    api.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
+    for (run, class) in [("deleted", "Deleted"), ("evicted", "Evicted"), ("forced", "OutcomeUnknown")] {
+        let ended = pods.ended(run).await;
+        assert_eq!(error_class(record(&ended, "work")), class, "{run}: {:?}", record(&ended, "work"));
+    }
+    assert_eq!(pods.starts(), 3, "nothing ran twice");
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_leaves_no_pod_and_a_late_approval_starts_none() {
+    let pods = Pods::open("cancel").await;
+    let slow = pods.witnessed(step(
+        "slow",
+        "sleep 600",
+        json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}}),
+    ));
+    let late = pods.witnessed(step("late", "true", json!({})));
+    let spec = json!({"pattern": {"parallel": {"branches": [
+        {"name": "one", "steps": [slow]},
+        {"name": "two", "steps": [{"name": "ask", "hitl": gate(&["Approve", "Reject"])}, late]},
+    ]}}});
+    pods.request("run", spec).await;
+    let asked = pods.asked("run", "two/ask").await;
+    pods.running("run").await;
+    pods.patch("run", json!({"spec": {"cancel": true}})).await;
+    let run = pods.ended("run").await;
+    assert_eq!(run.status.unwrap().phase, WorkflowPhase::Cancelled);
+    let refused = pods.try_decide("alice", &asked, json!({"verdict": "Approve"})).await;
+    let name = asked.name_any();
+    let late = pods.until::<Approval>(&name, "ends", |approval| {
+        approval.and_then(|a| a.status.as_ref()).is_some_and(|status| status.phase.is_end())
+    });
+    assert_eq!(late.await.status.unwrap().phase.name(), "Cancelled", "{refused:?}");
+    pods.none_stays("run").await;
+    assert_eq!(pods.starts(), 1);
+}
+
+#[tokio::test]
+async fn pods_go_as_the_workflow_says_and_with_it() {
+    let pods = Pods::open("clearing").await;
+    for (name, keep) in [("usual", None), ("each", Some("OnCompletion")), ("none", Some("Never"))] {
+        let steps = json!([step("good", "true", json!({})), with(step("bad", "false", json!({})), json!({"onError": "continue"})), {"name": "end", "set": {"value": "x"}}]);
+        let mut spec = chain(steps);
+        if let Some(keep) = keep {
+            spec["podGC"] = json!(keep);
+        }
+        pods.request(name, spec).await;
+    }
+    let steps = json!([step("good", "true", json!({})), {"name": "ask", "hitl": gate(&["Approve", "Reject"])}]);
+    pods.request("rejected", with(chain(steps), json!({"podGC": "Never"}))).await;
+    for (run, left) in [("usual", vec!["bad"]), ("each", vec![]), ("none", vec!["bad", "good"])] {
+        pods.ended(run).await;
+        pods.left(run, &left).await;
+    }
+    let asked = pods.asked("rejected", "ask").await;
+    pods.decides("alice", &asked, json!({"verdict": "Reject"})).await;
+    pods.ended("rejected").await;
+    pods.none_stays("rejected").await;
+    pods.see::<Workflow>().delete("none", &DeleteParams::default()).await.unwrap();
+    pods.none_stays("none").await;
+}
+
+#[tokio::test]
+async fn a_namespace_goes_although_a_pod_runs_in_it() {
+    let pods = Pods::open("going").await;
+    pods.request(
+        "run",
+        chain(json!([step(
+            "work",
+            "sleep 600",
+            json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}})
+        )])),
+    )
+    .await;
+    pods.running("run").await;
+    pods.stage.namespace.delete().await.unwrap();
+    pods.namespace_is_gone().await;
+}
+
+#[tokio::test]
+async fn people_approve_exactly_this_image_command_and_environment() {
+    let pods = Pods::open("exactly").await;
+    let image = shared().await.busybox().by_digest();
+    let work = pods.witnessed(step(
+        "work",
+        "printf \"$WHO\" >/dev/termination-log",
+        json!({"image": image, "env": [{"name": "WHO", "value": "{{ inputs.who }}"}]}),
+    ));
+    let spec = with(
+        with_gate("stepStart", &["Approve", "Reject"], json!([work])),
+        json!({"inputs": [{"name": "who", "value": "ACME"}], "podGC": "Never"}),
+    );
+    pods.request("run", spec).await;
+    let asked = pods.asked("run", "work/.start").await;
+    let shown = asked.spec.request.reviews.clone().unwrap().response;
+    for part in [image.as_str(), "ACME", "printf"] {
+        assert!(shown.contains(part), "{part} is not in what people see:\n{shown}");
+    }
+    assert_eq!(pods.starts(), 0);
+    pods.approve(&asked).await;
+    assert_eq!(pods.ended("run").await.status.unwrap().outputs.as_deref(), Some("ACME"));
+    let [pod] = &pods.list("run").await[..] else { panic!("one Pod") };
+    assert_eq!(pod.spec.as_ref().unwrap().containers[0].image.as_deref(), Some(image.as_str()));
+}
+
+#[tokio::test]
+async fn a_log_can_be_the_response_is_kept_when_the_pod_is_gone_and_has_a_bound() {
+    let pods = Pods::open("log").await;
+    let log = json!({"outputFrom": "log"});
+    pods.request("short", chain(json!([step("work", "seq 1 3", with(log.clone(), json!({"tailLines": 2})))]))).await;
+    pods.request("long", chain(json!([step("work", "seq 1 20000", log.clone())]))).await;
+    pods.request("endless", chain(json!([step("work", "seq 1 200000", log)]))).await;
+    assert_eq!(pods.ended("short").await.status.unwrap().outputs.as_deref(), Some("2\n3\n"));
+    let long = pods.ended("long").await;
+    let work = record(&long, "work");
+    assert!(work.response_ref.is_some(), "what is long is kept by reference");
+    assert!(work.log.as_ref().unwrap().tail.ends_with("19999\n20000\n"));
+    let kept = work.log.as_ref().unwrap().ref_.clone().unwrap();
+    pods.none_stays("long").await;
+    let text = pods.value(&long, kept.digest.as_str()).await;
+    assert!(text.starts_with("1\n2\n") && text.ends_with("\n20000\n"));
+    assert_eq!(error_class(record(&pods.ended("endless").await, "work")), "TooLarge");
+}
+
+#[tokio::test]
+async fn whoever_could_not_make_a_pod_does_not_get_one_made() {
+    let pods = Pods::without_rights("rights").await;
+    let refused = pods.try_request("run", chain(json!([step("work", "true", json!({}))]))).await.unwrap_err();
+    assert!(refused.to_string().contains("may not create pods"), "{refused}");
+    let within = json!({"pattern": {"parallel": {"branches": [
+        {"name": "a", "steps": [{"name": "x", "set": {"value": "x"}}]}, {"name": "b", "steps": [step("work", "true", json!({}))]},
+    ]}}});
+    assert!(pods.try_request("within", within).await.unwrap_err().to_string().contains("may not create pods"));
+    pods.request("fine", chain(json!([{"name": "x", "set": {"value": "x"}}]))).await;
+}

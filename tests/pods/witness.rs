@@ -1,0 +1,227 @@
+//! Runs with Pods: what a test says of them and sees of them. The witness of a start is a file on the node, to which each
+//! container appends a line when it begins: what the operator believes does not count there.
+//! It may not judge.
+
+use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::ResourceExt;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::{await_condition, conditions};
+use serde_json::{Value, json};
+use signoff_api::journal::StepRecord;
+use signoff_api::{Approval, Digest, Workflow, names};
+use signoff_tests::control_plane::{Cluster, named};
+use tempfile::TempDir;
+
+use crate::stage::Stage;
+
+/// How long it may take until something is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A namespace in which dana may create Pods.
+pub(crate) struct Pods {
+    pub(crate) stage: Stage,
+    witness: TempDir,
+}
+
+impl Deref for Pods {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.stage
+    }
+}
+
+/// A step that runs a script in busybox, with these further fields of its container.
+pub(crate) fn step(name: &str, script: &str, more: Value) -> Value {
+    let pod =
+        json!({"image": "busybox:1.36", "command": ["sh", "-c", script], "securityContext": {"runAsUser": 65534}});
+    json!({"name": name, "pod": with(pod, more)})
+}
+
+/// An object with more fields.
+pub(crate) fn with(mut object: Value, more: Value) -> Value {
+    for (field, value) in more.as_object().unwrap() {
+        object[field] = value.clone();
+    }
+    object
+}
+
+/// The newest record at a path.
+pub(crate) fn record<'w>(run: &'w Workflow, path: &str) -> &'w StepRecord {
+    let steps = &run.status.as_ref().unwrap().steps;
+    steps.iter().rev().find(|record| record.path == path).unwrap_or_else(|| panic!("no record {path}: {steps:#?}"))
+}
+
+pub(crate) fn error_class(record: &StepRecord) -> &str {
+    record.error.as_ref().map_or("", |error| &error.class)
+}
+
+/// Status, reason and message of a condition.
+pub(crate) fn condition(run: Option<&Workflow>, kind: &str) -> Option<(String, String, String)> {
+    let all = &run?.status.as_ref()?.conditions;
+    let found = all.iter().find(|condition| condition.type_ == kind)?;
+    Some((found.status.clone(), found.reason.clone(), found.message.clone()))
+}
+
+impl Pods {
+    /// On the suite's node.
+    pub(crate) async fn open(prefix: &str) -> Self {
+        Self::of(Stage::open(prefix).await, true).await
+    }
+
+    /// The same, and dana may create Workflows but no Pods.
+    pub(crate) async fn without_rights(prefix: &str) -> Self {
+        Self::of(Stage::open(prefix).await, false).await
+    }
+
+    /// On a node of the test's own.
+    pub(crate) async fn on(cluster: &Cluster, prefix: &str) -> Self {
+        Self::of(Stage::on(cluster, prefix).await, true).await
+    }
+
+    async fn of(stage: Stage, rights: bool) -> Self {
+        if rights {
+            stage.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();
+        }
+        let witness = tempfile::tempdir_in("/dev/shm").unwrap();
+        std::fs::set_permissions(witness.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        Self { stage, witness }
+    }
+
+    /// The same step, whose container first says that it has begun.
+    pub(crate) fn witnessed(&self, mut step: Value) -> Value {
+        let script = step["pod"]["command"][2].as_str().unwrap();
+        step["pod"]["command"][2] = json!(format!("echo started >>/witness/starts; {script}"));
+        let template = &mut step["pod"]["podTemplate"];
+        template["spec"]["volumes"] = json!([{"name": "witness", "hostPath": {"path": self.witness.path()}}]);
+        template["spec"]["containers"] =
+            json!([{"name": "step", "volumeMounts": [{"name": "witness", "mountPath": "/witness"}]}]);
+        step
+    }
+
+    /// How many containers have begun.
+    pub(crate) fn starts(&self) -> usize {
+        std::fs::read_to_string(self.witness.path().join("starts")).unwrap_or_default().lines().count()
+    }
+
+    /// The Pods of a run, as people ask for them.
+    pub(crate) async fn list(&self, run: &str) -> Vec<Pod> {
+        let of_run = ListParams::default().labels(&format!("{}={run}", names::LABEL_WORKFLOW));
+        self.see::<Pod>().list(&of_run).await.unwrap().items
+    }
+
+    /// A Pod of a run whose container runs.
+    pub(crate) async fn running(&self, run: &str) -> Pod {
+        let begun = |run: Option<&Workflow>| {
+            let steps =
+                run.and_then(|run| run.status.as_ref()).map(|status| status.steps.as_slice()).unwrap_or_default();
+            steps.iter().any(|record| record.phase == signoff_api::journal::StepPhase::Started)
+        };
+        let run = self.until::<Workflow>(run, "begins a Pod", begun).await;
+        let steps = run.status.unwrap().steps;
+        let begun = steps.iter().find(|record| record.phase == signoff_api::journal::StepPhase::Started).unwrap();
+        let runs = |pod: Option<&Pod>| {
+            let statuses =
+                pod.and_then(|pod| pod.status.as_ref()).and_then(|status| status.container_statuses.as_ref());
+            statuses.is_some_and(|all| {
+                all.iter().any(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()))
+            })
+        };
+        self.until::<Pod>(begun.object.as_deref().unwrap(), "runs", runs).await
+    }
+
+    /// The run as it is now.
+    pub(crate) async fn run(&self, name: &str) -> Workflow {
+        self.see::<Workflow>().get(name).await.unwrap()
+    }
+
+    pub(crate) async fn approve(&self, approval: &Approval) {
+        self.decides("alice", approval, json!({"verdict": "Approve"})).await;
+    }
+
+    /// What the API server says to a decision.
+    pub(crate) async fn try_decide(&self, who: &str, approval: &Approval, decision: Value) -> kube::Result<Approval> {
+        let patch = json!({"spec": {"decisions": {named(who).unwrap().user: decision}}});
+        let api = self.as_a::<Approval>(who).await;
+        api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await
+    }
+
+    /// What the API server says to dana's request.
+    pub(crate) async fn try_request(&self, name: &str, spec: Value) -> kube::Result<Workflow> {
+        let spec = with(spec, json!({"requestedBy": "to-be-stamped"}));
+        let workflow =
+            json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec});
+        let api = self.as_a::<Workflow>("dana").await;
+        api.create(&PostParams::default(), &serde_json::from_value(workflow).unwrap()).await
+    }
+
+    /// dana changes a run.
+    pub(crate) async fn patch(&self, run: &str, patch: Value) {
+        let api = self.as_a::<Workflow>("dana").await;
+        api.patch(run, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// What kubectl prints.
+    pub(crate) async fn kubectl(&self, words: &[&str]) -> String {
+        let words = [&["-n", &self.namespace.name], words].concat();
+        self.cluster.kubectl(words).run().await.unwrap().ok().unwrap()
+    }
+
+    /// Waits until no container of a run runs.
+    pub(crate) async fn none_runs(&self, run: &str) {
+        for pod in self.list(run).await {
+            let over =
+                |pod: Option<&Pod>| pod.is_none() || matches!(crate::stage::phase(pod), Some("Failed" | "Succeeded"));
+            let name = pod.name_any();
+            let waited = tokio::time::timeout(PATIENCE, await_condition(self.see::<Pod>(), &name, over)).await;
+            waited.unwrap_or_else(|_| panic!("{name} still runs")).unwrap();
+        }
+    }
+
+    /// Waits until a run has no Pod any more.
+    pub(crate) async fn none_stays(&self, run: &str) {
+        for pod in self.list(run).await {
+            let (name, uid) = (pod.name_any(), pod.uid().unwrap());
+            let gone = conditions::is_deleted(&uid);
+            let waited = tokio::time::timeout(PATIENCE, await_condition(self.see::<Pod>(), &name, gone)).await;
+            waited.unwrap_or_else(|_| panic!("{name} stays")).unwrap();
+        }
+        assert!(self.list(run).await.is_empty());
+    }
+
+    /// Waits until exactly the Pods of these steps are left.
+    pub(crate) async fn left(&self, run: &str, steps: &[&str]) {
+        let label = |pod: &Pod| pod.labels().get(names::LABEL_STEP).cloned().unwrap_or_default();
+        for pod in self.list(run).await.into_iter().filter(|pod| !steps.contains(&label(pod).as_str())) {
+            let (name, uid) = (pod.name_any(), pod.uid().unwrap());
+            let gone = conditions::is_deleted(&uid);
+            let waited = tokio::time::timeout(PATIENCE, await_condition(self.see::<Pod>(), &name, gone)).await;
+            waited.unwrap_or_else(|_| panic!("{name} stays")).unwrap();
+        }
+        let mut left: Vec<_> = self.list(run).await.iter().map(label).collect();
+        left.sort();
+        assert_eq!(left, steps, "{run}");
+    }
+
+    /// A large value of a run.
+    pub(crate) async fn value(&self, run: &Workflow, digest: &str) -> String {
+        let digest: Digest = serde_json::from_value(json!(digest)).unwrap();
+        let name = names::blob(&run.name_any(), run.uid().as_deref().unwrap(), &digest);
+        self.see::<ConfigMap>().get(&name).await.unwrap().data.unwrap().remove("value").unwrap()
+    }
+
+    /// Waits until the namespace is gone.
+    pub(crate) async fn namespace_is_gone(&self) {
+        let api: Api<Namespace> = Api::all(self.cluster.admin().await.unwrap());
+        let name = &self.namespace.name;
+        let gone = |namespace: Option<&Namespace>| namespace.is_none();
+        let waited = tokio::time::timeout(PATIENCE, await_condition(api.clone(), name, gone)).await;
+        if waited.is_err() {
+            panic!("{:#?}", api.get_opt(name).await);
+        }
+    }
+}
