@@ -89,11 +89,18 @@ fn sentences(source: &str) -> Vec<String> {
         });
         let Some(end) = end else { break };
         if body[..end].split_whitespace().count() >= 3 {
-            found.push(body[..end].to_owned());
+            found.push(as_compiled(&body[..end]));
         }
         rest = &body[end + 1..];
     }
     found
+}
+
+/// A string literal without quotes as the compiler reads it: a backslash joins lines, and stands before a quote.
+fn as_compiled(literal: &str) -> String {
+    let mut lines = literal.split("\\\n");
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |text, line| text + line.trim_start()).replace("\\\"", "\"")
 }
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

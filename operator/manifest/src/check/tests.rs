@@ -60,7 +60,7 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
             "13:4 NotYaml : this is no YAML: unclosed bracket '['",
             "17:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
             "18:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
-            "22:9 RuleBroken spec.pattern.chain.steps[0]: a step does exactly one thing: give one of agent, http, set and hitl",
+            "22:9 RuleBroken spec.pattern.chain.steps[0]: a step does exactly one thing: give one of agent, pod, http, set and hitl",
             "23:9 UnknownField spec.pattern.chain.steps[0].sett: there is no field sett: did you mean set?",
             "28:15 Duplicate spec.pattern.chain.steps[2].name: b stands twice: names are unique",
             "29:24 WrongType spec.pattern.chain.steps[2].hitl.prompt: a text belongs here, this is a number: put it into quotes",

@@ -24,6 +24,7 @@ const APPROVAL: &str = "phase of an Approval";
 const CONDITION: &str = "condition";
 const REASON: &str = "reason";
 const PROBLEM: &str = "problem of a file";
+const CONTAINER: &str = "failure of a container";
 
 /// Every word. A word may stand more than once where it means several things.
 pub const TERMS: &[Term] = &[
@@ -127,6 +128,11 @@ pub const TERMS: &[Term] = &[
     ),
     term(CONDITION, "Held", "Whether an administrator's policy keeps the run from beginning anything new."),
     term(CONDITION, "Waiting", "Whether people are being waited for."),
+    term(
+        CONDITION,
+        "PodsPending",
+        "Whether a step's Pod does not run yet; the message names it and says why, in the words of the scheduler or the kubelet.",
+    ),
     term(CONDITION, "Finished", "Whether the run has ended in whatever way; its reason is the phase."),
     term(CONDITION, "Complete", "Whether the run ended with success; its reason is the phase."),
     term(CONDITION, "Failed", "Whether the run ended otherwise; its reason is the phase."),
@@ -193,8 +199,97 @@ pub const TERMS: &[Term] = &[
         "Overdue",
         "Nobody decided in time, and the gate waits: decide Retry to have it asked again, Reject or Abort.",
     ),
-    term(REASON, "NothingPending", "Nobody is waited for."),
+    term(REASON, "NothingPending", "Nobody is waited for, and no Pod."),
+    term(
+        REASON,
+        "Queued",
+        "As many Pods of steps run as may, in the namespace or in the Workflow: this one waits for its turn. The message has its place.",
+    ),
+    term(
+        REASON,
+        "Unschedulable",
+        "No node takes a Pod yet: the message has the scheduler's words. After pod.startDeadline the step fails.",
+    ),
+    term(
+        REASON,
+        "ErrImagePull",
+        "An image cannot be pulled: the message has the kubelet's words. After pod.startDeadline the step fails.",
+    ),
+    term(REASON, "ImagePullBackOff", "An image could not be pulled several times: as ErrImagePull."),
+    term(
+        REASON,
+        "CreateContainerConfigError",
+        "A container cannot be made from what its Pod says: the message has the kubelet's words. After pod.startDeadline the step fails.",
+    ),
     term(REASON, "QuorumOutOfReach", "After the votes so far no verdict can get as many as it needs."),
+    term(
+        CONTAINER,
+        "ExitCode",
+        "The container ended with a code other than 0: its log says why. Let `retry.onExitCodes` name the codes after which another attempt makes sense.",
+    ),
+    term(
+        CONTAINER,
+        "OOMKilled",
+        "The container used more memory than its limit. Give it more: resources.limits.memory, or `memory` with Modify at an errorEscalation gate.",
+    ),
+    term(
+        CONTAINER,
+        "Evicted",
+        "The node needed the room, or was drained, and ended the Pod. `retry: {onReasons: [Evicted]}` lets it run again where that does no harm.",
+    ),
+    term(
+        CONTAINER,
+        "DeadlineExceeded",
+        "The container ran longer than pod.activeDeadline: the kubelet ended it. Raise it, or give the container less to do.",
+    ),
+    term(
+        CONTAINER,
+        "Timeout",
+        "One attempt took longer than the step's timeout. The Pod is deleted; raise the timeout, or give it less to do.",
+    ),
+    term(
+        CONTAINER,
+        "ErrImagePull",
+        "The image could not be pulled: its name is wrong, its registry is not reached, or a pull secret is missing (podTemplate.spec.imagePullSecrets).",
+    ),
+    term(CONTAINER, "ImagePullBackOff", "The image could not be pulled several times: as ErrImagePull."),
+    term(CONTAINER, "ErrImageNeverPull", "imagePullPolicy is Never, and the node does not have the image."),
+    term(CONTAINER, "InvalidImageName", "The image's name cannot be one: correct pod.image."),
+    term(
+        CONTAINER,
+        "CreateContainerConfigError",
+        "The container cannot be made from what the Pod says: a Secret, a ConfigMap or a key of one is missing, or the image runs as root and nothing says runAsUser.",
+    ),
+    term(
+        CONTAINER,
+        "Unschedulable",
+        "No node takes the Pod: its resources, nodeSelector, tolerations or volumes ask for what no node has free.",
+    ),
+    term(
+        CONTAINER,
+        "Deleted",
+        "Somebody deleted the Pod while it ran. What its container had done by then nobody knows.",
+    ),
+    term(
+        CONTAINER,
+        "OutcomeUnknown",
+        "The Pod is gone and nobody saw how it ended, or an operator died while a request was under way: it may have done its work. It is never repeated by itself, unless it is idempotent: look what was done, then decide at the errorEscalation gate.",
+    ),
+    term(
+        CONTAINER,
+        "Refused",
+        "The API server refused to create the Pod: a quota, Pod Security admission or another policy. The message has its words.",
+    ),
+    term(
+        CONTAINER,
+        "ForeignPod",
+        "A Pod of the step's name is there that this run did not make. It is neither used nor deleted: find out whose it is.",
+    ),
+    term(
+        CONTAINER,
+        "TooLarge",
+        "The container said more than a step may answer: 4096 bytes as termination message, 256 KiB of log. Write less, or a reference to where it is.",
+    ),
     term(
         PROBLEM,
         "NotYaml",

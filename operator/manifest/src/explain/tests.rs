@@ -101,6 +101,7 @@ fn every_verdict_phase_condition_and_timeout_action_is_explained() {
         conditions::FOREIGN_MUTATION,
         conditions::HELD,
         conditions::WAITING,
+        conditions::PODS_PENDING,
         conditions::FINISHED,
         conditions::COMPLETE,
         conditions::FAILED,

@@ -3,19 +3,20 @@
 //! It may not guess what agents and people will decide: every way on is an edge. What a gate sends back is told by its
 //! verdicts and is none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_api::{
     Verdict, Workflow, WorkflowSpec,
     gate::Subject,
     pattern::{EvaluatorOptimizer, Graph, OnExhausted, OrchestratorWorkers, Parallel, Routing},
+    pod::PodStep,
     step::{HitlStep, Step as Spec},
     workflow::SpecGateType,
 };
 
 use super::{
     Edge, Flow, Gate, Input, Step,
-    gates::{Met, allows},
+    gates::{Met, Start, allows},
     needs::Needs,
 };
 
@@ -24,7 +25,7 @@ pub(super) type Ends = Vec<(String, Option<String>)>;
 
 pub(super) fn flow(workflow: &Workflow) -> Flow {
     let spec = &workflow.spec;
-    let mut build = Build { spec, flow: Flow::default(), leaves: BTreeMap::new() };
+    let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     build.flow.name = workflow.metadata.name.clone().unwrap_or_default();
     build.flow.inputs = spec.inputs.iter().map(input).collect();
     let pattern = &spec.pattern;
@@ -87,6 +88,8 @@ fn input(input: &signoff_api::workflow::Input) -> Input {
 pub(super) struct Build<'w> {
     pub(super) spec: &'w WorkflowSpec,
     pub(super) flow: Flow,
+    /// The gates before steps that are about to begin.
+    pub(super) starts: BTreeMap<String, Start>,
     /// Where the run goes on from after each step: from the step, or from the gates beneath it.
     pub(super) leaves: BTreeMap<String, Ends>,
 }
@@ -112,10 +115,16 @@ impl Build<'_> {
         }
     }
 
-    /// Edges from everything that came before to a step.
+    /// Edges from everything that came before to a step: to the gate before it, where it has one.
     pub(super) fn enter(&mut self, to: &str, from: Ends) {
-        let edge = |(from, when)| Edge { from, to: to.to_owned(), when };
-        self.flow.edges.extend(from.into_iter().map(edge));
+        let start = self.starts.get(to);
+        let edges = |to: &str, from: Ends| {
+            let to = to.to_owned();
+            from.into_iter().map(move |(from, when)| Edge { from, to: to.clone(), when })
+        };
+        let begins = start.is_none_or(|start| start.asks_not_always).then(|| from.clone());
+        let asks = start.map(|start| edges(&start.path, from));
+        self.flow.edges.extend(asks.into_iter().flatten().chain(edges(to, begins.unwrap_or_default())));
     }
 
     /// What follows a step: where it goes on from, and when.
@@ -131,6 +140,7 @@ impl Build<'_> {
     /// A step of a list, without edges; its id is given back.
     fn spec_step(&mut self, step: &Spec, prefix: &str, depth: usize) -> String {
         let id = format!("{prefix}{}", step.name);
+        self.before(&id, step, depth);
         let system = step.agent.as_ref().and_then(|agent| self.system(&agent.name));
         let needs = Needs::default().step(step, system.as_ref());
         let (kind, does) = does(step);
@@ -138,6 +148,7 @@ impl Build<'_> {
         if let Some(made) = self.flow.steps.last_mut() {
             made.gate = step.hitl.as_ref().map(gate);
             made.skip_if.clone_from(&step.skip_if);
+            made.uses = step.pod.iter().flat_map(uses).collect();
         }
         if step.hitl.is_none() {
             self.beneath(&id, &step.name, depth, Met::by(step));
@@ -293,6 +304,8 @@ impl Build<'_> {
 fn does(step: &Spec) -> (&'static str, String) {
     if let Some(agent) = &step.agent {
         ("agent", format!("agent {}", agent.name))
+    } else if let Some(pod) = &step.pod {
+        ("pod", format!("pod {}", pod.image))
     } else if let Some(http) = &step.http {
         ("http", format!("{} {}", http.method.unwrap_or_default().name(), http.url))
     } else if step.hitl.is_some() {
@@ -300,6 +313,22 @@ fn does(step: &Spec) -> (&'static str, String) {
     } else {
         ("set", "renders a text".to_owned())
     }
+}
+
+/// What of its namespace a container is given, each once.
+fn uses(pod: &PodStep) -> BTreeSet<String> {
+    let key = |kind: &str, name: &str| format!("{kind} {name}");
+    let of_env = pod.env.iter().filter_map(|one| one.value_from.as_ref()).flat_map(|from| {
+        let secret = from.secret_key_ref.iter().map(|of| key("Secret", &of.name));
+        secret.chain(from.config_map_key_ref.iter().map(|of| key("ConfigMap", &of.name)))
+    });
+    let of_volumes = pod.volumes.iter().flat_map(|volume| {
+        let secret = volume.secret.iter().map(|of| key("Secret", &of.secret_name));
+        let claim = volume.persistent_volume_claim.iter().map(|of| key("PersistentVolumeClaim", &of.claim_name));
+        secret.chain(volume.config_map.iter().map(|of| key("ConfigMap", &of.name))).chain(claim)
+    });
+    let account = pod.service_account_name.iter().map(|name| key("ServiceAccount", name));
+    of_env.chain(of_volumes).chain(account).collect()
 }
 
 fn gate(hitl: &HitlStep) -> Gate {

@@ -1,4 +1,5 @@
-//! Where the gates of `spec.gates` stand in a flow: at a plan, beneath the steps they ask about, and before the end.
+//! Where the gates of `spec.gates` stand in a flow: at a plan, before the steps that are about to begin, beneath those
+//! they ask about, and before the end.
 //!
 //! It may not say what people will decide: what a gate sends back is told by its verdicts and is no edge.
 
@@ -20,6 +21,15 @@ pub(super) struct Met {
     escalates: bool,
     /// Whether the run can go on without it.
     can_be_skipped: bool,
+}
+
+/// The gate before a step.
+pub(super) struct Start {
+    pub(super) path: String,
+    /// Whether the step may also begin without it.
+    pub(super) asks_not_always: bool,
+    /// Whether people may leave the step out.
+    may_skip: bool,
 }
 
 impl Met {
@@ -67,9 +77,27 @@ impl<'w> Build<'w> {
         passed.chain([(id.to_owned(), None)]).collect()
     }
 
+    /// The gate before a step that people are shown: the step begins after it. Steps that nobody can be shown have none.
+    pub(super) fn before(&mut self, id: &str, step: &Spec, depth: usize) {
+        if step.pod.is_none() && step.http.is_none() {
+            return;
+        }
+        let Some((gate, _)) = self.of_step(SpecGateType::StepStart, &step.name, true) else { return };
+        let path = format!("{id}/.start");
+        self.spec_gate(&path, gate, depth);
+        if let Some(made) = self.flow.steps.last_mut() {
+            made.skip_if.clone_from(&step.skip_if);
+        }
+        self.enter(id, vec![(path.clone(), None)]);
+        // To leave a step out is not among the usual verdicts here.
+        let may_skip = gate.hitl.allowed_verdicts.contains(&Verdict::Skip);
+        self.starts.insert(id.to_owned(), Start { path, asks_not_always: gate.condition.is_some(), may_skip });
+    }
+
     /// The gates beneath a step: about its answer, and about its failure. What follows begins after what is kept here.
     pub(super) fn beneath(&mut self, id: &str, name: &str, depth: usize, met: Met) {
         let mut ends: Ends = vec![(id.to_owned(), None)];
+        let skipped = self.starts.get(id).filter(|start| start.may_skip).map(|start| start.path.clone());
         if let Some((gate, always)) = self.of_step(SpecGateType::OutputValidation, name, met.has_schema) {
             let path = format!("{id}/.output");
             self.spec_gate(&path, gate, depth + 1);
@@ -88,6 +116,7 @@ impl<'w> Build<'w> {
                 ends.push((path, Some("Skip".to_owned())));
             }
         }
+        ends.extend(skipped.map(|path| (path, Some("Skip".to_owned()))));
         self.leaves.insert(id.to_owned(), ends);
     }
 }

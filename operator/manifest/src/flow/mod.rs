@@ -54,11 +54,11 @@ pub struct Input {
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// Where its records stand in a run, which is also what `--gate` and `--answers` name a gate by: `left/draft`,
-    /// `.router`, `draft/.error`.
+    /// `.router`, `build/.start`, `draft/.error`.
     pub id: String,
     /// Its name in its list.
     pub name: String,
-    /// What it does: `agent`, `http`, `set`, `hitl`.
+    /// What it does: `agent`, `pod`, `http`, `set`, `hitl`.
     pub kind: &'static str,
     /// In a few words: `agent writer`, `POST http://…`.
     pub does: String,
@@ -70,6 +70,10 @@ pub struct Step {
     /// The names that its templates and conditions ask for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
+    /// Objects of the namespace that its container is given; whether they are there only the cluster knows:
+    /// `Secret models`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<String>,
     /// The condition under which it is skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_if: Option<String>,

@@ -43,6 +43,12 @@ impl Needs {
         if let Some(agent) = &step.agent {
             self = self.template(&agent.input).maybe(system);
         }
+        if let Some(pod) = &step.pod {
+            let values = pod.env.iter().filter_map(|variable| variable.value.as_ref());
+            self = values
+                .chain(pod.files.iter().map(|file| &file.content))
+                .fold(self, |needs, value| needs.template(value));
+        }
         if let Some(http) = &step.http {
             self = self.template(&http.url).maybe(http.body.as_ref());
             self = http.headers.values().fold(self, |needs, value| needs.template(value));

@@ -68,6 +68,9 @@ fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
     if !step.needs.is_empty() {
         line(format!("needs {}", names(&step.needs)));
     }
+    if !step.uses.is_empty() {
+        line(format!("uses {} of the cluster, not looked for here", names(&step.uses)));
+    }
 }
 
 fn asked(gate: &Gate) -> Vec<String> {

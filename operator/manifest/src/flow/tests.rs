@@ -178,6 +178,45 @@ fn gates_of_the_spec_stand_where_they_ask() {
 }
 
 #[test]
+fn people_who_see_what_will_run_are_asked_before_it_begins() {
+    let pod = json!({"name": "build", "skipIf": "inputs.dry", "pod": {"image": "tool@sha256:1",
+        "env": [{"name": "PLAN", "value": "{{ steps.draft.response }}"}, {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "models", "key": "k"}}}],
+        "volumes": [{"name": "v", "mountPath": "/v", "configMap": {"name": "settings"}}], "files": [{"path": "/in", "content": "{{ run.name }}"}]}});
+    let gate = |more: Value| {
+        let mut gate = json!({"name": "human", "type": "stepStart", "hitl": hitl()});
+        for (field, value) in more.as_object().unwrap() {
+            gate[field] = value.clone();
+        }
+        flow(json!({"pattern": {"chain": {"steps": [turn("draft"), pod, turn("send")]}}, "gates": [gate]}))
+    };
+    let always = gate(json!({}));
+    let mut found = edges(&always);
+    found.sort();
+    assert_eq!(found, [">draft", "build/.start>build", "build>send", "draft>build/.start", "send>"]);
+    let text = always.to_text();
+    for words in [
+        "2. build/.start: asks people (stepStart, gate human)\n     after draft\n     skipped if inputs.dry\n",
+        "3. build: pod tool@sha256:1\n     after build/.start\n     skipped if inputs.dry\n     needs inputs.dry, run.name, steps.draft.response\n     uses ConfigMap settings, Secret models of the cluster, not looked for here",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    let mut skip = hitl();
+    skip["allowedVerdicts"] = json!(["Approve", "Skip"]);
+    let mut found = edges(&gate(json!({"condition": "inputs.big", "hitl": skip, "steps": ["build"]})));
+    found.sort();
+    let expected = [
+        ">draft",
+        "build/.start>build",
+        "build/.start>send(Skip)",
+        "build>send",
+        "draft>build",
+        "draft>build/.start",
+        "send>",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn no_text_of_a_file_can_leave_its_label() {
     let evil = "x\"]; click n0 \"javascript:alert(1)\" <b>\u{1b}[31m\n%% ";
     let flow = flow(json!({"pattern": {"chain": {"steps": [{"name": "a", "http": {"url": evil}}]}}}));
