@@ -224,6 +224,12 @@ impl Plan {
         &self.added
     }
 
+    /// The paths of the steps that are containers, as declared: only a cluster runs those.
+    pub fn containers(&self) -> impl Iterator<Item = &str> {
+        let of_pods = self.pattern.steps().into_iter().filter(|step| matches!(step.action, Action::Pod(_)));
+        of_pods.map(|step| step.path.as_str())
+    }
+
     /// Why floors do not allow a call; none where they do.
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {

@@ -278,6 +278,7 @@ fn address(run: &Run, gate: Option<&str>, given: Given, attendant: &Attendant) -
 pub fn failure(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Invalid(_) => Exit::Invalid,
+        Error::NeedsCluster { .. } => Exit::Unsupported,
         Error::Bug { .. } => Exit::Unexpected,
         _ => Exit::Session,
     };

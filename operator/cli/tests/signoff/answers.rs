@@ -227,6 +227,22 @@ fn the_history_says_who_decided_what_and_when() {
 }
 
 #[test]
+fn a_workflow_with_a_container_is_valid_and_needs_a_cluster() {
+    let home = Home::new();
+    let text = LETTER.replace(
+        "{name: done, set: {value: \"{{ steps.draft.response }}: {{ hitl_response }}\"}}",
+        "{name: build, pod: {image: \"tool:1\"}}",
+    );
+    home.file("build.yaml", &text);
+    home.run(&["validate", "build.yaml"]).with(0);
+    let refused = home.run(&["run", "build.yaml"]).with(18);
+    for words in ["step build is a container", "kubectl apply -f", "cargo xtask demo --pods"] {
+        assert!(refused.err.contains(words), "{words}: {refused:#?}");
+    }
+    assert_eq!(home.run(&["sessions", "list"]).with(0).out, "no sessions\n");
+}
+
+#[test]
 fn sessions_are_listed_shown_and_removed() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);

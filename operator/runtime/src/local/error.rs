@@ -15,6 +15,14 @@ pub enum Error {
     /// The Workflow cannot be run: everything that is wrong with it.
     #[error("{}", list(.0))]
     Invalid(Vec<Complaint>),
+    /// The Workflow can be run, and not here.
+    #[error(
+        "step {step} is a container, which runs as a Pod: nothing was begun. Run it on a cluster: `kubectl apply -f FILE`, or `cargo xtask demo --pods` where there is none"
+    )]
+    NeedsCluster {
+        /// The first step that is one.
+        step: String,
+    },
     /// No session has that id.
     #[error("there is no session {id} in {root}: `signoff sessions list` names those that there are")]
     Missing {

@@ -200,8 +200,8 @@ impl Local {
     /// Makes a session of a Workflow. Its status, uid and times are the session's own, whatever the Workflow says.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with everything that is wrong with it, and then there is no session; failures of the file
-    /// system.
+    /// [`Error::Invalid`] with everything that is wrong with it, [`Error::NeedsCluster`] where a step is a container, and
+    /// then there is no session; failures of the file system.
     pub fn begin(&self, mut workflow: Workflow) -> Result<Run, Error> {
         workflow.status = None;
         let suffix = session::random(5);
@@ -257,7 +257,9 @@ impl Local {
     }
 
     fn plan(&self, workflow: &Workflow) -> Result<Plan, Error> {
-        Plan::of(workflow, &self.settings, &Arc::new(Floors::default())).map_err(Error::Invalid)
+        let plan = Plan::of(workflow, &self.settings, &Arc::new(Floors::default())).map_err(Error::Invalid)?;
+        let container = plan.containers().next().map(str::to_owned);
+        container.map_or(Ok(plan), |step| Err(Error::NeedsCluster { step }))
     }
 }
 

@@ -6,6 +6,15 @@ use std::{fs, path::PathBuf};
 use super::*;
 use crate::{durable::full_disk, local::object};
 
+#[test]
+fn a_workflow_with_a_container_is_refused_and_leaves_no_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let workflow = chain("{name: draft, set: {value: x}}, {name: build, pod: {image: 'tool:1'}}");
+    let Err(Error::NeedsCluster { step }) = local(&folder).begin(workflow) else { panic!("it began") };
+    assert_eq!(step, "build");
+    assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+}
+
 #[tokio::test]
 async fn of_two_processes_one_has_the_session_and_the_other_says_so() {
     let folder = tempfile::tempdir().unwrap();
