@@ -57,6 +57,7 @@ impl Caller for Echo {
         let said = match call.what {
             What::Http(http) => format!("{} {}", http.method, http.body.unwrap_or_default()),
             What::Agent(agent) => agent.messages.last().map(|m| m.text.clone()).unwrap_or_default(),
+            What::Pod(pod) => panic!("{} runs on a cluster only", pod.name),
         };
         self.inputs.lock().unwrap().push(said.clone());
         self.began.notify_one();
