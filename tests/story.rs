@@ -1,6 +1,7 @@
 //! Examples with the answers beside them, and what a run came to without what differs from run to run.
 //!
-//! Used by the tests that run the examples on a laptop, on a control plane and from records. It may not run anything.
+//! Used by the tests that run the examples on a laptop, on a control plane, on a node and from records. It may not run
+//! anything.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +9,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use signoff_api::Workflow;
 
-/// Examples that need more than one answering person and a script; each has a test of its own on the control plane.
-const APART: [&str; 10] = [
+/// Examples that need more than one answering person and a script; each has a test of its own on the control plane, but for
+/// those that need a node.
+const APART: [&str; 11] = [
     // a service to talk to, or a real model
     "quickstart/workflow",
     "steps/secret",
@@ -22,6 +24,8 @@ const APART: [&str; 10] = [
     "gates/timeout-goes-on",
     "gates/timeout-stops",
     "gates/timeout-waits",
+    // containers: a kubelet runs them, and so does the suite `pods`
+    "pods/",
     // policies of an administrator, not Workflows
     "floors/",
 ];
@@ -34,15 +38,20 @@ pub(crate) struct Example {
     answers: BTreeMap<String, Vec<Value>>,
 }
 
-/// Every example that one person's answers bring to its end.
+/// Every example that one person's answers bring to its end, and that needs no node.
 pub(crate) fn examples() -> Vec<Example> {
+    among(|name| !APART.iter().any(|apart| name.starts_with(apart)))
+}
+
+/// The examples with such names.
+pub(crate) fn among(named: impl Fn(&str) -> bool) -> Vec<Example> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut found = Vec::new();
     for folder in std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
         for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             let name = file.strip_prefix(&root).unwrap().display().to_string();
             let Some(name) = name.strip_suffix(".yaml").filter(|name| !name.ends_with(".answers")) else { continue };
-            if APART.iter().any(|apart| name.starts_with(apart)) {
+            if !named(name) {
                 continue;
             }
             let text = std::fs::read_to_string(&file).unwrap();

@@ -1,4 +1,5 @@
-//! The examples on a real API server, and those that need only people and time as they run with the operator.
+//! The examples on a real API server, and those that need only people and time as they run with the operator; those with
+//! containers need a kubelet, and are run in `tests/pods`.
 //! It may not change more of an example than how long its gates wait, and where its model is.
 
 use std::path::{Path, PathBuf};

@@ -2,8 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chart;
+mod examples;
 mod machine;
 mod node;
 mod stage;
 mod steps;
+#[expect(dead_code, reason = "the examples without containers are run by other suites")]
+#[path = "../story.rs"]
+mod story;
 mod witness;

@@ -1,0 +1,98 @@
+//! The examples whose steps are containers, each run to its end by the answers beside it and people of the cast.
+//! It may not change an example.
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::PostParams;
+use serde_json::{Value, json};
+use signoff_api::Workflow;
+use signoff_api::journal::{StepKind, StepRecord};
+use signoff_api::workflow::WorkflowStatus;
+
+use crate::stage::Stage;
+use crate::story::{Example, among};
+
+/// What each has to show in the end, and the class of the failure that it is about.
+const COME_TO: [(&str, &str, &str); 13] = [
+    ("pods/agent", "done: archive the reports of October\ndone: tell nobody\n", ""),
+    ("pods/build-approve-deploy", "deployed DIGEST", ""),
+    ("pods/clean-until-done", "clean after 3 rounds", ""),
+    ("pods/exact-command", "deleted acme-4711", ""),
+    ("pods/failed", "the check was skipped", "ExitCode"),
+    ("pods/fan-out", "seven words", ""),
+    ("pods/log-output", "it measured result 42", ""),
+    ("pods/migration", "2\n", ""),
+    ("pods/out-of-memory", "sorted\n", "OOMKilled"),
+    ("pods/pods-in-a-dag", "walls, roof, garden", ""),
+    ("pods/retry-by-exit-code", "failed with 75", "ExitCode"),
+    ("pods/settings", "Hello from ACME: Dear ACME", ""),
+    ("pods/too-slow", "it failed", "DeadlineExceeded"),
+];
+
+/// A gate that waits and has not been answered yet.
+fn open<'w>(workflow: &'w Workflow, answered: &[String]) -> Option<&'w StepRecord> {
+    let waits = |record: &&StepRecord| record.kind == StepKind::Hitl && !record.phase.is_end();
+    let new = |record: &&StepRecord| record.object.as_ref().is_some_and(|name| !answered.contains(name));
+    workflow.status.as_ref()?.steps.iter().filter(waits).find(new)
+}
+
+/// What the example says it needs in its namespace.
+async fn prepare(stage: &Stage, example: &Example) {
+    if example.name == "pods/settings" {
+        let params = PostParams::default();
+        let secret = json!({"metadata": {"name": "letters"}, "stringData": {"token": "sesame"}});
+        let secret: Secret = serde_json::from_value(secret).unwrap();
+        stage.see::<Secret>().create(&params, &secret).await.unwrap();
+        let settings = json!({"metadata": {"name": "letters"}, "data": {"greeting": "Hello"}});
+        let settings: ConfigMap = serde_json::from_value(settings).unwrap();
+        stage.see::<ConfigMap>().create(&params, &settings).await.unwrap();
+    }
+}
+
+/// Runs an example with its answers to its end: dana asks, bob decides.
+async fn told(mut example: Example) -> (String, WorkflowStatus) {
+    let value: Value = serde_saphyr::from_str(&example.text).unwrap();
+    let run = value["metadata"]["name"].as_str().unwrap();
+    let stage = Stage::open(run).await;
+    prepare(&stage, &example).await;
+    stage.request(run, value["spec"].clone()).await;
+    let mut answered = Vec::new();
+    loop {
+        let moves = |workflow: Option<&Workflow>| {
+            let status = workflow.and_then(|workflow| workflow.status.as_ref());
+            status.is_some_and(|status| status.phase.is_end())
+                || workflow.is_some_and(|workflow| open(workflow, &answered).is_some())
+        };
+        let found: Workflow = stage.until(run, "asks or ends", moves).await;
+        let Some(gate) = open(&found, &answered) else {
+            assert_eq!(example.unused(), [""; 0], "{}: answers that nobody asked for", example.name);
+            return (example.name, found.status.unwrap());
+        };
+        let (name, path) = (gate.object.clone().unwrap(), gate.path.clone());
+        let approval = stage.until(&name, "is there", |found: Option<&signoff_api::Approval>| found.is_some()).await;
+        let answer = example.answer(&path, &approval.spec.request.gate.name);
+        let answer = answer.unwrap_or_else(|| panic!("{}: nobody answers at {path}", example.name));
+        stage.decides("bob", &approval, answer).await;
+        answered.push(name);
+    }
+}
+
+#[tokio::test]
+async fn every_example_with_containers_comes_to_what_it_says() {
+    let all = among(|name| name.starts_with("pods/"));
+    let names: Vec<_> = all.iter().map(|example| example.name.clone()).collect();
+    assert_eq!(names, COME_TO.map(|(name, ..)| name), "each example is run, and each that is run is there");
+    let ended: Vec<_> = futures::stream::iter(all.into_iter().map(told)).buffer_unordered(4).collect().await;
+    let digest = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(b"release 1.4.2"));
+    for (name, status) in ended {
+        let (_, output, class) = COME_TO.into_iter().find(|(one, ..)| *one == name).unwrap();
+        let failed = status.steps.iter().find_map(|step| step.error.as_ref()).map(|error| &*error.class);
+        let story = (status.phase.name(), status.outputs.as_deref().unwrap_or_default(), failed.unwrap_or_default());
+        assert_eq!(
+            story,
+            ("Succeeded", &*output.replace("DIGEST", &digest[..12]), class),
+            "{name}: {:#?}",
+            status.steps
+        );
+    }
+}
