@@ -21,8 +21,8 @@ pub const HELD: &str = "Held";
 /// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`,
 /// `ApprovalUnreadable`.
 pub const WAITING: &str = "Waiting";
-/// Workflow: whether a step's Pod does not run yet, and why. Reasons: `Queued`, `Unschedulable`, `NothingPending`, or the
-/// kubelet's own word: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …
+/// Workflow: whether a step's Pod does not run yet, and why. Reasons: `Queued`, `NotHere`, `Unschedulable`, `NothingPending`,
+/// or the kubelet's own word: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …
 pub const PODS_PENDING: &str = "PodsPending";
 /// Workflow: whether the run has ended in whatever way. Reason: the phase.
 pub const FINISHED: &str = "Finished";

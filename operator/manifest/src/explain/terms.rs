@@ -202,6 +202,11 @@ pub const TERMS: &[Term] = &[
     term(REASON, "NothingPending", "Nobody is waited for, and no Pod."),
     term(
         REASON,
+        "NotHere",
+        "The operator may run no Pods in this namespace: an administrator says where, with pods.namespaces of the chart.",
+    ),
+    term(
+        REASON,
         "Queued",
         "As many Pods of steps run as may, in the namespace or in the Workflow: this one waits for its turn. The message has its place.",
     ),
@@ -268,7 +273,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONTAINER,
         "Deleted",
-        "Somebody deleted the Pod while it ran. What its container had done by then nobody knows.",
+        "Somebody deleted the Pod, and its container ended, or never began. Ask who; Retry lets it run again.",
     ),
     term(
         CONTAINER,
@@ -285,6 +290,12 @@ pub const TERMS: &[Term] = &[
         "ForeignPod",
         "A Pod of the step's name is there that this run did not make. It is neither used nor deleted: find out whose it is.",
     ),
+    term(
+        CONTAINER,
+        "NotStarted",
+        "The container did not begin within pod.startDeadline, and neither the scheduler nor the kubelet said why: look at the node.",
+    ),
+    term(CONTAINER, "LogUnreadable", "The log is the response, and could not be read from its node: look at the node."),
     term(
         CONTAINER,
         "TooLarge",
