@@ -5,6 +5,7 @@ mod chart;
 mod examples;
 mod machine;
 mod node;
+mod operator;
 mod stage;
 mod steps;
 #[expect(dead_code, reason = "the examples without containers are run by other suites")]
