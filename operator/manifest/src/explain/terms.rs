@@ -275,6 +275,13 @@ pub const TERMS: &[Term] = &[
         "Deleted",
         "Somebody deleted the Pod, and its container ended, or never began. Ask who; Retry lets it run again.",
     ),
+    term(CONTAINER, "StartError", "Its command cannot be run: correct pod.command, or use an image that has it."),
+    term(CONTAINER, "ContainerCannotRun", "Its command cannot be run: as StartError."),
+    term(
+        CONTAINER,
+        "Input",
+        "What it was to be given could not be rendered, or is more than fits into a variable (64 KiB) or its files (192 KiB).",
+    ),
     term(
         CONTAINER,
         "OutcomeUnknown",
