@@ -2,11 +2,12 @@
 //!
 //! It may not hold templates but in `env` and `files`: a rendered value is never part of a command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     values::{JsonObject, Span},
@@ -106,6 +107,44 @@ impl PodStep {
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         self.idempotent.unwrap_or(false)
+    }
+
+    /// The Secrets that its Pod names, wherever it names them.
+    #[must_use]
+    pub fn secrets(&self) -> BTreeSet<String> {
+        let of_env = self.env.iter().filter_map(|one| one.value_from.as_ref()?.secret_key_ref.as_ref());
+        let of_volumes = self.volumes.iter().filter_map(|volume| volume.secret.as_ref());
+        let named = of_env.map(|key| key.name.clone()).chain(of_volumes.map(|secret| secret.secret_name.clone()));
+        let mut found: BTreeSet<_> = named.collect();
+        for value in self.pod_template.iter().flat_map(|template| template.0.values()) {
+            named_in(value, &mut found);
+        }
+        found
+    }
+}
+
+/// The Secrets that a part of a Pod names, by every field in which Kubernetes has such a name.
+fn named_in(part: &Value, found: &mut BTreeSet<String>) {
+    match part {
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                match field.as_str() {
+                    "secretName" => found.extend(value.as_str().map(str::to_owned)),
+                    // A projected volume calls its Secret just `secret`, and a volume's own has a `secretName`.
+                    "secret" | "secretRef" | "secretKeyRef" | "nodePublishSecretRef" => {
+                        found.extend(value["name"].as_str().map(str::to_owned));
+                    }
+                    "imagePullSecrets" => {
+                        let list = value.as_array().into_iter().flatten();
+                        found.extend(list.filter_map(|one| one["name"].as_str().map(str::to_owned)));
+                    }
+                    _ => {}
+                }
+                named_in(value, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| named_in(item, found)),
+        _ => {}
     }
 }
 
@@ -334,4 +373,34 @@ pub enum PodGc {
     OnCompletion,
     /// None.
     Never,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_secret_that_a_pod_names_is_known() {
+        let pod: PodStep = serde_json::from_value(json!({
+            "image": "x",
+            "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "of-env", "key": "k"}}},
+                {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "no-secret", "key": "k"}}}],
+            "volumes": [{"name": "v", "mountPath": "/v", "secret": {"secretName": "of-volume"}}],
+            "podTemplate": {"spec": {
+                "imagePullSecrets": [{"name": "of-registry"}],
+                "containers": [{"name": "step", "envFrom": [{"secretRef": {"name": "of-all"}}]},
+                    {"name": "side", "env": [{"name": "C", "valueFrom": {"secretKeyRef": {"name": "of-side", "key": "k"}}}]}],
+                "volumes": [{"name": "p", "projected": {"sources": [{"secret": {"name": "of-projection"}}]}},
+                    {"name": "s", "secret": {"secretName": "of-template"}},
+                    {"name": "c", "csi": {"nodePublishSecretRef": {"name": "of-driver"}}}],
+            }},
+        }))
+        .unwrap();
+        let expected =
+            ["of-all", "of-driver", "of-env", "of-projection", "of-registry", "of-side", "of-template", "of-volume"];
+        assert_eq!(pod.secrets().into_iter().collect::<Vec<_>>(), expected);
+    }
 }

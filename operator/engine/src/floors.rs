@@ -13,6 +13,7 @@ use signoff_api::{
     floor::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, Floor},
     gate::PersonRule,
     hosts,
+    pod::PodStep,
     workflow::Provider,
 };
 use url::Url;
@@ -91,7 +92,7 @@ impl Floors {
     #[must_use]
     pub fn refuses(&self, what: &What) -> Option<String> {
         match what {
-            What::Pod(_) => None,
+            What::Pod(pod) => self.refuses_container(&pod.spec),
             What::Http(call) => self.refuses_url(&call.url),
             What::Agent(call) => self.refuses_provider(&call.provider),
         }
@@ -113,6 +114,11 @@ impl Floors {
             let covered = parsed.as_ref().is_ok_and(|url| hosts::lists(allowed.iter().map(String::as_str), url));
             (!covered).then(|| not_allowed(host, &applied.source, "allowedHosts", allowed))
         })
+    }
+
+    /// Why a container may not run: for a Secret that it names.
+    pub(crate) fn refuses_container(&self, pod: &PodStep) -> Option<String> {
+        pod.secrets().iter().find_map(|name| self.refuses_secret(name))
     }
 
     fn refuses_secret(&self, name: &str) -> Option<String> {

@@ -81,8 +81,10 @@ fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fac
         let key = (call.path.clone(), call.attempt);
         let is_settled = lost.iter().any(|fact| fact.key() == (&key.0, key.1));
         // One that begins in this very turn was looked at when it began.
-        let begun = seen.journal.get(&call.path, call.attempt).is_some();
-        if !begun || is_settled || context.runs.is_known(&seen.name, &seen.uid, &key) {
+        let record = seen.journal.get(&call.path, call.attempt);
+        // A container that has begun is found again and not made again: what it comes to must be known.
+        let runs = matches!(call.what, What::Pod(_)) && record.is_some_and(|r| r.phase == StepPhase::Started);
+        if record.is_none() || runs || is_settled || context.runs.is_known(&seen.name, &seen.uid, &key) {
             continue;
         }
         if let Some(why) = plan.refuses(call) {

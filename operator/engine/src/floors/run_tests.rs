@@ -302,6 +302,20 @@ fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
 }
 
 #[test]
+fn a_container_with_a_secret_that_is_not_allowed_is_refused_before_the_run_and_before_it_begins() {
+    let floors = cluster(&[("prod", json!({"allowedSecrets": ["models-*"]}))]);
+    let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "root", "key": "k"}}}]);
+    let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "work", "pod": {"image": "x", "env": env}}]);
+    let mut run = Run::start(&none(), steps);
+    let mut fresh = run.workflow.clone();
+    fresh.status = None;
+    let complaints = Plan::of(&fresh, &Settings::default(), &Arc::new(floors.clone())).unwrap_err();
+    assert_eq!((complaints[0].reason, complaints[0].field.as_str()), ("NotAllowed", "spec.pattern.chain.steps[1].pod"));
+    run.decide(&floors, "own", Verdict::Approve);
+    assert_eq!(run.record("work").error.as_ref().unwrap().class, "NotAllowed");
+}
+
+#[test]
 fn the_floors_of_the_moment_of_a_call_decide_about_it() {
     let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "pay", "http": {"url": "https://a.org/"}}]);

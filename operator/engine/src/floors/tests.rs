@@ -292,6 +292,13 @@ fn hosts_and_secrets_must_be_allowed_by_every_floor() {
     }
     assert_eq!(floors.refuses_secret("models-eu"), None);
     assert_eq!(floors.refuses_secret("key"), None);
+    let container = |secret: &str| {
+        let volume = json!({"name": "v", "mountPath": "/v", "secret": {"secretName": secret}});
+        let pod = json!({"image": "x", "volumes": [volume]});
+        floors.refuses_container(&serde_json::from_value(pod).unwrap())
+    };
+    assert_eq!(container("models-eu"), None);
+    assert!(container("root-key").unwrap().contains("Secret root-key is not allowed by"));
     assert!(
         floors.refuses_secret("keys").unwrap().contains("ClusterApprovalPolicy prod (allowedSecrets: models-*, key)")
     );
