@@ -53,6 +53,8 @@ pub(crate) struct Api {
     pub(crate) defaults: Defaults,
     pub(crate) garbage: Garbage,
     pub(crate) pages: BTreeMap<String, Page>,
+    /// What containers wrote, by the uids of their Pods.
+    pub(crate) logs: BTreeMap<String, String>,
 }
 
 impl Api {
@@ -61,7 +63,7 @@ impl Api {
         let before = self.store.number();
         let answer = Answer::of(self.answer(request));
         if self.garbage == Garbage::AtOnce && self.store.number() != before && self.store.left_garbage() {
-            garbage::collect(&mut self.store);
+            garbage::collect(&mut self.store, self.clock);
         }
         answer
     }
@@ -74,6 +76,7 @@ impl Api {
         }
         let status = match request.subresource.as_deref() {
             None => false,
+            Some("log") if request.verb == Verb::Get && request.resource.plural == "pods" => return self.log(request),
             Some("status") if request.verb != Verb::Create => true,
             Some(other) => return Err(Refusal::unsupported(&format!("the subresource {other}"))),
         };
@@ -130,6 +133,19 @@ impl Api {
         Ok(Answer::Body(200, Projection::of(request).bytes(version)))
     }
 
+    /// The last lines that a Pod's container wrote; none before it has ended.
+    fn log(&self, request: &Request) -> Result<Answer, Refusal> {
+        let key = key(request)?;
+        let pod = self.store.get(&key).ok_or_else(|| Refusal::not_found(&key))?;
+        let Some(log) = self.logs.get(pod.meta("uid")) else {
+            let why = format!("container \"step\" in pod \"{}\" is waiting to start: ContainerCreating", key.name);
+            return Err(Refusal::bad_request(why));
+        };
+        let lines: Vec<&str> = log.split_inclusive('\n').collect();
+        let last = request.parameter("tailLines").parse().unwrap_or(usize::MAX).min(lines.len());
+        Ok(Answer::Body(200, lines[lines.len() - last..].concat().into()))
+    }
+
     fn list(&mut self, request: &Request) -> Result<Answer, Refusal> {
         let projection = Projection::of(request);
         let mut page = match request.parameter("continue") {
@@ -178,7 +194,8 @@ impl Api {
     fn delete(&mut self, request: &Request, key: &Key) -> Result<Answer, Refusal> {
         let options = if request.body.is_empty() { Value::Null } else { body(request)? };
         let wanted = |field: &str| options["preconditions"][field].as_str().map(str::to_owned);
-        let only_if = Preconditions { uid: wanted("uid"), version: wanted("resourceVersion") };
+        let grace = options["gracePeriodSeconds"].as_i64();
+        let only_if = Preconditions { uid: wanted("uid"), version: wanted("resourceVersion"), grace };
         let orphan = options["propagationPolicy"] == "Orphan" || options["orphanDependents"] == true;
         let deleted = self.writes(request).delete(key, &only_if)?;
         match deleted {

@@ -17,6 +17,7 @@ mod api;
 mod clock;
 mod faults;
 mod garbage;
+mod kubelet;
 mod life;
 mod lives;
 mod log;
@@ -41,6 +42,7 @@ mod tests;
 pub use clock::{Clock, EPOCH, NowFn};
 pub use faults::{Crash, EVERYONE, Fault, Hook, On};
 pub use garbage::Garbage;
+pub use kubelet::{KUBELET, Kubelet, Turn};
 pub use life::Incarnation;
 pub use lives::Stuck;
 pub use log::{Entry, Outcome, Request, Verb};
@@ -95,6 +97,7 @@ impl ApiServer {
             defaults: Arc::new(objects::defaults),
             garbage: Garbage::default(),
             pages: BTreeMap::new(),
+            logs: BTreeMap::new(),
         };
         let state = State {
             api,

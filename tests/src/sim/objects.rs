@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 use super::clock::Clock;
+use super::kubelet::grace;
 use super::status::Refusal;
 use super::store::{Key, Resource, Store, Version};
 
@@ -25,12 +26,14 @@ pub(crate) struct Writes<'a> {
 pub(crate) struct Preconditions {
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
+    /// How many seconds a Pod is left to end, where somebody says.
+    pub(crate) grace: Option<i64>,
 }
 
 /// How a deletion ended.
 pub(crate) enum Deleted {
     Gone(Arc<Version>),
-    /// Finalizers hold it; it is marked.
+    /// Finalizers hold it, or it is a Pod that is left time to end; it is marked.
     Waiting(Arc<Version>),
 }
 
@@ -117,7 +120,7 @@ impl Writes<'_> {
         if object == old.object {
             return Ok(old);
         }
-        if being_deleted(&object) && !has_finalizers(&object) {
+        if being_deleted(&object) && !has_finalizers(&object) && object["metadata"]["deletionGracePeriodSeconds"] == 0 {
             return self.take(key, &old);
         }
         self.put(key, object)
@@ -135,15 +138,15 @@ impl Writes<'_> {
                 return Err(Refusal::conflict(key, &why));
             }
         }
-        if !has_finalizers(&old.object) {
+        let grace = grace(key, &old.object, only_if.grace);
+        if !has_finalizers(&old.object) && grace.is_none() {
             return Ok(Deleted::Gone(self.take(key, &old)?));
         }
         if being_deleted(&old.object) {
             return Ok(Deleted::Waiting(old));
         }
         let mut object = old.object.clone();
-        object["metadata"]["deletionTimestamp"] = json!(self.timestamp());
-        object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        mark(&mut object, grace.unwrap_or(0), self.clock);
         Ok(Deleted::Waiting(self.put(key, object)?))
     }
 
@@ -186,6 +189,13 @@ impl Writes<'_> {
     fn timestamp(&self) -> String {
         self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
+}
+
+/// Marks an object as one that is to go, this many seconds from now at the latest.
+pub(crate) fn mark(object: &mut Value, grace: i64, clock: Clock) {
+    let due = clock.now().saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(jiff::Timestamp::MAX);
+    object["metadata"]["deletionTimestamp"] = json!(due.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
 }
 
 /// Begins a new generation if what is wanted of an object changed.

@@ -70,6 +70,17 @@ impl ApiServer {
     }
 }
 
+/// Lives that end.
+impl ApiServer {
+    /// The actor dies now, whichever of its lives it is in.
+    pub fn kill(&self, actor: &str) {
+        let lives = self.with(|state| state.lives.get(actor).cloned().unwrap_or_default());
+        for life in lives {
+            life.kill();
+        }
+    }
+}
+
 /// Streams that go wrong. The actor may be [`super::EVERYONE`]; a rule for one actor hides everyone's.
 impl ApiServer {
     /// Every open watch of the actor ends now.
@@ -176,7 +187,7 @@ impl ApiServer {
         self.change(|state| {
             let gone = state.api.store.remove(&key).is_some();
             if gone && state.api.garbage == Garbage::AtOnce {
-                garbage::collect(&mut state.api.store);
+                garbage::collect(&mut state.api.store, state.api.clock);
             }
             gone
         })
@@ -189,7 +200,7 @@ impl ApiServer {
 
     /// Runs the garbage collector once; returns how many objects went.
     pub fn collect_garbage(&self) -> usize {
-        self.change(|state| garbage::collect(&mut state.api.store))
+        self.change(|state| garbage::collect(&mut state.api.store, state.api.clock))
     }
 
     /// Adds defaults that are applied to every object that is written, after those of Signoff's own kinds.
@@ -201,6 +212,11 @@ impl ApiServer {
                 defaults(resource, object);
             });
         });
+    }
+
+    /// What the container of a Pod with this uid wrote.
+    pub(crate) fn write_log(&self, uid: &str, text: &str) {
+        self.with(|state| state.api.logs.insert(uid.to_owned(), text.to_owned()));
     }
 
     /// Somebody edits a label, as a person or a Git tool would: the version moves on, the generation does not.

@@ -115,6 +115,14 @@ struct Ledger {
     crashes: Vec<CrashRule>,
 }
 
+impl Ledger {
+    fn answer_to(&self, key: &EffectKey) -> Answer {
+        let named = |attempt| self.answers.get(&(key.path.clone(), attempt));
+        let answer = named(Some(key.attempt)).or_else(|| named(None)).cloned();
+        answer.unwrap_or_else(|| Answer::value(json!(format!("answer of {}", key.path))))
+    }
+}
+
 struct CrashRule {
     actor: String,
     left: u64,
@@ -186,6 +194,17 @@ impl World {
         }
     }
 
+    /// What the world answers, and how long that takes.
+    pub(crate) fn answer_to(&self, key: &EffectKey) -> (Result<Value, Failure>, Duration) {
+        let Answer { result, after } = self.with(|ledger| ledger.answer_to(key));
+        (result, after)
+    }
+
+    /// Somebody who has no life that could end did something.
+    pub(crate) fn witness(&self, actor: &str, key: &EffectKey, input: &Value) {
+        self.record(actor, actor.to_owned(), key, input);
+    }
+
     async fn call(&self, life: &Incarnation, key: &EffectKey, input: &Value) -> Result<Value, Failure> {
         if !life.is_alive() {
             return never().await;
@@ -230,21 +249,22 @@ impl World {
     }
 
     fn begin(&self, life: &Incarnation, key: &EffectKey, input: &Value) -> (usize, Answer) {
+        self.record(life.actor(), life.to_string(), key, input)
+    }
+
+    fn record(&self, actor: &str, incarnation: String, key: &EffectKey, input: &Value) -> (usize, Answer) {
         let effect = Effect {
             key: key.clone(),
             input: input.clone(),
             digest: hex::encode(Sha256::digest(input.to_string())),
-            actor: life.actor().to_owned(),
-            incarnation: life.to_string(),
+            actor: actor.to_owned(),
+            incarnation,
             at: self.clock.now(),
             answered: None,
         };
         self.change(|ledger| {
             ledger.effects.push(effect);
-            let named = |attempt| ledger.answers.get(&(key.path.clone(), attempt));
-            let answer = named(Some(key.attempt)).or_else(|| named(None)).cloned();
-            let answer = answer.unwrap_or_else(|| Answer::value(json!(format!("answer of {}", key.path))));
-            (ledger.effects.len() - 1, answer)
+            (ledger.effects.len() - 1, ledger.answer_to(key))
         })
     }
 

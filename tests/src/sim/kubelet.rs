@@ -1,0 +1,370 @@
+//! A scheduler and a kubelet: they run the containers of Pods as the world answers, and say so in their statuses.
+//! They may not speak to an operator: all it learns is what the server stores. Each start of a container is an effect in
+//! the world, so that its ledger is the witness of how often one ran.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+
+use super::store::{Key, Resource};
+use super::{ApiServer, EffectKey, World};
+
+/// Who starts containers, in the world's ledger.
+pub const KUBELET: &str = "kubelet";
+
+/// From a Pod's creation until it has a node.
+const TO_SCHEDULE: Duration = Duration::from_millis(100);
+/// From then until its container runs, or why it does not is told.
+const TO_START: Duration = Duration::from_millis(400);
+/// How long a container takes to end once it is asked to.
+const TO_STOP: Duration = Duration::from_secs(1);
+/// From its end until the object of a Pod that is to go is gone.
+const TO_GO: Duration = Duration::from_millis(100);
+
+/// What a container comes to. The world answers an [`EffectKey`] with one, as JSON, or with a text: its message; how long
+/// the answer takes is how long the container runs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Course {
+    exit_code: i32,
+    message: String,
+    /// `OOMKilled`; as the exit code says where there is none.
+    reason: Option<String>,
+    log: String,
+    /// It never runs, and this is why.
+    waiting: Option<Value>,
+    /// It never gets a node, and this is why.
+    unschedulable: Option<String>,
+}
+
+/// Something that happens to a Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It got a node.
+    Bound,
+    /// Its container began.
+    Started,
+    /// Its container ended.
+    Ended,
+    /// Its object went after its container had ended.
+    Gone,
+}
+
+/// How far a Pod is.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    New,
+    Bound,
+    /// It said why it waits.
+    Stuck,
+    Running(Instant),
+    Ended,
+}
+
+struct Seen {
+    stage: Stage,
+    /// Since when it is in its stage.
+    since: Instant,
+    /// Since when it is to go.
+    going: Option<Instant>,
+    key: EffectKey,
+    course: Course,
+    runs: Duration,
+}
+
+/// What is to be done for a Pod.
+enum Act {
+    Bind,
+    Start,
+    /// Says why it waits.
+    Tell,
+    /// Its container ends: by itself, or for a reason of the cluster's.
+    End(Option<(&'static str, &'static str)>),
+    Remove,
+}
+
+type Naming = dyn Fn(&Value) -> EffectKey + Send + Sync;
+type Hook = Box<dyn FnMut(&ApiServer) + Send>;
+
+/// The one node and its scheduler; clones are the same.
+#[derive(Clone)]
+pub struct Kubelet {
+    server: ApiServer,
+    world: World,
+    naming: Arc<Naming>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    pods: BTreeMap<String, Seen>,
+    evicted: Vec<String>,
+    hooks: Vec<(Turn, u64, Hook)>,
+    most: BTreeMap<Option<String>, usize>,
+}
+
+impl Kubelet {
+    /// Begins to look after the Pods of a server. `naming` says which effect the container of a Pod is.
+    pub fn start(
+        server: &ApiServer,
+        world: &World,
+        naming: impl Fn(&Value) -> EffectKey + Send + Sync + 'static,
+    ) -> Self {
+        let kubelet =
+            Self { server: server.clone(), world: world.clone(), naming: Arc::new(naming), inner: Arc::default() };
+        tokio::spawn(kubelet.clone().run());
+        kubelet
+    }
+
+    /// Evicts a Pod: its container ends, and its status says why.
+    pub fn evict(&self, pod: &str) {
+        self.lock().evicted.push(pod.to_owned());
+        self.server.change(|_| {});
+    }
+
+    /// Does something when this happens to a Pod for the n-th time from now.
+    pub fn when(&self, turn: Turn, n: u64, act: impl FnMut(&ApiServer) + Send + 'static) {
+        self.lock().hooks.push((turn, n, Box::new(act)));
+    }
+
+    /// How many containers ran at once at most: those whose effects' paths begin with this part, or all.
+    pub fn most_at_once(&self, first: Option<&str>) -> usize {
+        self.lock().most.get(&first.map(str::to_owned)).copied().unwrap_or_default()
+    }
+
+    async fn run(self) {
+        let mut news = self.server.news();
+        loop {
+            news.hear();
+            match self.look() {
+                Some(due) => tokio::select! {
+                    biased;
+                    () = news.heard() => {}
+                    () = sleep_until(due) => {}
+                },
+                None => news.heard().await,
+            }
+        }
+    }
+
+    /// Does what is due, and says when to look again.
+    fn look(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let pods = self.server.values(&pods(), None);
+        self.lock().pods.retain(|uid, _| pods.iter().any(|pod| pod["metadata"]["uid"] == **uid));
+        let mut next: Option<Instant> = None;
+        for pod in pods {
+            let (act, due) = {
+                let mut inner = self.lock();
+                let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                let evicted = inner.evicted.iter().any(|evicted| evicted == name);
+                let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                let seen = inner.pods.entry(uid).or_insert_with(|| self.first_sight(&pod, now));
+                if pod["metadata"]["deletionTimestamp"].is_string() {
+                    seen.going.get_or_insert(now);
+                }
+                let Some(plan) = seen.plan(&pod, evicted, now) else { continue };
+                plan
+            };
+            if due <= now {
+                self.act(&pod, &act, now);
+            } else {
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        next
+    }
+
+    fn first_sight(&self, pod: &Value, now: Instant) -> Seen {
+        let key = (self.naming)(pod);
+        let (answer, runs) = self.world.answer_to(&key);
+        let course = match answer {
+            Ok(Value::String(message)) => Course { message, ..Course::default() },
+            Ok(course) => serde_json::from_value(course).unwrap_or_default(),
+            Err(failure) => Course { exit_code: 1, message: failure.message, ..Course::default() },
+        };
+        Seen { stage: Stage::New, since: now, going: None, key, course, runs }
+    }
+
+    fn act(&self, pod: &Value, act: &Act, now: Instant) {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name, uid) = (text("namespace"), text("name"), text("uid"));
+        let Some((key, course, stage)) =
+            self.lock().pods.get(&uid).map(|seen| (seen.key.clone(), seen.course.clone(), seen.stage))
+        else {
+            return;
+        };
+        let time = self.server.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let edit = |edit: &dyn Fn(&mut Value)| {
+            self.server.edit(&pods(), &namespace, &name, |pod| edit(pod));
+        };
+        let (stage, turn) = match act {
+            Act::Bind => {
+                edit(&|pod| {
+                    pod["spec"]["nodeName"] = json!("node-1");
+                    pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "True"}]);
+                    set_state(pod, json!({"waiting": {"reason": "ContainerCreating"}}));
+                });
+                (Stage::Bound, Some(Turn::Bound))
+            }
+            Act::Tell => {
+                edit(&|pod| match (&course.unschedulable, &course.waiting) {
+                    (Some(why), _) => {
+                        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why});
+                        pod["status"]["conditions"] = json!([condition]);
+                    }
+                    (None, why) => set_state(pod, json!({"waiting": why})),
+                });
+                (Stage::Stuck, None)
+            }
+            Act::Start => {
+                let input = json!({"pod": name, "of": uid_of_owner(pod), "what": pod["spec"]["containers"]});
+                self.world.witness(KUBELET, &key, &input);
+                edit(&|pod| {
+                    pod["status"]["phase"] = json!("Running");
+                    pod["status"]["startTime"] = json!(time);
+                    set_state(pod, json!({"running": {"startedAt": time}}));
+                });
+                (Stage::Running(now), Some(Turn::Started))
+            }
+            Act::End(why) => {
+                let ran = matches!(stage, Stage::Running(_));
+                self.server.write_log(&uid, if ran { &course.log } else { "" });
+                let by_itself = why.is_none() && ran && now >= self.natural_end(&uid);
+                let terminated = match (ran, by_itself) {
+                    // Once a Pod is to go, whatever of it was never found is reported like this.
+                    (false, _) => json!({"exitCode": 137, "reason": "ContainerStatusUnknown",
+                        "message": "The container could not be located when the pod was terminated"}),
+                    (true, false) => json!({"exitCode": 137, "reason": "Error", "finishedAt": time}),
+                    (true, true) => {
+                        let usual = if course.exit_code == 0 { "Completed" } else { "Error" };
+                        let reason = course.reason.as_deref().unwrap_or(usual);
+                        json!({"exitCode": course.exit_code, "reason": reason, "message": course.message, "finishedAt": time})
+                    }
+                };
+                let good = terminated["exitCode"] == 0;
+                edit(&|pod| {
+                    pod["status"]["phase"] = json!(if good { "Succeeded" } else { "Failed" });
+                    if let Some((reason, message)) = why {
+                        pod["status"]["reason"] = json!(reason);
+                        pod["status"]["message"] = json!(message);
+                    }
+                    set_state(pod, json!({"terminated": terminated}));
+                });
+                (Stage::Ended, Some(Turn::Ended))
+            }
+            Act::Remove => {
+                self.server.remove(&pods(), &namespace, &name);
+                (Stage::Ended, Some(Turn::Gone))
+            }
+        };
+        {
+            let mut inner = self.lock();
+            if let Some(seen) = inner.pods.get_mut(&uid) {
+                (seen.stage, seen.since) = (stage, now);
+            }
+            if turn == Some(Turn::Started) {
+                inner.count();
+            }
+        }
+        if let Some(turn) = turn {
+            self.tell(turn);
+        }
+    }
+
+    fn natural_end(&self, uid: &str) -> Instant {
+        self.lock().pods.get(uid).map_or_else(Instant::now, |seen| seen.since + seen.runs)
+    }
+
+    fn tell(&self, turn: Turn) {
+        let mut due: Vec<Hook> = Vec::new();
+        {
+            let mut inner = self.lock();
+            for hook in inner.hooks.iter_mut().filter(|(on, _, _)| *on == turn) {
+                hook.1 = hook.1.saturating_sub(1);
+            }
+            let (now, later) = inner.hooks.drain(..).partition(|(on, left, _)| *on == turn && *left == 0);
+            inner.hooks = later;
+            let now: Vec<(Turn, u64, Hook)> = now;
+            due.extend(now.into_iter().map(|(_, _, hook)| hook));
+        }
+        for mut hook in due {
+            hook(&self.server);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Counts what runs now.
+    fn count(&mut self) {
+        let mut now: BTreeMap<Option<String>, usize> = BTreeMap::new();
+        for seen in self.pods.values().filter(|seen| matches!(seen.stage, Stage::Running(_))) {
+            for part in [None, seen.key.path.split('/').next().map(str::to_owned)] {
+                *now.entry(part).or_default() += 1;
+            }
+        }
+        for (part, now) in now {
+            let most = self.most.entry(part).or_default();
+            *most = now.max(*most);
+        }
+    }
+}
+
+impl Seen {
+    /// What comes next, and when.
+    fn plan(&self, pod: &Value, evicted: bool, now: Instant) -> Option<(Act, Instant)> {
+        match self.stage {
+            Stage::New if self.course.unschedulable.is_some() => Some((Act::Tell, self.since + TO_SCHEDULE)),
+            Stage::New => Some((Act::Bind, self.since + TO_SCHEDULE)),
+            Stage::Bound | Stage::Stuck if self.going.is_some() => {
+                Some((Act::End(None), self.going.unwrap_or(now) + TO_GO))
+            }
+            Stage::Bound if self.course.waiting.is_some() => Some((Act::Tell, self.since + TO_START)),
+            Stage::Bound => Some((Act::Start, self.since + TO_START)),
+            Stage::Stuck => None,
+            Stage::Running(_) if evicted => {
+                Some((Act::End(Some(("Evicted", "The node was low on resource: memory."))), now))
+            }
+            Stage::Running(since) => {
+                let natural = (Act::End(None), since + self.runs);
+                let asked = self.going.map(|going| (Act::End(None), going + TO_STOP));
+                let deadline = pod["spec"]["activeDeadlineSeconds"].as_u64().map(|seconds| {
+                    let why = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
+                    (Act::End(Some(why)), since + Duration::from_secs(seconds))
+                });
+                [Some(natural), asked, deadline].into_iter().flatten().min_by_key(|(_, due)| *due)
+            }
+            Stage::Ended => self.going.map(|going| (Act::Remove, going.max(self.since) + TO_GO)),
+        }
+    }
+}
+
+/// The state of the step's container.
+fn set_state(pod: &mut Value, state: Value) {
+    pod["status"]["containerStatuses"] = json!([{"name": "step", "state": state, "ready": false, "restartCount": 0}]);
+}
+
+fn uid_of_owner(pod: &Value) -> Value {
+    pod["metadata"]["ownerReferences"][0]["uid"].clone()
+}
+
+fn pods() -> Resource {
+    Resource::new("", "pods")
+}
+
+/// Whether a Pod is left time to end when it is deleted, and how many seconds: one that has a node and has not ended.
+pub(crate) fn grace(key: &Key, pod: &Value, asked: Option<i64>) -> Option<i64> {
+    let has_node = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    let is_over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let usual = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    let seconds = asked.unwrap_or(usual);
+    (key.resource == pods() && has_node && !is_over && seconds > 0).then_some(seconds)
+}
