@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_tests::sim::{Crash, EffectCrash, Fault, On};
+use signoff_tests::sim::{Crash, EffectCrash, Fault, On, Turn};
 
 use crate::{
     disturbances::{self, Disturbance},
@@ -16,25 +16,27 @@ use crate::{
 
 /// How an operator dies.
 #[derive(Clone, Copy, Debug)]
-enum Death {
-    AtWrite(Crash),
-    AtEffect(EffectCrash),
+pub enum Death {
+    Write(Crash),
+    Effect(EffectCrash),
+    Turn(Turn),
 }
 
 const DEATHS: [Death; 5] = [
-    Death::AtWrite(Crash::NotApplied),
-    Death::AtWrite(Crash::Applied),
-    Death::AtWrite(Crash::AppliedAfter(Duration::from_secs(2))),
-    Death::AtEffect(EffectCrash::NotDone),
-    Death::AtEffect(EffectCrash::Done),
+    Death::Write(Crash::NotApplied),
+    Death::Write(Crash::Applied),
+    Death::Write(Crash::AppliedAfter(Duration::from_secs(2))),
+    Death::Effect(EffectCrash::NotDone),
+    Death::Effect(EffectCrash::Done),
 ];
 
 impl Death {
-    /// It dies in this way at its n-th write or effect from now.
-    fn set(self, stage: &Stage, n: u64) {
+    /// It dies in this way at its n-th write or effect from now, or at the n-th turn of a Pod.
+    pub fn set(self, stage: &Stage, n: u64) {
         match self {
-            Self::AtWrite(crash) => stage.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash)),
-            Self::AtEffect(crash) => stage.world.crash_at_effect(n, OPERATOR, crash),
+            Self::Write(crash) => stage.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash)),
+            Self::Effect(crash) => stage.world.crash_at_effect(n, OPERATOR, crash),
+            Self::Turn(turn) => stage.kubelet.when(turn, n, |server| server.kill(OPERATOR)),
         }
     }
 }
@@ -172,9 +174,9 @@ async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
     for first in 1..=6 {
         for second in 1..=4 {
             let set = |stage: &Stage| {
-                Death::AtWrite(Crash::Applied).set(stage, first);
+                Death::Write(Crash::Applied).set(stage, first);
                 // Rules count from the start: the second life's writes are those after the first one's.
-                Death::AtWrite(Crash::NotApplied).set(stage, first + second);
+                Death::Write(Crash::NotApplied).set(stage, first + second);
             };
             endings.check(&scenarios::PAYMENT, ALONE, &format!("dies at write {first} and {second} later"), set).await;
         }
@@ -187,7 +189,7 @@ async fn the_same_telling_makes_the_same_requests_in_the_same_order_at_the_same_
         for (_, disturb) in disturbances::ALL.iter().take(4) {
             disturb(&stage.server);
         }
-        Death::AtWrite(Crash::Applied).set(stage, 3);
+        Death::Write(Crash::Applied).set(stage, 3);
     };
     let first = tell(&scenarios::PAYMENT, ALONE, set).await;
     let second = tell(&scenarios::PAYMENT, ALONE, set).await;

@@ -28,9 +28,11 @@ impl Ending {
         );
         let mut approvals: Vec<Value> = approvals.into_iter().map(approval).collect();
         approvals.sort_by_key(|approval| approval["path"].to_string());
+        // That nothing waits any more says only that something did, for a moment.
+        let conditions = list(&status["conditions"]).filter(|c| c["type"] != "PodsPending" || c["status"] == "True");
         Self(json!({
             "phase": status["phase"], "message": status["message"], "outputs": status["outputs"], "outputsRef": status["outputsRef"],
-            "conditions": list(&status["conditions"]).map(|c| pick(c, &["type", "status", "reason", "message"])).collect::<Vec<_>>(),
+            "conditions": conditions.map(|c| pick(c, &["type", "status", "reason", "message"])).collect::<Vec<_>>(),
             "pending": status["pending"], "seq": status["seq"], "steps": steps, "approvals": approvals, "values": values(stage),
         }))
     }
@@ -62,8 +64,20 @@ fn differ(place: &str, expected: &Value, found: &Value, lines: &mut Vec<String>)
 }
 
 fn step(record: &Value) -> Value {
-    let fields =
-        ["path", "attempt", "kind", "phase", "seq", "done", "inputDigest", "response", "responseRef", "facts", "usage"];
+    let fields = [
+        "path",
+        "attempt",
+        "kind",
+        "phase",
+        "seq",
+        "done",
+        "inputDigest",
+        "response",
+        "responseRef",
+        "facts",
+        "usage",
+        "log",
+    ];
     let mut step = pick(record, &fields);
     step["error"] = pick(&record["error"], &["class", "message", "retryable"]);
     step["decision"] = decision(&record["decision"]);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use signoff_tests::sim::{Entry, Verb};
+use signoff_tests::sim::{Effect, Entry, KUBELET, Verb};
 
 use crate::{
     ending::{digest, list, records},
@@ -17,6 +17,7 @@ pub fn hold(stage: &Stage, run: &str) -> Result<(), String> {
     what_must_not_be_repeated_is_done_once(stage)?;
     what_was_done_had_been_committed_as_begun(stage, run)?;
     what_is_finished_is_never_edited(stage, run)?;
+    a_run_that_is_over_leaves_nothing_running(stage, run)?;
     a_segment_is_stored_before_it_is_named(stage, run)?;
     what_is_open_stands_in_the_workflow(stage, run)?;
     every_vote_that_counted_was_cast(stage)?;
@@ -40,8 +41,7 @@ fn nothing_is_asked_twice(stage: &Stage) -> Result<(), String> {
 fn what_must_not_be_repeated_is_done_once(stage: &Stage) -> Result<(), String> {
     let effects = stage.world.effects();
     for (key, digests) in stage.world.repeated() {
-        let idempotent =
-            effects.iter().filter(|effect| effect.key == key).all(|effect| effect.input["idempotent"] == true);
+        let idempotent = effects.iter().filter(|effect| effect.key == key).all(|effect| may_be_repeated(stage, effect));
         if !idempotent {
             return Err(format!("{key} must not be repeated and was"));
         }
@@ -52,13 +52,41 @@ fn what_must_not_be_repeated_is_done_once(stage: &Stage) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a call says so itself, or the step of a container does.
+fn may_be_repeated(stage: &Stage, effect: &Effect) -> bool {
+    if effect.actor != KUBELET {
+        return effect.input["idempotent"] == true;
+    }
+    let mut places = effect.key.path.split('/');
+    let workflow = stage.workflow(places.next().unwrap_or_default());
+    let step = places.next_back().and_then(|step| step.split('#').next()).unwrap_or_default();
+    is_idempotent(&workflow["spec"], step)
+}
+
+/// Whether a spec holds a container of this name that may run twice.
+fn is_idempotent(spec: &Value, step: &str) -> bool {
+    match spec {
+        Value::Object(fields) if fields.get("name").is_some_and(|name| name == step) && fields.contains_key("pod") => {
+            spec["pod"]["idempotent"] == true
+        }
+        Value::Object(fields) => fields.values().any(|value| is_idempotent(value, step)),
+        Value::Array(items) => items.iter().any(|item| is_idempotent(item, step)),
+        _ => false,
+    }
+}
+
 /// Commit, then act.
 fn what_was_done_had_been_committed_as_begun(stage: &Stage, run: &str) -> Result<(), String> {
     let journals = journals(stage, run);
     for effect in stage.world.effects() {
         let Some(path) = effect.key.path.strip_prefix(&format!("{run}/")) else { continue };
         let begun = |record: &Value| {
-            record["path"] == path && record["attempt"] == effect.key.attempt && record["by"] == *effect.incarnation
+            // A container is begun by its node, for whoever made its Pod.
+            let by = match effect.actor.as_str() {
+                KUBELET => record["by"].is_string() && record["object"] == effect.input["pod"],
+                _ => record["by"] == *effect.incarnation,
+            };
+            record["path"] == path && record["attempt"] == effect.key.attempt && by
         };
         let committed = journals.iter().any(|(entry, steps)| entry.at <= effect.at && list(steps).any(begun));
         if !committed {
@@ -95,6 +123,17 @@ fn what_is_finished_is_never_edited(stage: &Stage, run: &str) -> Result<(), Stri
         seq = drawn;
     }
     Ok(())
+}
+
+/// And of a run that people or an administrator ended, no Pod is left at all.
+fn a_run_that_is_over_leaves_nothing_running(stage: &Stage, run: &str) -> Result<(), String> {
+    let workflow = stage.workflow(run);
+    let none_stays = ["Rejected", "Aborted", "Cancelled"].iter().any(|phase| workflow["status"]["phase"] == **phase);
+    let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let left = stage.pods_of(&workflow["metadata"]["uid"]).into_iter().find(|pod| none_stays || !is_over(pod));
+    left.map_or(Ok(()), |pod| {
+        Err(format!("the Pod {} of the ended run {run} is left: {}", pod["metadata"]["name"], pod["status"]))
+    })
 }
 
 fn a_segment_is_stored_before_it_is_named(stage: &Stage, run: &str) -> Result<(), String> {

@@ -11,6 +11,7 @@ mod histories;
 mod laws;
 mod lives;
 mod people;
+mod pods;
 mod requests;
 mod scenarios;
 mod stage;

@@ -31,6 +31,15 @@ impl People {
         open(&self.stage).unwrap_or_default()
     }
 
+    /// Waits until the gate of this path asks; nothing where the run ends before it does.
+    pub async fn asked_before_the_end(&self, workflow: &str, path: &str) -> Option<String> {
+        tokio::select! {
+            biased;
+            approval = self.asked(path) => Some(approval),
+            _ = self.stage.ended(workflow) => None,
+        }
+    }
+
     /// Somebody decides a gate, this many seconds after it asked.
     pub async fn decides(&self, user: &str, path: &str, seconds: u64, decision: Value) {
         let approval = self.asked(path).await;

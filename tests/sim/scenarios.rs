@@ -54,6 +54,15 @@ pub fn post(name: &str, body: &str, on_error: &str) -> Value {
     json!({"name": name, "http": {"method": "POST", "url": "http://pay.test/", "body": body}, "onError": on_error})
 }
 
+/// A step that is a container.
+pub fn pod(name: &str, more: Value) -> Value {
+    let mut pod = json!({"image": "tool@sha256:1", "command": ["tool"]});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        pod[field] = value.clone();
+    }
+    json!({"name": name, "pod": pod})
+}
+
 fn nobody(_: People) -> BoxFuture<'static, ()> {
     std::future::ready(()).boxed()
 }
@@ -272,7 +281,45 @@ pub const SUSPENDED: Scenario = Scenario {
     },
 };
 
-/// All of them.
+fn build_and_deploy(idempotent: bool) -> Value {
+    let plan = json!({"env": [{"name": "PLAN", "value": "{{ steps.plan.response }}"}], "idempotent": idempotent});
+    chain(json!([
+        set("plan", "42"),
+        pod("build", plan),
+        gate("review", json!({"contextDisplay": "{{ steps.build.response }}"})),
+        pod("deploy", json!({"outputFrom": "log", "idempotent": idempotent})),
+        set("note", "{{ steps.build.response }}, {{ steps.deploy.response }}"),
+    ]))
+}
+
+fn builds_and_deploys(world: &World) {
+    world.answers("refund/build", Answer::value("42 files").after(Duration::from_secs(20)));
+    let live = json!({"log": "uploading\nlive"});
+    world.answers("refund/deploy", Answer::value(live).after(Duration::from_secs(5)));
+}
+
+/// set → container → gate → container → set: what must not run twice, around a person.
+pub const PODS: Scenario = Scenario {
+    name: "set, pod, gate, pod, set",
+    spec: || build_and_deploy(false),
+    world: builds_and_deploys,
+    people: |people| {
+        async move {
+            // A run that does not know how its first container ended asks nobody.
+            if let Some(approval) = people.asked_before_the_end(RUN, "review").await {
+                people.pass(60).await;
+                people.votes("alice", &approval, json!({"verdict": "Approve", "reason": "checked"}));
+            }
+        }
+        .boxed()
+    },
+};
+
+/// The same with containers that may run twice.
+pub const IDEMPOTENT_PODS: Scenario =
+    Scenario { name: "set, pod, gate, pod, set; idempotent", spec: || build_and_deploy(true), ..PODS };
+
+/// All of them that need no node.
 pub const ALL: [&Scenario; 11] = [
     &ONE_GATE,
     &PAYMENT,

@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use signoff_api::{Approval, Workflow};
-use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, RunRef};
+use signoff_api::{Approval, Workflow, names};
+use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, PodSettings, RunRef};
 use signoff_engine::{
     Room,
     turn::{Call, Failure, Reply, What},
 };
-use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Resource, Seat, World};
+use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Kubelet, Resource, Seat, World};
 use tokio::task::JoinHandle;
 
 use crate::{ending::list, people::People, scenarios::RUN};
@@ -31,6 +32,8 @@ const LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct Stage {
     pub server: ApiServer,
     pub world: World,
+    pub kubelet: Kubelet,
+    pub pods: PodSettings,
     pub lease: bool,
     pub guard: GuardMode,
     /// How much of a journal its Workflow holds.
@@ -51,7 +54,9 @@ impl Stage {
     pub fn new() -> Self {
         let server = ApiServer::new();
         let world = World::new(server.clock());
-        Self { server, world, lease: false, guard: GuardMode::Assumed("epoch-1".to_owned()), room: Room::default() }
+        let kubelet = Kubelet::start(&server, &world, container);
+        let guard = GuardMode::Assumed("epoch-1".to_owned());
+        Self { server, world, kubelet, pods: PodSettings::default(), lease: false, guard, room: Room::default() }
     }
 
     /// Somebody applies a Workflow.
@@ -76,6 +81,23 @@ impl Stage {
         self.server.values(&approvals(), Some(NAMESPACE))
     }
 
+    /// The Pods of everybody here.
+    pub fn all_pods(&self) -> Vec<Value> {
+        self.server.values(&Resource::new("", "pods"), Some(NAMESPACE))
+    }
+
+    /// The Pods of the run with this uid.
+    pub fn pods_of(&self, uid: &Value) -> Vec<Value> {
+        self.all_pods().into_iter().filter(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == *uid).collect()
+    }
+
+    /// Somebody deletes a Pod, as kubectl does; `grace`: how many seconds it is left.
+    pub async fn deletes_pod(&self, user: &str, pod: &str, grace: Option<u32>) {
+        let pods: kube::Api<Pod> = kube::Api::namespaced(self.server.as_person(user).client(), NAMESPACE);
+        let params = kube::api::DeleteParams { grace_period_seconds: grace, ..kube::api::DeleteParams::default() };
+        pods.delete(pod, &params).await.unwrap();
+    }
+
     /// A whole life of the real operator.
     pub fn operator(&self, life: &Incarnation) -> BoxFuture<'static, ()> {
         self.operator_until(life, std::future::pending())
@@ -93,6 +115,7 @@ impl Stage {
         let config = Config {
             guard: self.guard.clone(),
             room: self.room,
+            pods: self.pods.clone(),
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())
         };
@@ -176,6 +199,24 @@ impl Stage {
     }
 }
 
+/// Whether a request wrote the status of a Workflow.
+pub fn is_status_write(entry: &Entry) -> bool {
+    entry.verb.writes() && entry.resource == workflows() && entry.subresource.is_some() && entry.took_effect()
+}
+
+/// Which effect the container of a Pod is: that of a step of a run, or somebody else's.
+fn container(pod: &Value) -> EffectKey {
+    let metadata = &pod["metadata"];
+    let owner = &metadata["ownerReferences"][0];
+    let [workflow, uid] = ["name", "uid"].map(|field| owner[field].as_str().unwrap_or_default());
+    let path = metadata["annotations"][names::ANNOTATION_PATH].as_str().unwrap_or_default();
+    let attempt = (1..=20).find(|attempt| metadata["name"] == names::pod(workflow, uid, path, *attempt));
+    match attempt {
+        Some(attempt) => EffectKey::new(format!("{workflow}/{path}"), attempt.unsigned_abs()),
+        None => EffectKey::new(format!("somebody/{}", metadata["name"].as_str().unwrap_or_default()), 1),
+    }
+}
+
 /// The status of one of an object's conditions, and its reason.
 pub fn condition(object: &Value, kind: &str) -> (String, String) {
     let condition = list(&object["status"]["conditions"]).find(|condition| condition["type"] == kind);
@@ -210,6 +251,7 @@ impl Caller for Hand {
         let what = match &call.what {
             What::Agent(agent) => serde_json::to_value(agent).unwrap(),
             What::Http(http) => serde_json::to_value(http).unwrap(),
+            What::Pod(pod) => panic!("the Pod {} is made, not called", pod.name),
         };
         let input = json!({"idempotent": call.idempotent, "of": run.uid, "what": what});
         match self.0.call(&key, &input).await {

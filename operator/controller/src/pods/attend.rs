@@ -82,14 +82,21 @@ impl Attended<'_> {
         let made = if begins { self.make(latest).await? } else { self.find_again(latest).await? };
         let (uid, created) = (made.uid().to_owned(), made.created().unwrap_or(self.now()));
         self.by.book.record(made);
+        let mut ran = false;
         loop {
             let Known { pod, gone } = self.known.borrow_and_update().clone();
-            // One of this name that is another's cannot be: the API server gives a name out once at a time.
+            // The API server gives a name out once at a time: where another has it, ours is no more.
+            let gone = gone.or(pod.as_ref().filter(|pod| pod.uid() != uid).map(|_| Gone::Relisted));
             let pod = pod.filter(|pod| pod.uid() == uid);
             let stand = pod.as_ref().map(|pod| pod.stand());
+            ran |= stand == Some(Stand::Running);
             match (&pod, &stand, gone) {
                 (Some(pod), Some(Stand::Ended(end)), _) => return self.ended(pod, end).await,
-                (Some(_), Some(Stand::Failed(why)), _) => return Err(self.failed(why)),
+                (_, Some(Stand::Failed(why)), _) if !ran => return Err(self.failed(why)),
+                (_, Some(Stand::Failed(why) | Stand::Lost(why)), _) => {
+                    let Trouble { reason, message } = why;
+                    return Err(self.lost(&format!("the cluster gave it up while it ran: {reason}: {message}")));
+                }
                 (_, _, Some(Gone::Watched)) => return Err(self.gone(pod.as_deref())),
                 (_, _, Some(Gone::Relisted)) => match self.ask(latest).await? {
                     Some(there) if there.uid() == uid => self.by.book.record(there),
@@ -100,7 +107,15 @@ impl Attended<'_> {
             let due = self.due(created, stand.as_ref());
             let now = self.now();
             if due <= now {
-                self.end(&uid, stand.as_ref(), now).await?;
+                // What the watch shows may be old: what has ended by now is not too late.
+                let newest = self.ask(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid);
+                let stand = newest.as_ref().map(StepPod::stand);
+                if let Some(there) = newest {
+                    self.by.book.record(there);
+                }
+                if self.due(created, stand.as_ref()) <= now && !stand.as_ref().is_some_and(Stand::is_end) {
+                    self.end(&uid, stand.as_ref(), now).await?;
+                }
                 continue;
             }
             tokio::select! {
@@ -233,8 +248,9 @@ impl Attended<'_> {
     async fn ended(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
         let facts = facts(pod, end);
         let spec = &self.pod.spec;
-        let wanted = spec.tail_lines.filter(|_| make::needs_log(spec));
-        let read = log::end_of(&self.by.wire, &self.name, wanted).await;
+        let is_needed = make::needs_log(spec);
+        let wanted = spec.tail_lines.filter(|_| is_needed);
+        let read = log::end_of(&self.by.wire, &self.name, wanted, is_needed).await;
         let mut facts_too = facts.clone();
         if let Err(why) = &read {
             facts_too.insert("log".to_owned(), signoff_engine::language::text::display(why, 200));

@@ -163,10 +163,10 @@ impl Inner {
     fn put(&mut self, pod: StepPod) -> Option<Name> {
         let name = Name::of(&pod);
         let (owner, run) = pod.owner().map(|(owner, uid)| (name.beside(owner), Box::<str>::from(uid)))?;
-        let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
-        if old.is_some_and(|old| is_older(&pod, &old.pod)) {
+        if self.pods.get(&name).is_some_and(|known| is_older(&pod, &known.pod)) {
             return None;
         }
+        let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
         let found = match pod.stand() {
             Stand::Pending(trouble) => trouble,
             _ => None,

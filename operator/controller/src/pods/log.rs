@@ -6,12 +6,20 @@ use std::time::Duration;
 
 use futures::AsyncReadExt;
 
-use crate::{error::plain, kinds::Name, wire::Wire};
+use crate::{
+    error::{is_ambiguous, plain, status_code},
+    kinds::Name,
+    wire::Wire,
+};
 
 /// How much of a log is kept, in bytes.
 pub(super) const MOST: usize = 256 * 1024;
-/// How long reading may take.
+/// How long reading may take where the log is the response.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take where it is for people only: nothing waits for them longer.
+const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
+/// The pause before a server that did not answer is asked again.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// The end of a log.
 pub(super) struct Log {
@@ -20,32 +28,45 @@ pub(super) struct Log {
     pub(super) is_cut: bool,
 }
 
-/// Reads it: all of it, or so many of its last lines.
+/// Reads all of it, or so many of its last lines; again where the API server or the node does not answer for a moment; longer where the log is needed.
 ///
 /// # Errors
 /// Why it cannot be read, for people.
-pub(super) async fn end_of(wire: &Wire, pod: &Name, lines: Option<i32>) -> Result<Log, String> {
+pub(super) async fn end_of(wire: &Wire, pod: &Name, lines: Option<i32>, is_needed: bool) -> Result<Log, String> {
+    let patience = if is_needed { PATIENCE } else { LITTLE_PATIENCE };
+    let mut why = format!("it was not read within {patience:?}");
     let read = async {
-        let stream = wire.log(pod, lines.map(i64::from)).await.map_err(|error| plain(&error))?;
-        let mut stream = std::pin::pin!(stream);
-        let (mut kept, mut is_cut) = (Vec::new(), false);
-        let mut piece = vec![0; 16 * 1024];
         loop {
-            let read = stream.read(&mut piece).await.map_err(|error| error.to_string())?;
-            if read == 0 {
-                break;
+            match read(wire, pod, lines).await {
+                Err(error) if is_ambiguous(&error) || status_code(&error) == Some(429) => why = plain(&error),
+                done => return done.map_err(|error| plain(&error)),
             }
-            kept.extend(piece.iter().take(read));
-            if kept.len() > 2 * MOST {
-                kept.drain(..kept.len() - MOST);
-                is_cut = true;
-            }
+            tokio::time::sleep(PAUSE).await;
         }
-        if kept.len() > MOST {
+    };
+    let read = tokio::time::timeout(patience, read).await;
+    read.unwrap_or(Err(why))
+}
+
+async fn read(wire: &Wire, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
+    let stream = wire.log(pod, lines.map(i64::from)).await?;
+    let mut stream = std::pin::pin!(stream);
+    let (mut kept, mut is_cut) = (Vec::new(), false);
+    let mut piece = vec![0; 16 * 1024];
+    loop {
+        let read = stream.read(&mut piece).await.map_err(kube::Error::ReadEvents)?;
+        if read == 0 {
+            break;
+        }
+        kept.extend(piece.iter().take(read));
+        if kept.len() > 2 * MOST {
             kept.drain(..kept.len() - MOST);
             is_cut = true;
         }
-        Ok(Log { text: String::from_utf8_lossy(&kept).into_owned(), is_cut })
-    };
-    tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(format!("it was not read within {PATIENCE:?}")))
+    }
+    if kept.len() > MOST {
+        kept.drain(..kept.len() - MOST);
+        is_cut = true;
+    }
+    Ok(Log { text: String::from_utf8_lossy(&kept).into_owned(), is_cut })
 }

@@ -85,8 +85,17 @@ pub(crate) enum Stand {
     Running,
     /// Its container ended.
     Ended(Terminated),
-    /// It ended without its container ever running, or without anybody knowing how that ended.
+    /// It ended without its container ever running.
     Failed(Trouble),
+    /// The cluster gave it up while its container ran: nobody knows how that ended, or whether it did.
+    Lost(Trouble),
+}
+
+impl Stand {
+    /// Whether its container will never run again.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Ended(_) | Self::Failed(_) | Self::Lost(_))
+    }
 }
 
 impl StepPod {
@@ -95,8 +104,10 @@ impl StepPod {
             return Stand::Ended(end.clone());
         }
         if matches!(self.phase.as_str(), "Failed" | "Succeeded") {
-            let reason = self.reason.clone().unwrap_or_else(|| "PodFailed".to_owned());
-            return Stand::Failed(Trouble { reason, message: self.message.clone().unwrap_or_default() });
+            let reason = "PodFailed".to_owned();
+            let why = self.ended_by_cluster().unwrap_or(Trouble { reason, message: String::new() });
+            // A kubelet says how a container ended before it says that the Pod did.
+            return if self.running { Stand::Lost(why) } else { Stand::Failed(why) };
         }
         if self.running {
             return Stand::Running;

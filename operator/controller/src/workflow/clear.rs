@@ -1,14 +1,18 @@
 //! Lets go of a run's Pods: those that are done and recorded as the run says, and those of a run that is over.
 //!
-//! It may not delete a Pod that no record names, nor one whose end no commit holds.
+//! It may not delete a Pod that no record names or that is not what its record was given, nor one whose end no commit
+//! holds.
 
-use std::sync::Arc;
+use signoff_api::{Workflow, journal::StepRecord, pod::PodGc, workflow::WorkflowPhase};
+use signoff_engine::{Journal, Turn};
 
-use signoff_api::{Workflow, pod::PodGc, workflow::WorkflowPhase};
-use signoff_engine::Turn;
-
-use super::observe::Seen;
-use crate::{context::Context, error::Error, kinds::Name, pods::StepPod};
+use super::{journal::journal, observe::Seen};
+use crate::{
+    context::Context,
+    error::Error,
+    kinds::Name,
+    pods::{Stand, StepPod},
+};
 
 /// After a turn that was committed.
 pub(super) async fn after(context: &Context, seen: &Seen, turn: &Turn) -> Result<(), Error> {
@@ -17,14 +21,19 @@ pub(super) async fn after(context: &Context, seen: &Seen, turn: &Turn) -> Result
         return Ok(());
     }
     let keep = seen.workflow.spec.pod_gc.unwrap_or_default();
-    for pod in pods {
-        let name = Name::of(&*pod);
-        let record = turn.journal.records().iter().find(|r| r.object.as_deref() == Some(&*name.name));
-        if record.is_some_and(|record| record.phase.is_end()) {
-            settle(context, &name, &pod, keep, turn.end.as_ref().map(signoff_engine::End::phase)).await?;
-        }
+    for pod in pods.iter().filter(|pod| is_done(&turn.journal, pod)) {
+        settle(context, pod, keep, turn.end.as_ref().map(signoff_engine::End::phase)).await?;
     }
     Ok(())
+}
+
+/// Whether a Pod is exactly the one that was made for a record, and that one has an end.
+fn is_done(journal: &Journal, pod: &StepPod) -> bool {
+    let name = Name::of(pod);
+    let record = journal.records().iter().find(|record| record.object.as_deref() == Some(&*name.name));
+    let given =
+        |record: &StepRecord| record.input_digest.as_ref().is_some_and(|d| pod.input_digest() == Some(d.as_str()));
+    record.is_some_and(|record| record.phase.is_end() && given(record))
 }
 
 /// For a run that is over, and of which that is all that may be known.
@@ -35,21 +44,20 @@ pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<()
     }
     let Some(workflow) = context.wire.get::<Workflow>(name).await? else { return Ok(()) };
     let keep = workflow.spec.pod_gc.unwrap_or_default();
-    let phase = workflow.status.as_ref().map(|status| status.phase);
+    let Some(status) = &workflow.status else { return Ok(()) };
+    let journal = journal(context, &workflow, status).await?;
     for pod in pods {
-        settle(context, &Name::of(&*pod), &pod, keep, phase).await?;
+        if is_done(&journal, &pod) {
+            settle(context, &pod, keep, Some(status.phase)).await?;
+        } else {
+            context.pods.leave(&pod);
+        }
     }
     Ok(())
 }
 
 /// Deletes a Pod whose end is recorded, or leaves it for people.
-async fn settle(
-    context: &Context,
-    name: &Name,
-    pod: &Arc<StepPod>,
-    keep: PodGc,
-    phase: Option<WorkflowPhase>,
-) -> Result<(), Error> {
+async fn settle(context: &Context, pod: &StepPod, keep: PodGc, phase: Option<WorkflowPhase>) -> Result<(), Error> {
     let none_stays = matches!(phase, Some(WorkflowPhase::Rejected | WorkflowPhase::Aborted | WorkflowPhase::Cancelled));
     let stays = match keep {
         PodGc::Never => true,
@@ -57,17 +65,23 @@ async fn settle(
         PodGc::OnCompletion => false,
     };
     if stays && !none_stays {
-        if pod.is_over() && phase.is_some() {
+        // A run that goes on may still come to an end that leaves none; and until then other containers of a Pod
+        // may run on beside the step's.
+        let has_ended = matches!(pod.stand(), Stand::Ended(_));
+        if phase.is_none() && (pod.is_over() || has_ended) {
+            return Ok(());
+        }
+        if pod.is_over() {
             context.pods.leave(pod);
             return Ok(());
         }
-        // It is over in a moment, and is looked at then; what else runs in it may run until the run is over.
-        if pod.is_over() || pod.is_ending() || phase.is_none() {
+        // Its phase follows a moment later, and then it is looked at again.
+        if pod.is_ending() {
             return Ok(());
         }
     }
     if !pod.is_going() {
-        context.wire.delete::<StepPod>(name, pod.uid()).await?;
+        context.wire.delete::<StepPod>(&Name::of(pod), pod.uid()).await?;
     }
     context.pods.leave(pod);
     Ok(())

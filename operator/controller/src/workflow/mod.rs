@@ -42,8 +42,9 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
         Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
         Observed::Undecided => return Ok(None),
         Observed::Over { uid, due } => {
-            clear::over(context, name, &uid).await?;
-            return retire::retire(context, name, &uid, due).await;
+            let cleared = clear::over(context, name, &uid).await;
+            let due = retire::retire(context, name, &uid, due).await?;
+            return cleared.map(|()| due);
         }
         Observed::Gone { uid } => return Ok(retire::call_off(context, name, uid.as_deref())),
     };

@@ -1,0 +1,24 @@
+//! Steps that are Pods, on a node in memory: each container runs once whatever happens around it, and its end is told
+//! as it was, or as not known.
+//! Nothing here runs a container; that is done on a real kubelet.
+
+mod crashes;
+mod failures;
+
+use serde_json::Value;
+use signoff_tests::sim::EffectKey;
+
+use crate::{ending::list, scenarios::RUN, stage::Stage};
+
+/// The record of an attempt at a step.
+pub fn record(stage: &Stage, path: &str, attempt: i64) -> Value {
+    let workflow = stage.workflow(RUN);
+    let found = list(&workflow["status"]["steps"]).find(|step| step["path"] == path && step["attempt"] == attempt);
+    found.cloned().unwrap_or_default()
+}
+
+/// How often the container of an attempt began.
+pub fn starts(stage: &Stage, path: &str, attempt: u32) -> usize {
+    let key = EffectKey::new(format!("{RUN}/{path}"), attempt);
+    stage.world.effects().iter().filter(|effect| effect.key == key).count()
+}
