@@ -23,7 +23,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 pub(crate) use attend::Attendant;
 pub(crate) use book::Book;
 pub(crate) use room::{Place, Room, Ticket, Wait};
-pub(crate) use sight::StepPod;
+pub(crate) use sight::{Stand, StepPod};
 
 use crate::{
     metrics::Shared,
