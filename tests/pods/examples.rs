@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::Workflow;
 use signoff_api::journal::{StepKind, StepRecord};
 use signoff_api::workflow::WorkflowStatus;
+use signoff_tests::control_plane::named;
 
 use crate::stage::Stage;
 use crate::story::{Example, among};
@@ -38,6 +39,8 @@ fn open<'w>(workflow: &'w Workflow, answered: &[String]) -> Option<&'w StepRecor
 
 /// What the example says it needs in its namespace.
 async fn prepare(stage: &Stage, example: &Example) {
+    // Whoever asks for containers must be allowed to create Pods.
+    stage.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();
     if example.name == "pods/settings" {
         let params = PostParams::default();
         let secret = json!({"metadata": {"name": "letters"}, "stringData": {"token": "sesame"}});
