@@ -83,6 +83,13 @@ fn without_the_operator_no_workload_is_made_but_its_identity_is() {
 }
 
 #[test]
+fn where_no_step_may_be_a_pod_the_operator_has_no_rights_on_them() {
+    let rendered = template(&["--set", "pods.enabled=false"]).unwrap();
+    assert!(!rendered.contains("pods/log") && rendered.contains("--no-pods"));
+    assert!(template(&[]).unwrap().contains("pods/log"));
+}
+
+#[test]
 fn policies_carry_the_releases_identity_and_nothing_else_is_changed() {
     let arguments =
         ["--namespace", "my-signoff-system", "--set", "serviceAccount.name=judge", "--api-versions", MUTATING];
