@@ -89,8 +89,13 @@ impl About {
             Self::Workers => vec![Verdict::Approve, Verdict::Retry, Verdict::Reject],
             _ => vec![Verdict::Approve, Verdict::Reject],
         };
-        // To put something else in the place of what is shown is more than most want to allow.
-        if self.is_something() && !matches!(self, Self::Start(_)) {
+        // To choose what runs is more than most want to allow.
+        let chooses = match self {
+            Self::Start(_) => true,
+            Self::Failure(fields) => fields.contains(&"image"),
+            _ => false,
+        };
+        if self.is_something() && !chooses {
             usual.push(Verdict::Modify);
         }
         // To replace a final answer by another is more than most want to allow.

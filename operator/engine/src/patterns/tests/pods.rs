@@ -233,6 +233,13 @@ mod after_it_failed {
     }
 
     #[test]
+    fn whoever_may_choose_what_runs_is_said_and_not_taken_for_granted() {
+        let mut run = with_gate("errorEscalation", &[], json!([pod("build", json!({}))]));
+        run.exited("build", 1, 1, "", "");
+        assert!(!run.asked("build/.error").request.allowed_verdicts.contains(&Verdict::Modify));
+    }
+
+    #[test]
     fn a_quantity_that_is_none_is_asked_about_again() {
         let mut run = failed();
         run.modify("build/.error", json!({"memory": "a lot"}));
