@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use futures::AsyncReadExt;
+use tokio::time::Instant;
 
 use crate::{
     error::{is_ambiguous, plain, status_code},
@@ -14,11 +15,11 @@ use crate::{
 
 /// How much of a log is kept, in bytes.
 pub(super) const MOST: usize = 256 * 1024;
-/// How long reading may take where the log is the response.
+/// How long reading may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long it may take where it is for people only: nothing waits for them longer.
+/// How long a server that does not answer is asked again where the log is for people only.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
-/// The pause before a server that did not answer is asked again.
+/// The pause before it is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The end of a log.
@@ -28,24 +29,28 @@ pub(super) struct Log {
     pub(super) is_cut: bool,
 }
 
-/// Reads all of it, or so many of its last lines; again where the API server or the node does not answer for a moment; longer where the log is needed.
+/// Reads all of it, or so many of its last lines; again where the API server or the node does not answer for a moment,
+/// and longer where the log is needed.
 ///
 /// # Errors
 /// Why it cannot be read, for people.
 pub(super) async fn end_of(wire: &Wire, pod: &Name, lines: Option<i32>, is_needed: bool) -> Result<Log, String> {
+    let began = Instant::now();
     let patience = if is_needed { PATIENCE } else { LITTLE_PATIENCE };
-    let mut why = format!("it was not read within {patience:?}");
     let read = async {
         loop {
             match read(wire, pod, lines).await {
-                Err(error) if is_ambiguous(&error) || status_code(&error) == Some(429) => why = plain(&error),
-                done => return done.map_err(|error| plain(&error)),
+                Ok(log) => return Ok(log),
+                Err(error) if is_transient(&error) && began.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+                Err(error) => return Err(plain(&error)),
             }
-            tokio::time::sleep(PAUSE).await;
         }
     };
-    let read = tokio::time::timeout(patience, read).await;
-    read.unwrap_or(Err(why))
+    tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(format!("it was not read within {PATIENCE:?}")))
+}
+
+fn is_transient(error: &kube::Error) -> bool {
+    is_ambiguous(error) || status_code(error) == Some(429)
 }
 
 async fn read(wire: &Wire, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
