@@ -264,6 +264,32 @@ async fn a_lost_start_asks_people_where_they_are_to_be_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_to_be_after_it_was_given_up_is_ended_while_people_are_asked() {
+    let stage = Stage::new();
+    stage.world.answers("refund/build", Answer::value("done").after(Duration::from_secs(3600)));
+    let mut spec = chain(json!([pod("build", json!({}))]));
+    let hitl = gate("x", json!({"allowedVerdicts": ["Retry", "Reject"]}))["hitl"].take();
+    spec["gates"] = json!([{"name": "broken", "type": "errorEscalation", "steps": ["build"], "hitl": hitl}]);
+    stage.apply(RUN, &spec);
+    let creation = |request: &signoff_tests::sim::Request| request.resource.plural == "pods";
+    // Whoever asked for it is gone, and the request is still on its way.
+    let late = signoff_tests::sim::Crash::AppliedAfter(Duration::from_secs(10));
+    stage.server.fault(
+        signoff_tests::sim::On::writes_of(OPERATOR).only(creation).nth(1),
+        signoff_tests::sim::Fault::Crash(late),
+    );
+    let story = async {
+        let approval = stage.people().asked("build/.error").await;
+        stage.pass(60).await;
+        assert_eq!(stage.all_pods().len(), 0, "its outcome is not known, so it must not go on unseen");
+        assert!(starts(&stage, "build", 1) <= 1);
+        stage.people().votes("alice", &approval, verdict("Reject"));
+        stage.ended(RUN).await
+    };
+    stage.keep_alive(&[OPERATOR], story).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
     let name = |stage: &Stage| record(stage, "build", 1)["object"].as_str().unwrap_or_default().to_owned();
     // Its name is known before it is made: one run shows it, the next finds somebody else's there.

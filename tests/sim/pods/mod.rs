@@ -3,7 +3,9 @@
 //! Nothing here runs a container; that is done on a real kubelet.
 
 mod crashes;
+mod endings;
 mod failures;
+mod queue;
 
 use serde_json::Value;
 use signoff_tests::sim::EffectKey;

@@ -13,8 +13,14 @@ mod attend;
 mod book;
 mod log;
 mod make;
+#[cfg(test)]
+mod make_tests;
 mod room;
+#[cfg(test)]
+mod room_tests;
 mod sight;
+#[cfg(test)]
+mod sight_tests;
 
 use futures::FutureExt;
 use kube::Client;

@@ -134,8 +134,8 @@ impl Room {
         }
     }
 
-    /// The Workflows of Pods that may begin now, or whose place in the queue is worth telling: it is told anew each time
-    /// it has halved, so that a long queue costs few writes.
+    /// The Workflows of Pods that may begin now; where none may, of those whose place in the queue is worth telling: it is
+    /// told anew each time it has halved, so that a long queue costs few writes.
     pub(crate) fn next(&self) -> Vec<Name> {
         let inner = self.lock();
         let mut next = BTreeSet::new();
@@ -143,7 +143,11 @@ impl Room {
             let running = self.running(&inner, namespace);
             let free = self.settings.most_in_namespace.saturating_sub(running.len());
             let able = waiting.iter().filter(|ticket| !self.is_full(&running, &ticket.run)).enumerate();
-            let told = able.filter(|(before, _)| *before < free || before.is_power_of_two() || *before == 0);
+            let is_told = |before: usize| match free {
+                0 => before == 0 || before.is_power_of_two(),
+                free => before < free,
+            };
+            let told = able.filter(|(before, _)| is_told(*before));
             next.extend(told.map(|(_, ticket)| ticket.workflow.clone()));
         }
         next.into_iter().collect()
@@ -151,10 +155,15 @@ impl Room {
 
     /// Nothing of this Workflow waits any more.
     pub(crate) fn forget(&self, workflow: &Name) {
+        self.forget_all_but(workflow, |_| false);
+    }
+
+    /// Of this Workflow only these Pods still wait: what could not begin must not stand in the way of others.
+    pub(crate) fn forget_all_but(&self, workflow: &Name, wanted: impl Fn(&Name) -> bool) {
         let mut inner = self.lock();
-        let namespaces: Vec<_> = inner.waiting.keys().cloned().collect();
-        for namespace in namespaces {
-            inner.forget(&namespace, |ticket| ticket.workflow == *workflow);
+        if inner.forget(&workflow.namespace, |ticket| ticket.workflow == *workflow && !wanted(&ticket.pod)) {
+            drop(inner);
+            self.freed.send_replace(());
         }
     }
 
@@ -171,13 +180,16 @@ impl Room {
 }
 
 impl Inner {
-    fn forget(&mut self, namespace: &Arc<str>, which: impl Fn(&Ticket) -> bool) {
-        if let Some(waiting) = self.waiting.get_mut(namespace) {
-            waiting.retain(|ticket| !which(ticket));
-            if waiting.is_empty() {
-                self.waiting.remove(namespace);
-            }
+    /// Returns whether there was one.
+    fn forget(&mut self, namespace: &Arc<str>, which: impl Fn(&Ticket) -> bool) -> bool {
+        let Some(waiting) = self.waiting.get_mut(namespace) else { return false };
+        let before = waiting.len();
+        waiting.retain(|ticket| !which(ticket));
+        let after = waiting.len();
+        if after == 0 {
+            self.waiting.remove(namespace);
         }
+        after < before
     }
 }
 

@@ -12,6 +12,7 @@ use signoff_engine::{
 use super::observe::Seen;
 use crate::{
     context::{Context, Hold},
+    kinds::Name,
     pods::{Ticket, Wait},
 };
 
@@ -38,13 +39,16 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
             Command::Ask(_) => None,
         })
         .collect();
+    let is_suspended = seen.workflow.spec.suspend == Some(true);
+    let asked = |pod: &Name| calls.iter().any(|call| matches!(&call.what, What::Pod(p) if *p.name == *pod.name));
+    context.room_for_pods.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
     for call in calls {
         let key = (call.path.clone(), call.attempt);
         if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &key) {
             continue;
         }
         let Some(record) = turn.journal.get(&call.path, call.attempt).cloned() else { continue };
-        if record.phase == StepPhase::Pending && seen.workflow.spec.suspend == Some(true) {
+        if record.phase == StepPhase::Pending && is_suspended {
             continue;
         }
         // What this very process marked and does not know of was never begun: its commit's answer was lost.

@@ -26,6 +26,15 @@ use plan::Planned;
 
 /// Looks at a Workflow and does what follows. Returns when to look again although nothing has happened.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+    let looked = look(context, name).await;
+    if looked.is_err() {
+        // What cannot begin for now must not stand in the way of others' Pods.
+        context.room_for_pods.forget(name);
+    }
+    looked
+}
+
+async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     if let Some(why) = context.unreadable.why(&Key::Workflow(name.clone())) {
         return unreadable::itself(context, name, &why).await;
     }

@@ -1,0 +1,162 @@
+//! Who may begin, who waits, and who is told of it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use signoff_api::Moment;
+
+use super::{Book, Place, PodSettings, Room, Ticket, Wait};
+use crate::{kinds::Name, watch::Sight};
+
+fn room(most_in_namespace: usize, most_of_workflow: usize) -> Arc<Room> {
+    let book = Arc::new(Book::default());
+    for sight in [Sight::Listing, Sight::AllListed("1".to_owned())] {
+        book.see((None, sight));
+    }
+    Arc::new(Room::new(PodSettings { most_in_namespace, most_of_workflow, ..PodSettings::default() }, book))
+}
+
+/// The Pod of a workflow that has waited since this second.
+fn ticket(since: i64, workflow: &str, pod: &str) -> Ticket {
+    Ticket {
+        since: Moment::from(jiff::Timestamp::from_second(since).unwrap()),
+        workflow: Name::new("team", workflow),
+        run: format!("uid of {workflow}").into(),
+        pod: Name::new("team", pod),
+    }
+}
+
+#[track_caller]
+fn begins(room: &Arc<Room>, ticket: &Ticket) -> Place {
+    room.take(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
+}
+
+#[track_caller]
+fn waits(room: &Arc<Room>, ticket: &Ticket) -> Wait {
+    room.take(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
+}
+
+fn told(room: &Room) -> Vec<String> {
+    room.next().iter().map(|name| name.name.to_string()).collect()
+}
+
+#[test]
+fn the_longest_waiting_begins_first_whoever_asks_first() {
+    let room = room(1, 9);
+    let (a, b, c) = (ticket(1, "a", "a"), ticket(2, "z", "b"), ticket(3, "c", "c"));
+    let place = begins(&room, &a);
+    assert_eq!(waits(&room, &c), Wait::Namespace { before: 0, most: 1 });
+    assert_eq!(waits(&room, &b), Wait::Namespace { before: 0, most: 1 });
+    assert_eq!(waits(&room, &c), Wait::Namespace { before: 1, most: 1 }, "one that has waited longer has come");
+    drop(place);
+    assert_eq!(waits(&room, &c), Wait::Namespace { before: 1, most: 1 }, "the place is another's");
+    let _place = begins(&room, &b);
+    assert_eq!(waits(&room, &c), Wait::Namespace { before: 0, most: 1 });
+}
+
+#[test]
+fn one_whose_workflow_is_full_lets_others_pass() {
+    let room = room(3, 1);
+    let place = begins(&room, &ticket(1, "a", "a1"));
+    let second = ticket(2, "a", "a2");
+    assert_eq!(waits(&room, &second), Wait::Workflow { most: 1 });
+    let _other = begins(&room, &ticket(3, "b", "b1"));
+    assert_eq!(told(&room), Vec::<String>::new(), "nobody who waits may begin");
+    drop(place);
+    assert_eq!(told(&room), ["a"]);
+    let _place = begins(&room, &second);
+}
+
+#[test]
+fn what_runs_already_is_counted_whatever_the_limits_say() {
+    let room = room(1, 1);
+    let found = [room.keep("uid of a", &Name::new("team", "a1")), room.keep("uid of a", &Name::new("team", "a2"))];
+    assert_eq!(waits(&room, &ticket(1, "b", "b1")), Wait::Namespace { before: 0, most: 1 });
+    let [one, other] = found;
+    drop(one);
+    assert_eq!(waits(&room, &ticket(1, "b", "b1")), Wait::Namespace { before: 0, most: 1 });
+    drop(other);
+    let _place = begins(&room, &ticket(1, "b", "b1"));
+}
+
+#[test]
+fn places_in_other_namespaces_are_others() {
+    let room = room(1, 1);
+    let _here = begins(&room, &ticket(1, "a", "a"));
+    let there = Ticket { workflow: Name::new("other", "b"), pod: Name::new("other", "b"), ..ticket(2, "b", "b") };
+    let _there = begins(&room, &there);
+}
+
+#[test]
+fn a_place_is_told_anew_each_time_it_has_halved_and_only_to_those_who_may_begin_where_one_is_free() {
+    let room = room(1, 1);
+    let place = begins(&room, &ticket(0, "first", "first"));
+    for n in 1..=20 {
+        waits(&room, &ticket(n, &format!("run-{n:02}"), &format!("pod-{n:02}")));
+    }
+    assert_eq!(told(&room), ["run-01", "run-02", "run-03", "run-05", "run-09", "run-17"]);
+    drop(place);
+    assert_eq!(told(&room), ["run-01"]);
+}
+
+#[test]
+fn a_place_that_is_free_is_said_to_whoever_listens() {
+    let room = room(1, 1);
+    let mut freed = room.freed();
+    let place = begins(&room, &ticket(1, "a", "a"));
+    assert!(!freed.has_changed().unwrap());
+    drop(place);
+    assert!(freed.has_changed().unwrap());
+    freed.mark_unchanged();
+    room.look();
+    assert!(!freed.has_changed().unwrap(), "nobody waits");
+}
+
+#[test]
+fn what_cannot_begin_stands_in_nobodys_way_and_keeps_its_turn() {
+    let room = room(1, 2);
+    let place = begins(&room, &ticket(1, "a", "a"));
+    let (suspended, other) = (ticket(2, "b", "b1"), ticket(3, "c", "c"));
+    waits(&room, &suspended);
+    assert_eq!(waits(&room, &other), Wait::Namespace { before: 1, most: 1 });
+    let freed = room.freed();
+    room.forget_all_but(&suspended.workflow, |pod| *pod.name == *"b2");
+    assert!(freed.has_changed().unwrap(), "who comes next has moved up");
+    waits(&room, &suspended);
+    drop(place);
+    assert_eq!(waits(&room, &other), Wait::Namespace { before: 1, most: 1 }, "it has waited longer");
+    room.forget(&suspended.workflow);
+    let _place = begins(&room, &other);
+}
+
+#[test]
+fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
+    let book = Arc::new(Book::default());
+    let room = Arc::new(Room::new(PodSettings::default(), Arc::clone(&book)));
+    assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::Unknown);
+    for sight in [Sight::Listing, Sight::AllListed("1".to_owned())] {
+        book.see((Some("other".to_owned()), sight));
+    }
+    assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::Unknown, "that is another namespace");
+    let namespaces = vec!["other".to_owned()];
+    for settings in
+        [PodSettings { namespaces, ..PodSettings::default() }, PodSettings { enabled: false, ..PodSettings::default() }]
+    {
+        let room = Arc::new(Room::new(settings, Arc::clone(&book)));
+        assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::NotHere);
+    }
+}
+
+#[test]
+fn each_wait_is_told_in_a_sentence() {
+    let told = |wait: Wait| wait.words("team");
+    let (reason, words) = told(Wait::Namespace { before: 2, most: 5 });
+    assert_eq!(
+        (reason, words.contains("place 3 in the queue of the namespace team, where 5 Pods")),
+        ("Queued", true),
+        "{words}"
+    );
+    assert!(told(Wait::Workflow { most: 2 }).1.contains("2 Pods of one Workflow"));
+    let (reason, words) = told(Wait::NotHere);
+    assert_eq!((reason, words.contains("--pod-namespace")), ("NotHere", true), "{words}");
+}

@@ -1,0 +1,147 @@
+//! Pods as kubelets, schedulers and the control plane write them, and where they stand.
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::{
+    StepPod,
+    sight::{Stand, Trouble},
+};
+use crate::kinds::Readable;
+
+/// A Pod as the API server returns it, with this in its spec and this status.
+fn read(spec: &Value, status: &Value) -> StepPod {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "signoff-step-release-0123456789", "namespace": "team", "uid": "2f6c", "resourceVersion": "4711",
+            "creationTimestamp": "2026-11-22T09:30:00Z", "generation": 1,
+            "labels": {"signoff.dev/workflow": "release", "signoff.dev/workflow-uid": "77aa", "signoff.dev/step": "build"},
+            "annotations": {"signoff.dev/input-digest": "sha256:ab", "signoff.dev/path": "build", "signoff.dev/file-0": "a long file", "team.example/note": "x"},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1"},
+                {"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "name": "release", "uid": "77aa", "controller": true}
+            ],
+            "managedFields": [{"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {"f:conditions": {}}}, "subresource": "status"}],
+        },
+        "spec": spec, "status": status,
+    });
+    StepPod::read(pod).unwrap()
+}
+
+fn stand(status: Value) -> Stand {
+    read(&json!({"nodeName": "node-1", "containers": [{"name": "step", "image": "tool"}]}), &status).stand()
+}
+
+fn container(state: Value) -> Value {
+    json!([{"name": "step", "image": "tool", "imageID": "", "ready": false, "restartCount": 0, "started": false, "state": state, "lastState": {}}])
+}
+
+fn trouble(reason: &str, message: &str) -> Trouble {
+    Trouble { reason: reason.to_owned(), message: message.to_owned() }
+}
+
+#[test]
+fn only_what_matters_of_a_pod_is_kept() {
+    let pod = read(&json!({"nodeName": "node-1"}), &json!({"phase": "Pending"}));
+    assert_eq!((pod.uid(), pod.node.as_deref()), ("2f6c", Some("node-1")));
+    assert_eq!(pod.owner(), Some(("release", "77aa")));
+    assert_eq!(pod.input_digest(), Some("sha256:ab"));
+    assert_eq!(pod.created().unwrap().to_string(), "2026-11-22T09:30:00Z");
+    let debug = format!("{pod:?}");
+    for gone in ["a long file", "team.example", "kubelet"] {
+        assert!(!debug.contains(gone), "{gone} is kept: {debug}");
+    }
+}
+
+#[test]
+fn a_pod_that_does_not_run_yet_is_pending_for_the_reason_that_it_was_given() {
+    assert_eq!(stand(json!({})), Stand::Pending(None), "as it was created");
+    let creating = container(json!({"waiting": {"reason": "ContainerCreating"}}));
+    assert_eq!(stand(json!({"phase": "Pending", "containerStatuses": creating})), Stand::Pending(None));
+    let unscheduled = json!({"phase": "Pending", "conditions": [{
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastProbeTime": null,
+        "lastTransitionTime": "2026-11-22T09:30:00Z", "message": "0/3 nodes are available: 3 Insufficient memory."}]});
+    let why = trouble("Unschedulable", "0/3 nodes are available: 3 Insufficient memory.");
+    assert_eq!(stand(unscheduled), Stand::Pending(Some(why)));
+    for reason in ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"] {
+        let waiting = container(json!({"waiting": {"reason": reason, "message": "its words"}}));
+        let found = stand(json!({"phase": "Pending", "containerStatuses": waiting}));
+        assert_eq!(found, Stand::Pending(Some(trouble(reason, "its words"))));
+    }
+    // What stands before the step's container keeps it from beginning.
+    let found = stand(json!({
+        "phase": "Pending", "containerStatuses": container(json!({"waiting": {"reason": "PodInitializing"}})),
+        "initContainerStatuses": [{"name": "prepare", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],
+    }));
+    assert_eq!(found, Stand::Pending(Some(trouble("ImagePullBackOff", "no such image"))));
+}
+
+#[test]
+fn two_words_of_a_kubelet_about_one_image_are_the_same_trouble() {
+    let [pull, back_off, config] =
+        ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"].map(|reason| trouble(reason, reason));
+    assert!(pull.is_like(&back_off) && back_off.is_like(&pull) && config.is_like(&config));
+    assert!(!config.is_like(&pull));
+}
+
+#[test]
+fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
+    let running = json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}});
+    assert_eq!(stand(json!({"phase": "Running", "containerStatuses": container(running.clone())})), Stand::Running);
+    let ended = json!({"terminated": {"exitCode": 3, "reason": "Error", "message": "no such table", "startedAt": null, "finishedAt": "2026-11-22T09:31:00Z", "containerID": "containerd://1"}});
+    let mut statuses = container(ended);
+    statuses.as_array_mut().unwrap().push(json!({"name": "side", "state": running}));
+    let pod = read(&json!({}), &json!({"phase": "Running", "containerStatuses": statuses}));
+    let Stand::Ended(end) = pod.stand() else { unreachable!("{pod:?}") };
+    assert_eq!((end.exit_code, end.reason.as_str(), end.message.as_str()), (3, "Error", "no such table"));
+    assert!(!pod.is_over() && !pod.is_ending() && !pod.is_good(), "another container runs on");
+    let side = json!([{"name": "side", "state": {"terminated": {"exitCode": 1}}}]);
+    assert_eq!(
+        stand(json!({"phase": "Running", "containerStatuses": side})),
+        Stand::Pending(None),
+        "that is not the step's"
+    );
+}
+
+#[test]
+fn a_pod_that_the_cluster_ended_says_why() {
+    let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."});
+    assert_eq!(stand(evicted.clone()), Stand::Failed(trouble("Evicted", "The node was low on resource: memory.")));
+    let ended = json!({"terminated": {"exitCode": 137, "reason": "Error"}});
+    let mut late = evicted;
+    late["containerStatuses"] = container(ended);
+    let pod = read(&json!({}), &late);
+    assert!(matches!(pod.stand(), Stand::Ended(_)));
+    assert_eq!(pod.ended_by_cluster().unwrap().reason, "Evicted");
+    let preempted = json!({"phase": "Failed", "conditions": [
+        {"type": "Ready", "status": "False"},
+        {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempting to accommodate a higher priority pod"}]});
+    let why = trouble("Evicted", "PreemptionByScheduler: preempting to accommodate a higher priority pod");
+    assert_eq!(stand(preempted), Stand::Failed(why));
+}
+
+#[test]
+fn a_container_of_a_lost_node_is_not_said_to_have_ended() {
+    let lost = json!({
+        "phase": "Failed", "containerStatuses": container(json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}})),
+        "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}],
+    });
+    assert_eq!(stand(lost), Stand::Lost(trouble("Evicted", "DeletionByPodGC: PodGC: node no longer exists")));
+}
+
+#[test]
+fn an_odd_status_is_read_as_far_as_it_goes() {
+    for status in [
+        json!({"phase": "Unknown"}),
+        json!({"conditions": [], "containerStatuses": []}),
+        json!({"phase": "Running", "containerStatuses": container(json!({}))}),
+    ] {
+        assert_eq!(stand(status), Stand::Pending(None));
+    }
+    assert_eq!(
+        stand(json!({"phase": "Succeeded"})),
+        Stand::Failed(trouble("PodFailed", "")),
+        "nobody saw its container"
+    );
+}
