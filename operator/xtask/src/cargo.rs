@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -51,6 +51,16 @@ pub(crate) fn tee_as_it_is(command: &mut Command) -> Result<(String, bool)> {
         }
     }
     Ok((text, child.wait()?.success()))
+}
+
+/// Runs a command that has its own folder, environment and standard input to its end, and passes its exit code on. What it
+/// reads, if that is a pipe, stays open until then: a machine ends with it.
+pub(crate) fn becomes(command: &mut Command) -> Result<ExitCode> {
+    let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
+    let held = child.stdin.take();
+    let status = child.wait()?;
+    drop(held);
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// Runs a command to its end and returns its standard output.

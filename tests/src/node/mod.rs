@@ -55,6 +55,14 @@ impl Node {
     /// When this process does not run inside ([`Machine::inside`]), or a program is missing, ends early or is not ready in time, with the
     /// end of its log.
     pub async fn start() -> Result<Self> {
+        Self::start_with(Options::default()).await
+    }
+
+    /// As [`Self::start`], with further settings of the control plane; its network is the node's own.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with(options: Options) -> Result<Self> {
         static STARTED: AtomicU8 = AtomicU8::new(0);
         let begun = Instant::now();
         let number = STARTED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(1));
@@ -70,7 +78,7 @@ impl Node {
             let busybox = runtime.take_in(busybox(&packages.busybox)?, "docker.io/library/busybox:1.36").await?;
             Ok((runtime, busybox))
         };
-        let plane = Cluster::own_with(Options { network: Some(network), ..Options::default() });
+        let plane = Cluster::own_with(Options { network: Some(network), ..options });
         let (cluster, (runtime, busybox)) = tokio::try_join!(plane, runtime)?;
 
         let plane = cluster.plane().context("a control plane of our own")?;

@@ -40,6 +40,11 @@ pub(super) async fn patch(client: &Client, path: &str, body: Vec<u8>) -> Result<
     ask(client, Request::patch(path).header("content-type", "application/merge-patch+json").body(body)?).await
 }
 
+/// Deletes an object.
+pub(super) async fn delete(client: &Client, path: &str) -> Result<String> {
+    ask(client, Request::delete(path).body(Vec::new())?).await
+}
+
 /// Reads an object or a list.
 pub(super) async fn get(client: &Client, path: &str) -> Result<String> {
     ask(client, Request::get(path).body(Vec::new())?).await

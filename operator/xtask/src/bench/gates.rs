@@ -254,11 +254,18 @@ pub(super) async fn within<T>(
     phase: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let patience = Duration::from_secs(60) + Duration::from_millis(100) * u32::try_from(count).unwrap_or(u32::MAX);
+    bounded(patience, operator, &format!("not all of {count} gates were {what}"), phase).await
+}
+
+/// Bounds something that an operator does in time; `otherwise` is what to say where it takes longer.
+pub(super) async fn bounded<T>(
+    patience: Duration,
+    operator: &OperatorProcess,
+    otherwise: &str,
+    phase: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let Ok(done) = tokio::time::timeout(patience, phase).await else {
-        bail!(
-            "not all of {count} gates were {what} after {patience:?}; the operator's log ends:\n{}",
-            tail(operator.log())
-        );
+        bail!("{otherwise} after {patience:?}; the operator's log ends:\n{}", tail(operator.log()));
     };
     done.with_context(|| format!("the operator's log ends:\n{}", tail(operator.log())))
 }

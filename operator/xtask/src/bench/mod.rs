@@ -10,6 +10,7 @@ mod crowd;
 mod engine;
 mod gates;
 mod pending;
+mod pods;
 mod process;
 mod report;
 mod sample;
@@ -37,6 +38,8 @@ pub(crate) enum Bench {
     Gates(Gates),
     /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
     Admission(Admission),
+    /// Steps that are Pods on a real kubelet, beside bare Pods of the same kind (Linux, root)
+    Pods(pods::Pods),
     /// The engine alone, no cluster: steps a second, microseconds a turn, bytes a step, of runs of a thousand steps
     Engine,
 }
@@ -76,6 +79,7 @@ pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
             say::result(&engine::measure()?);
             Ok(ExitCode::SUCCESS)
         }
+        Bench::Pods(pods) => pods::run(pods),
         Bench::Admission(admission) => {
             let levels = to_its_end(admission::measure(admission.votes as usize))?;
             say::result(&admission::render(&levels));

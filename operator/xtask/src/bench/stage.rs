@@ -31,7 +31,11 @@ pub(super) struct Stage {
 impl Stage {
     /// About ten seconds away.
     pub(super) async fn open(options: Options, program: &Path) -> Result<Self> {
-        let cluster = Cluster::own_with(options).await?;
+        Self::on(Cluster::own_with(options).await?, program).await
+    }
+
+    /// On a cluster of the caller's, on which nothing is installed yet.
+    pub(super) async fn on(cluster: Cluster, program: &Path) -> Result<Self> {
         cluster.install(&[]).await?;
         let requester = cluster.token_client(REQUESTER).await?;
         let approver = cluster.token_client(APPROVER).await?;

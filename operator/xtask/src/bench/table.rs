@@ -34,7 +34,7 @@ pub(super) fn render(measured: &Measured, debug: bool) -> String {
     parts.join("\n\n")
 }
 
-fn machine() -> String {
+pub(super) fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kibibytes =
@@ -204,11 +204,11 @@ fn whole(value: f64) -> String {
     grouped
 }
 
-fn tenths(value: f64) -> String {
+pub(super) fn tenths(value: f64) -> String {
     format!("{value:.1}")
 }
 
-fn hundredths(value: f64) -> String {
+pub(super) fn hundredths(value: f64) -> String {
     format!("{value:.2}")
 }
 

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::Client;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// What was seen of an object, and when.
 pub(super) struct Seen {
@@ -41,11 +42,43 @@ pub(super) struct Metadata {
 
 /// The part of its status that is read.
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Status {
     #[serde(default)]
     pub(super) phase: String,
     #[serde(default)]
     pub(super) message: Option<String>,
+    /// Of a Workflow: its journal.
+    #[serde(default)]
+    pub(super) steps: Vec<Record>,
+    /// Of a Pod.
+    #[serde(default)]
+    pub(super) container_statuses: Vec<Container>,
+}
+
+/// The part of a record that is read.
+#[derive(Deserialize)]
+pub(super) struct Record {
+    pub(super) path: String,
+    pub(super) phase: String,
+}
+
+/// The part of a container's status that is read.
+#[derive(Deserialize)]
+pub(super) struct Container {
+    #[serde(default)]
+    state: State,
+}
+
+#[derive(Default, Deserialize)]
+struct State {
+    terminated: Option<IgnoredAny>,
+}
+
+impl Container {
+    pub(super) fn has_ended(&self) -> bool {
+        self.state.terminated.is_some()
+    }
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,149 @@
+//! Steps that are Pods on a real kubelet: what the operator adds to a bare create and watch of the same Pods, and what it
+//! asks of the API server.
+//! It may not run on the machine as it is: what is measured has a machine of its own, as the tests of Pods have.
+
+mod run;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::{Args, value_parser};
+use signoff_tests::control_plane::binary;
+use signoff_tests::node::{Input, Machine, Node, is_inside};
+
+use self::run::{Run, Times};
+use super::audit::{Audit, Tally};
+use super::counters::Counters;
+use super::stage::{self, Stage};
+use super::{process, to_its_end};
+use crate::cargo::{becomes, surround};
+use crate::say;
+
+/// Bare Pods and runs alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
+const ROUNDS: usize = 2;
+/// Runs whose every request is counted by the API server.
+const COUNTED: usize = 20;
+/// How many of them at once.
+const CLIENTS: usize = 4;
+
+/// How much of it.
+#[derive(Debug, Args)]
+pub(crate) struct Pods {
+    /// Runs at once, and bare Pods at once; without it: 1, then 4
+    #[arg(long, value_parser = value_parser!(u16).range(1..=16))]
+    clients: Option<u16>,
+    /// Runs of one Pod each, and as many bare Pods
+    #[arg(long, default_value_t = 40, value_parser = value_parser!(u32).range(4..=400))]
+    workflows: u32,
+    /// Measure the operator as `cargo build` makes it: quick to build, and several times slower than it is shipped
+    #[arg(long)]
+    debug_build: bool,
+    /// The operator that was built, told to the process that measures
+    #[arg(long, hide = true)]
+    operator: Option<PathBuf>,
+}
+
+/// Runs and bare Pods by so many clients at once.
+struct Level {
+    clients: usize,
+    ours: Times,
+    bare: Times,
+    /// The operator's processor time a run.
+    cpu: Duration,
+    /// Processors that everybody on the machine used.
+    busy: f64,
+}
+
+/// Everything that was measured.
+struct Measured {
+    levels: Vec<Level>,
+    /// Requests of the operator for runs of three steps, the second of them a Pod.
+    with: Tally,
+    /// The same without the Pod.
+    without: Tally,
+    counted: usize,
+}
+
+/// Builds what is measured, and measures it on a machine of its own.
+pub(super) fn run(pods: &Pods) -> Result<ExitCode> {
+    if is_inside() {
+        let program = pods.operator.as_deref().context("--operator: the program to be measured")?;
+        let measured = to_its_end(measure(pods, program))?;
+        say::result(&table::render(&measured, pods.debug_build));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let machine = Machine::find()?;
+    binary()?.needed_by_pods()?;
+    let program = match &pods.operator {
+        Some(program) => program.canonicalize().with_context(|| format!("--operator {}", program.display()))?,
+        None => stage::build(pods.debug_build)?,
+    };
+    let mut inside = machine.inside(&std::env::current_exe()?, Input::Nothing)?;
+    inside.args(["bench", "pods", "--workflows", &pods.workflows.to_string(), "--operator"]).arg(program);
+    if let Some(clients) = pods.clients {
+        inside.args(["--clients", &clients.to_string()]);
+    }
+    if pods.debug_build {
+        inside.arg("--debug-build");
+    }
+    becomes(surround(&mut inside))
+}
+
+async fn measure(pods: &Pods, program: &Path) -> Result<Measured> {
+    let clients = pods.clients.map_or_else(|| vec![1, 4], |clients| vec![clients]);
+    let each = (pods.workflows as usize).div_ceil(ROUNDS);
+    let levels = timed(program, &clients, each).await?;
+    // Auditing costs the API server time, so what is counted by it has a control plane of its own.
+    say::step("counting every request of the operator on a second, audited control plane");
+    let (with, without) = counted(program).await?;
+    Ok(Measured { levels, with, without, counted: COUNTED })
+}
+
+async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level>> {
+    say::step("starting a control plane and a node, and installing the chart");
+    let node = Node::start().await?;
+    let stage = Stage::on(node.cluster().clone(), program).await?;
+    let operator = stage.operator().await?;
+    let sample = run::sample(&stage).await?;
+    let mut levels = Vec::new();
+    for clients in clients.iter().copied().map(usize::from) {
+        let mut level =
+            Level { clients, ours: Times::default(), bare: Times::default(), cpu: Duration::ZERO, busy: 0.0 };
+        let (began, machine) = (Instant::now(), process::machine()?);
+        for round in 1..=ROUNDS {
+            say::step(&format!("clients: {clients}, round {round} of {ROUNDS}: {each} bare Pods, then {each} runs"));
+            run::bare(&stage, clients, each, &sample, &mut level.bare).await?;
+            let before = process::cpu(operator.pid())?;
+            let run = Run { stage: &stage, operator: &operator, clients, count: each, with_pod: true };
+            run.to_its_end(&mut level.ours).await?;
+            level.cpu += process::cpu(operator.pid())?.saturating_sub(before);
+        }
+        level.cpu /= u32::try_from(each * ROUNDS)?;
+        level.busy = (process::machine()? - machine).as_secs_f64() / began.elapsed().as_secs_f64();
+        levels.push(level);
+    }
+    operator.stop().await?;
+    Ok(levels)
+}
+
+/// Requests of runs with a Pod, and of runs without.
+async fn counted(program: &Path) -> Result<(Tally, Tally)> {
+    let audit = Audit::prepare()?;
+    let node = Node::start_with(audit.options()).await?;
+    let stage = Stage::on(node.cluster().clone(), program).await?;
+    let operator = stage.operator().await?;
+    let count = async |with_pod| {
+        Counters::at_rest(&operator).await?;
+        let place = audit.here()?;
+        let run = Run { stage: &stage, operator: &operator, clients: CLIENTS, count: COUNTED, with_pod };
+        run.to_its_end(&mut Times::default()).await?;
+        Counters::at_rest(&operator).await?;
+        audit.since(place)
+    };
+    let (with, without) = (count(true).await?, count(false).await?);
+    operator.stop().await?;
+    Ok((with, without))
+}
