@@ -1,8 +1,11 @@
-//! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played.
+//! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; and
+//! with `--pods`, an agent whose steps are containers on a real node.
 //! It may not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
 
+mod letters;
 mod person;
 mod play;
+mod pods;
 mod show;
 mod stage;
 
@@ -18,7 +21,7 @@ use url::Url;
 
 use crate::cargo::{cargo, metadata, succeeds};
 use crate::say;
-use stage::{Model, Stage};
+use letters::{Letters, Model};
 
 /// The key of the model's provider; on a command line everybody on the machine could read it.
 const KEY: &str = "SIGNOFF_MODEL_KEY";
@@ -28,6 +31,9 @@ const RENEW_EVERY: Duration = Duration::from_secs(3 * 3600);
 /// What may be typed after `cargo xtask demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
+    /// Steps that are containers, on a real node in namespaces of its own (Linux, root)
+    #[arg(long, conflicts_with_all = ["keep", "kubeconfig", "context", "model_url", "model"])]
+    pods: bool,
     /// Play everybody, also on a terminal
     #[arg(long)]
     script: bool,
@@ -51,11 +57,11 @@ pub(crate) struct Options {
 
 /// Plays the story. The exit code is a failure when an act did not turn out as told.
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
-    say::step("building the programs (minutes the first time, seconds afterwards)");
-    if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
-        bail!("the programs do not build");
+    let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if options.pods {
+        return pods::run(manned);
     }
-    let programs = metadata()?.target_directory.join("debug");
+    let programs = build()?;
     let named = options.kubeconfig.zip(options.context);
     // Says itself how long it takes where it has to be built.
     match named {
@@ -64,21 +70,28 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
     }
     let key = std::env::var(KEY).ok().filter(|key| !key.is_empty());
     let model = options.model_url.zip(options.model).map(|(url, name)| Model { url, name, key });
-    let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
         let outcome = tokio::select! {
             outcome = story(named, model, programs, manned, started) => outcome,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
         };
-        let stage = outcome?;
+        let letters = outcome?;
         if options.keep {
-            kept(&stage).await?;
+            kept(&letters).await?;
         }
-        stage.clear().await?;
+        letters.stage.clear().await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Builds everybody's programs, and says where they are.
+fn build() -> Result<PathBuf> {
+    say::step("building the programs (minutes the first time, seconds afterwards)");
+    if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
+        bail!("the programs do not build");
+    }
+    Ok(metadata()?.target_directory.join("debug"))
 }
 
 async fn story(
@@ -87,24 +100,24 @@ async fn story(
     programs: PathBuf,
     manned: bool,
     started: Instant,
-) -> Result<Stage> {
-    let mut stage = Stage::set(named, model, &programs, started).await?;
-    match play::all(&stage, manned, started).await {
-        Ok(()) => Ok(stage),
+) -> Result<Letters> {
+    let mut letters = Letters::set(named, model, &programs, started).await?;
+    match play::all(&letters, manned, started).await {
+        Ok(()) => Ok(letters),
         Err(error) => {
-            stage.lament().await;
+            letters.stage.lament().await;
             Err(error)
         }
     }
 }
 
 /// Waits for Ctrl-C, and renews the operator's token meanwhile.
-async fn kept(stage: &Stage) -> Result<()> {
-    show::kept(stage);
+async fn kept(letters: &Letters) -> Result<()> {
+    show::kept(letters);
     loop {
         tokio::select! {
             ended = tokio::signal::ctrl_c() => return Ok(ended?),
-            () = tokio::time::sleep(RENEW_EVERY) => stage.renew().await?,
+            () = tokio::time::sleep(RENEW_EVERY) => letters.renew().await?,
         }
     }
 }

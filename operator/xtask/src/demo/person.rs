@@ -71,6 +71,27 @@ pub(super) async fn decides(stage: &Stage, approval: &str, draft: &str) -> Resul
     }
 }
 
+/// Asks for a yes or a no, or the person leaves.
+pub(super) async fn allows(stage: &Stage, approval: &str) -> Result<Decided> {
+    loop {
+        let line = ask("You are alice. [a]pprove, [r]eject, [s]how again, [q]uit: ").await?;
+        let Some(line) = line else { return Ok(Decided::Nothing) };
+        let (decided, verb) = match line.trim().to_lowercase().as_str() {
+            "a" | "approve" => (Decided::Approved, "approve"),
+            "r" | "reject" => (Decided::Rejected, "reject"),
+            "s" | "show" => {
+                stage.approve("alice", &["show", approval]).await?;
+                continue;
+            }
+            "q" | "quit" => return Ok(Decided::Nothing),
+            _ => continue,
+        };
+        if stage.approve("alice", &[verb, approval]).await?.code == 0 {
+            return Ok(decided);
+        }
+    }
+}
+
 /// The letter after the person's changes; nothing when they made none.
 async fn edited(folder: &Path, draft: &str) -> Result<Option<String>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());

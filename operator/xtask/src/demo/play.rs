@@ -8,14 +8,14 @@ use serde_json::Value;
 use signoff_engine::language::text::clean;
 use signoff_tests::control_plane::Finished;
 
+use super::letters::Letters;
 use super::person::{self, Decided};
 use super::show;
-use super::stage::Stage;
 
 const WORKFLOW: &str = "refund-4711";
 
 /// Plays everything; `started` is when the command began, builds not counted.
-pub(super) async fn all(stage: &Stage, manned: bool, started: Instant) -> Result<()> {
+pub(super) async fn all(stage: &Letters, manned: bool, started: Instant) -> Result<()> {
     show::words("");
     let approval = asking(stage, started).await?;
     outsiders(stage, &approval).await?;
@@ -38,7 +38,7 @@ pub(super) async fn all(stage: &Stage, manned: bool, started: Instant) -> Result
 }
 
 /// Whether a command ended as it should have, and said what it should have.
-fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Result<()> {
+pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Result<()> {
     let all = format!("{}{}", finished.stdout, finished.stderr);
     let should = if succeeds { "succeed" } else { "be refused" };
     ensure!(
@@ -52,7 +52,7 @@ fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Result<()> {
     Ok(())
 }
 
-async fn asking(stage: &Stage, started: Instant) -> Result<String> {
+async fn asking(stage: &Letters, started: Instant) -> Result<String> {
     show::act(
         "1. dana asks",
         "A model drafts a letter; nobody gets it before a second person has read it. dana may only create Workflows.",
@@ -76,7 +76,7 @@ async fn asking(stage: &Stage, started: Instant) -> Result<String> {
     Ok(approval)
 }
 
-async fn outsiders(stage: &Stage, approval: &str) -> Result<()> {
+async fn outsiders(stage: &Letters, approval: &str) -> Result<()> {
     show::act(
         "2. Those who may not",
         "mallory has no rights here. erin may decide Approvals, but this one does not list her, and alice's name is not hers.",
@@ -92,7 +92,7 @@ async fn outsiders(stage: &Stage, approval: &str) -> Result<()> {
     expect(&refused, false, &["denied request"])
 }
 
-async fn requester(stage: &Stage, approval: &str) -> Result<()> {
+async fn requester(stage: &Letters, approval: &str) -> Result<()> {
     show::act(
         "3. dana tries to approve her own request",
         "She sits at the desk that decides: listed, and with the right to approve. But this gate excludes whoever asked.",
@@ -101,7 +101,7 @@ async fn requester(stage: &Stage, approval: &str) -> Result<()> {
     expect(&refused, false, &["the requester may not decide this gate"])
 }
 
-async fn deciding(stage: &Stage, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
+async fn deciding(stage: &Letters, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
     show::act("4. alice reads and decides", "The plugin shows facts first, then the words of others, fenced.");
     expect(&stage.approve("alice", &["list"]).await?, true, &[approval])?;
     expect(
@@ -117,7 +117,7 @@ async fn deciding(stage: &Stage, approval: &str, draft: &str, manned: bool) -> R
     Ok(Decided::Approved)
 }
 
-async fn went_on(stage: &Stage, approval: &str) -> Result<()> {
+async fn went_on(stage: &Letters, approval: &str) -> Result<()> {
     show::act(
         "5. The run goes on by itself",
         "The decision is the run's next event: the letter is sent, and the run ends.",
@@ -129,7 +129,7 @@ async fn went_on(stage: &Stage, approval: &str) -> Result<()> {
     aftermath(stage, approval, "Succeeded").await
 }
 
-async fn rejected(stage: &Stage, approval: &str) -> Result<()> {
+async fn rejected(stage: &Letters, approval: &str) -> Result<()> {
     show::act("5. The run ends", "A no is an answer: nothing is sent, and the run says who said no.");
     let wait = ["wait", "--for=condition=Finished", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
     expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
@@ -141,7 +141,7 @@ async fn rejected(stage: &Stage, approval: &str) -> Result<()> {
 }
 
 /// Conditions, Events, and who decided what.
-async fn aftermath(stage: &Stage, approval: &str, phase: &str) -> Result<()> {
+async fn aftermath(stage: &Letters, approval: &str, phase: &str) -> Result<()> {
     show::act(
         "6. What everybody can read afterwards",
         "Conditions for programs, Events for people, and who decided what.",
@@ -158,7 +158,7 @@ async fn aftermath(stage: &Stage, approval: &str, phase: &str) -> Result<()> {
     Ok(())
 }
 
-async fn posted(stage: &Stage, decided: &Decided, draft: &str) -> Result<()> {
+async fn posted(stage: &Letters, decided: &Decided, draft: &str) -> Result<()> {
     show::act("7. What came of it", "The run's output, and what the letter box was sent.");
     let outputs = ["get", "workflow", WORKFLOW, "-o", "jsonpath={.status.outputs}"];
     let word = match decided {

@@ -4,7 +4,7 @@
 use signoff_engine::language::text::display;
 use signoff_tests::control_plane::Finished;
 
-use super::stage::Stage;
+use super::letters::Letters;
 use crate::say;
 
 /// The longest output of one command that is shown, in characters.
@@ -58,7 +58,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// How to look around oneself.
-pub(super) fn kept(stage: &Stage) {
+pub(super) fn kept(stage: &Letters) {
     let kubectl = stage.cluster.clients().kubectl.parent().map(|folder| folder.display().to_string());
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
     say::result(&format!(

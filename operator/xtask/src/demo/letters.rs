@@ -1,0 +1,163 @@
+//! The quickstart's stage: a cluster with Signoff and its operator, the letter box, and the model that drafts.
+//! It may not touch a cluster that was not named, nor one on which Signoff is installed already.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use signoff_tests::control_plane::{Cluster, Namespace};
+use signoff_tests::quickstart::{self, Letterbox};
+use url::Url;
+
+use super::stage::Stage;
+use crate::say;
+
+/// A real model in the script's place.
+pub(super) struct Model {
+    /// Up to and without `/chat/completions`.
+    pub(super) url: Url,
+    pub(super) name: String,
+    pub(super) key: Option<String>,
+}
+
+/// The stage with the letter box on it.
+pub(super) struct Letters {
+    pub(super) stage: Stage,
+    pub(super) letterbox: Letterbox,
+    /// What is applied: the example itself, or a copy with this run's addresses.
+    pub(super) manifest: PathBuf,
+}
+
+impl Deref for Letters {
+    type Target = Stage;
+
+    fn deref(&self) -> &Stage {
+        &self.stage
+    }
+}
+
+impl Letters {
+    /// Starts or takes the cluster, installs the chart, lets people in, and starts the operator as its service account.
+    pub(super) async fn set(
+        named: Option<(PathBuf, String)>,
+        model: Option<Model>,
+        programs: &Path,
+        started: Instant,
+    ) -> Result<Self> {
+        let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
+        let on_named = named.is_some();
+        let cluster = match named {
+            None => {
+                step("starting a control plane: etcd, API server, controller manager");
+                Cluster::own().await?
+            }
+            Some((file, context)) => {
+                step(&format!("using the context {context} of {}", file.display()));
+                vacant(Cluster::existing(&file, &context).await?).await?
+            }
+        };
+        step("installing Signoff by its chart, and waiting until its admission policies are in force");
+        let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("letters"))?;
+        let (mut manifest, mut changed) = (quickstart::manifest()?, false);
+        let letterbox = open_letterbox(&mut manifest, &mut changed).await?;
+
+        step("letting people in, and starting the operator as its own service account");
+        let mut arguments = vec!["--allow-address".to_owned(), letterbox.address().to_string()];
+        if let Some(model) = &model {
+            // Who typed the address wants it reached, wherever it is.
+            arguments.extend(["--allow-address".to_owned(), model.address()?]);
+            model.put_into(&mut manifest)?;
+            model.give_key(&cluster, &namespace).await?;
+            changed = true;
+        }
+        let (stage, (), ()) = tokio::try_join!(
+            Stage::open(cluster.clone(), namespace.clone(), programs, arguments, on_named),
+            // dana may decide, and reads Events: that she asks herself is all that keeps her from approving.
+            namespace.bind("signoff-approver", "dana@example.com"),
+            namespace.bind("view", "dana@example.com"),
+        )?;
+        let manifest =
+            if changed { write(&cluster, &manifest)? } else { PathBuf::from("examples/quickstart/workflow.yaml") };
+        Ok(Self { stage, letterbox, manifest })
+    }
+}
+
+/// A cluster somebody named must not have Signoff already: this would put its operator out of work.
+async fn vacant(cluster: Cluster) -> Result<Cluster> {
+    // Its policies go with it when it is uninstalled; its CRDs stay, and are no sign of it.
+    let words = ["get", "validatingadmissionpolicies", "signoff-approvals", "--ignore-not-found", "--output=name"];
+    let there = cluster.kubectl(words).run().await?.ok()?;
+    ensure!(
+        there.trim().is_empty(),
+        "Signoff is installed on that cluster already, and the demo would replace its operator: name another cluster, or \
+         apply examples/quickstart/workflow.yaml there yourself"
+    );
+    Ok(cluster)
+}
+
+/// Opens the letter box where the example says it is; where that port is taken, the example is changed.
+async fn open_letterbox(manifest: &mut Value, changed: &mut bool) -> Result<Letterbox> {
+    let place = quickstart::input(manifest, "letterbox")?;
+    let said: Url = place.as_str().unwrap_or_default().parse().context("inputs.letterbox of the quickstart example")?;
+    let letterbox = Letterbox::open(said.port().unwrap_or_default()).await?;
+    if Some(letterbox.address().port()) != said.port() {
+        *place = letterbox.url().into();
+        *changed = true;
+    }
+    Ok(letterbox)
+}
+
+fn write(cluster: &Cluster, manifest: &Value) -> Result<PathBuf> {
+    let file = cluster.folder().join("workflow.yaml");
+    std::fs::write(&file, serde_saphyr::to_string(manifest)?)?;
+    Ok(file)
+}
+
+impl Model {
+    /// Host and port, as the operator's setting takes them.
+    fn address(&self) -> Result<String> {
+        let (host, port) = (self.url.host_str(), self.url.port_or_known_default());
+        let (host, port) = host.zip(port).with_context(|| format!("--model-url {} names no host", self.url))?;
+        Ok(format!("{host}:{port}"))
+    }
+
+    /// The manifest's provider and agent become this model.
+    fn put_into(&self, manifest: &mut Value) -> Result<()> {
+        let mut openai = json!({"baseURL": self.url.as_str().trim_end_matches('/')});
+        if self.key.is_some() {
+            openai["keyFrom"] = json!({"name": "models", "key": "token"});
+        }
+        let spec = manifest.get_mut("spec").context("the quickstart example has no spec")?;
+        spec["providers"] = json!([{"name": "models", "openai": openai}]);
+        for agent in spec["agents"].as_array_mut().into_iter().flatten() {
+            agent["model"] = self.name.clone().into();
+        }
+        Ok(())
+    }
+
+    /// Puts the key into a Secret that may be sent to the model's host alone, and lets dana read it: who could not read a
+    /// Secret cannot use it in a Workflow either.
+    async fn give_key(&self, cluster: &Cluster, namespace: &Namespace) -> Result<()> {
+        let Some(key) = &self.key else { return Ok(()) };
+        let rbac = "rbac.authorization.k8s.io";
+        let metadata = |name: &str| json!({"name": name, "namespace": namespace.name});
+        let mut secret =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("models"), "stringData": {"token": key}});
+        secret["metadata"]["annotations"] = json!({"signoff.dev/allowed-hosts": self.address()?});
+        let rules =
+            json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["models"], "verbs": ["get"]}]);
+        let subjects = json!([{"apiGroup": rbac, "kind": "User", "name": "dana@example.com"}]);
+        let items = json!([
+            secret,
+            {"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata("models-key"), "rules": rules},
+            {"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata("models-key"), "subjects": subjects,
+             "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "models-key"}},
+        ]);
+        // By standard input, because everybody on the machine can read command lines.
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+        cluster.kubectl(["create", "-f", "-"]).input(list).run().await?.ok()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! `cargo xtask demo --pods`: an agent in two containers with people before and between them, and an image that cannot be
+//! pulled, on a real node.
+//! It may not run on the machine as it is, and decides by no other way than those it shows.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::api::Api;
+use kube::runtime::wait::await_condition;
+use serde_json::{Value, json};
+use signoff_api::Workflow;
+use signoff_tests::control_plane::{BINARIES, binary};
+use signoff_tests::node::{Input, Machine, Node, is_inside};
+
+use super::person::{self, Decided};
+use super::play::expect;
+use super::show;
+use super::stage::Stage;
+use crate::cargo::{becomes, root, surround};
+use crate::say;
+
+const EXAMPLE: &str = "examples/pods/agent.yaml";
+/// How long a run may take until it asks.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Builds the programs, and plays the story on a machine of its own.
+pub(super) fn run(manned: bool) -> Result<ExitCode> {
+    if is_inside() {
+        let programs = std::env::var_os(BINARIES).context("the folder of the programs, which was built outside")?;
+        return tokio::runtime::Runtime::new()?.block_on(async {
+            tokio::select! {
+                outcome = story(Path::new(&programs), manned) => outcome,
+                _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
+            }
+        });
+    }
+    let machine = Machine::find()?;
+    let programs = super::build()?;
+    // Says itself how long it takes where it has to be built.
+    binary()?.needed_by_pods()?;
+    let input = if manned { Input::Terminal } else { Input::Nothing };
+    // As it was built just now: where that replaced this very program, there is no file of it any more.
+    let mut inside = machine.inside(&programs.join("xtask"), input)?;
+    inside.args(["demo", "--pods"]).env(BINARIES, programs);
+    if !manned {
+        inside.arg("--script");
+    }
+    becomes(surround(&mut inside))
+}
+
+async fn story(programs: &Path, manned: bool) -> Result<ExitCode> {
+    let started = Instant::now();
+    let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
+    step("starting a control plane, containerd and a kubelet, in namespaces of their own");
+    let node = Node::start().await?;
+    let cluster = node.cluster();
+    step("installing Signoff by its chart, letting people in, and starting the operator as its own service account");
+    let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("agents"))?;
+    let (mut stage, ()) = tokio::try_join!(
+        Stage::open(cluster.clone(), namespace.clone(), programs, Vec::new(), false),
+        // Who may not create Pods may not ask for them either.
+        namespace.bind("edit", "dana@example.com"),
+    )?;
+    step("ready");
+    let told = all(&stage, &node, manned).await;
+    if let Err(error) = told {
+        stage.lament().await;
+        return Err(error);
+    }
+    stage.clear().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn all(stage: &Stage, node: &Node, manned: bool) -> Result<()> {
+    show::words("");
+    let first = asking(stage, node).await?;
+    if !exactly(stage, node, &first, manned).await? {
+        return Ok(());
+    }
+    let second = pending(stage, Some(&first)).await?;
+    if !between(stage, &second, manned).await? {
+        return Ok(());
+    }
+    acted(stage).await?;
+    not_pulled(stage).await?;
+    show::words("That was the story: every act turned out as told.");
+    Ok(())
+}
+
+async fn asking(stage: &Stage, node: &Node) -> Result<String> {
+    show::act(
+        "1. dana asks",
+        "An agent is to plan in one container and to act in another; people are asked before the first and between them.\n\
+         What is applied is examples/pods/agent.yaml with its image named by digest, without the contextDisplay of its gate\n\
+         (which then shows the facts and the log), and with one gate more:",
+    );
+    let gate = json!({
+        "name": "exactly-this", "type": "stepStart", "steps": ["plan"],
+        "hitl": {
+            "prompt": "Run exactly this?", "approvers": [{"kind": "Group", "name": "finance"}],
+            "excludeRequester": true, "allowedVerdicts": ["Approve", "Reject"],
+        },
+    });
+    let gates = json!({"gates": [gate]});
+    show::output(&serde_saphyr::to_string(&gates)?);
+    let manifest = write(stage, "agent", &manifest(&node.busybox().by_digest(), &gates)?)?;
+    expect(&stage.kubectl("dana", &["apply", "-f", &manifest]).await?, true, &["workflow.signoff.dev/agent created"])?;
+    let wait = ["wait", "--for=condition=Waiting", "workflow/agent", "--timeout=60s"];
+    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let first = pending(stage, None).await?;
+    expect(&stage.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Waiting", "Pending", &first])?;
+    expect(&pods(stage, "agent").await?, true, &["No resources found"])?;
+    Ok(first)
+}
+
+/// The example with this image, and with more gates.
+fn manifest(image: &str, gates: &Value) -> Result<Value> {
+    let text = std::fs::read_to_string(root().join(EXAMPLE)).context(EXAMPLE)?;
+    let mut manifest: Value = serde_saphyr::from_str(&text).context(EXAMPLE)?;
+    let steps = manifest.pointer_mut("/spec/pattern/chain/steps").and_then(Value::as_array_mut).context(EXAMPLE)?;
+    for step in steps {
+        if let Some(pod) = step.get_mut("pod") {
+            pod["image"] = json!(image);
+        }
+        if let Some(gate) = step.get_mut("hitl").and_then(Value::as_object_mut) {
+            gate.remove("contextDisplay");
+        }
+    }
+    manifest["spec"]["gates"] = gates["gates"].clone();
+    Ok(manifest)
+}
+
+fn write(stage: &Stage, name: &str, manifest: &Value) -> Result<String> {
+    let file: PathBuf = stage.cluster.folder().join(format!("{name}.yaml"));
+    std::fs::write(&file, serde_saphyr::to_string(manifest)?)?;
+    Ok(file.display().to_string())
+}
+
+/// The Approval that the agent's run waits for, another one than `before`.
+async fn pending(stage: &Stage, before: Option<&str>) -> Result<String> {
+    let api = Api::<Workflow>::namespaced(stage.cluster.admin().await?, &stage.namespace.name);
+    let asks = |run: &Workflow| {
+        let asked = run.status.as_ref()?.pending.first()?.clone();
+        (Some(asked.as_str()) != before).then_some(asked)
+    };
+    let waiting = await_condition(api, "agent", |run: Option<&Workflow>| run.and_then(asks).is_some());
+    let run = tokio::time::timeout(PATIENCE, waiting).await.context("the run asks nobody")??;
+    let approval = run.as_ref().and_then(asks).context("the run waits for no Approval")?;
+    // The run is committed before it asks, so the Approval may be a moment younger.
+    stage.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
+    Ok(approval)
+}
+
+async fn pods(stage: &Stage, run: &str) -> Result<signoff_tests::control_plane::Finished> {
+    stage.kubectl("dana", &["get", "pods", "-l", &format!("signoff.dev/workflow={run}")]).await
+}
+
+async fn exactly(stage: &Stage, node: &Node, approval: &str, manned: bool) -> Result<bool> {
+    show::act(
+        "2. alice reads exactly what would run",
+        "Image, command and files, every value filled in. Her approval is bound to their digest: anything else asks anew.",
+    );
+    let shown = stage.approve("alice", &["show", approval]).await?;
+    // The plugin breaks a line as long as a digest.
+    let image: String = node.busybox().by_digest().chars().take(60).collect();
+    expect(&shown, true, &["Run exactly this?", &image, "archive the reports of October"])?;
+    decided(stage, approval, manned, "this image and this command").await
+}
+
+async fn between(stage: &Stage, approval: &str, manned: bool) -> Result<bool> {
+    show::act(
+        "3. The container has run, and its plan waits for alice",
+        "Its Pod was made after her decision was recorded, and went when its end was. What it came to and the end of its log\n\
+         are what she decides on; while she thinks, nothing runs.",
+    );
+    gone(stage, "agent").await?;
+    expect(&pods(stage, "agent").await?, true, &["No resources found"])?;
+    let shown = stage.approve("alice", &["show", approval]).await?;
+    expect(
+        &shown,
+        true,
+        &["Shall the agent do this?", "- archive the reports of October", "reading the task", "exitCode: 0"],
+    )?;
+    decided(stage, approval, manned, "a good plan").await
+}
+
+/// Whether the run may go on.
+async fn decided(stage: &Stage, approval: &str, manned: bool, reason: &str) -> Result<bool> {
+    if !manned {
+        expect(&stage.approve("alice", &["approve", approval, "--reason", reason]).await?, true, &["approved"])?;
+        return Ok(true);
+    }
+    match person::allows(stage, approval).await? {
+        Decided::Nothing => show::words("Nothing was decided, so nothing runs: the run would wait until its deadline."),
+        Decided::Rejected => show::words("A no is an answer: the run ends, and no further container begins."),
+        _ => return Ok(true),
+    }
+    Ok(false)
+}
+
+async fn acted(stage: &Stage) -> Result<()> {
+    show::act(
+        "4. The second container acts by that plan",
+        "The plan reaches it as a file. Both Pods are gone; which they were and what they wrote stays in the run.",
+    );
+    let wait = ["wait", "--for=condition=Complete", "workflow/agent", "--timeout=60s"];
+    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let outputs = stage.kubectl("dana", &["get", "workflow", "agent", "-o", "jsonpath={.status.outputs}"]).await?;
+    expect(&outputs, true, &["done: archive the reports of October", "done: tell finance"])?;
+    gone(stage, "agent").await?;
+    expect(&pods(stage, "agent").await?, true, &["No resources found"])?;
+    let lines = r#"jsonpath={range .status.steps[*]}{.path}: {.object} {.facts} {.log.tail}{"\n"}{end}"#;
+    let records = stage.kubectl("dana", &["get", "workflow", "agent", "-o", lines]).await?;
+    expect(&records, true, &["plan: signoff-step-agent-", "reading the task", "act: signoff-step-agent-"])
+}
+
+/// Waits until no Pod of a run is left.
+async fn gone(stage: &Stage, run: &str) -> Result<()> {
+    let label = format!("signoff.dev/workflow={run}");
+    stage.read("dana", &["wait", "--for=delete", "pods", "-l", &label, "--timeout=60s"]).await?;
+    Ok(())
+}
+
+async fn not_pulled(stage: &Stage) -> Result<()> {
+    show::act(
+        "5. An image that nobody has",
+        "A slip in an image's name. The run says within seconds what keeps it, in the kubelet's words, and which Pod it is.",
+    );
+    let manifest = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "typo"},
+        "spec": {"pattern": {"chain": {"steps": [
+            {"name": "work", "pod": {"image": "example.com/nothing:1", "securityContext": {"runAsUser": 65534}}},
+        ]}}},
+    });
+    let manifest = write(stage, "typo", &manifest)?;
+    expect(&stage.kubectl("dana", &["apply", "-f", &manifest]).await?, true, &["created"])?;
+    let wait = ["wait", "--for=condition=PodsPending", "workflow/typo", "--timeout=60s"];
+    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let condition = r#"jsonpath={range .status.conditions[?(@.type=="PodsPending")]}{.reason}: {.message}{"\n"}{end}"#;
+    let told = stage.kubectl("dana", &["get", "workflow", "typo", "-o", condition]).await?;
+    expect(&told, true, &["Pull", "example.com/nothing:1"])?;
+    let listed = pods(stage, "typo").await?;
+    expect(&listed, true, &["signoff-step-typo-"])?;
+    let pod = listed.stdout.split_whitespace().find(|word| word.starts_with("signoff-step-typo-")).unwrap_or_default();
+    let described = stage.excerpt("dana", &["describe", "wf", "typo"], "Status:").await?;
+    ensure!(described.contains(pod), "kubectl describe should name the Pod {pod}");
+
+    show::act("6. dana takes it back", "A run that is cancelled leaves no Pod behind.");
+    let cancel = ["patch", "workflow", "typo", "--type=merge", "-p", r#"{"spec":{"cancel":true}}"#];
+    expect(&stage.kubectl("dana", &cancel).await?, true, &["patched"])?;
+    let wait = ["wait", "--for=condition=Finished", "workflow/typo", "--timeout=60s"];
+    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    gone(stage, "typo").await?;
+    expect(&pods(stage, "typo").await?, true, &["No resources found"])?;
+    expect(&stage.kubectl("dana", &["get", "workflows"]).await?, true, &["Succeeded", "Cancelled"])
+}
