@@ -50,8 +50,9 @@ pub(crate) fn ask<'a>(
     }
     let context = match &gate.context {
         Some(template) => Some(template.render(&scope)?),
-        None => gate.shows.as_deref().or(reviewed.as_ref().and_then(|r| r.beside.as_deref())).map(text::clean),
+        None => gate.shows.as_deref().map(text::clean),
     };
+    let context = with_the_rest(context, reviewed.as_ref());
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let context_ref = context.as_ref().filter(|text| text.len() > SHOWN).map(|text| run.books.borrow_mut().store(text));
     let timeout = spec.timeout.clone().unwrap_or_default();
@@ -94,6 +95,17 @@ pub(crate) fn ask<'a>(
     request.digest = request.digest_of_the_rest().map_err(|why| Trouble::Invalid(why.to_string()))?;
     let name = names::approval(&plan.name, facts.name, &request.digest);
     Ok(Ask { path: facts.path.to_owned(), name, request, binds })
+}
+
+/// What the gate's author shows, and after it what must not be out of reach: what is known of a container that ran, and
+/// all of what will run where the review shows only the first of it.
+fn with_the_rest(context: Option<String>, reviewed: Option<&Reviewed>) -> Option<String> {
+    let beside = reviewed.and_then(|one| one.beside.clone());
+    let long = |one: &&Reviewed| one.binds.is_some() && one.text.len() > SHOWN;
+    let whole = reviewed.filter(long).map(|one| format!("all that will run:\n{}", one.text));
+    let rest = beside.into_iter().chain(whole).map(|text| text::clean(&text));
+    let all: Vec<_> = context.into_iter().chain(rest).collect();
+    (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
 /// What is decided about.

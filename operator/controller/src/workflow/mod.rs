@@ -59,7 +59,10 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     };
     let plan = match plan::plan(context, &seen)? {
         Planned::Runs(plan) => plan,
-        Planned::Held(why) => return hold::hold(context, &seen, &why).await,
+        Planned::Held(why) => {
+            context.room_for_pods.forget(name);
+            return hold::hold(context, &seen, &why).await;
+        }
         Planned::Refused(why) => return commit::refuse(context, &seen, &why).await,
     };
     let mut turn = advance::advance(context, &seen, &plan).await?;

@@ -64,11 +64,16 @@ fn a_template_in_a_command_line_is_refused_in_every_disguise() {
 #[test]
 fn what_a_container_said_and_wrote_is_there_for_what_follows() {
     let shown = "{{ steps.build.response }} {{ steps.build.exitCode }} {{ steps.build.log }}";
-    let mut run = Driven::new(json!([pod("build", json!({})), hitl("review", json!({})), set("end", shown)]));
+    let mut run = Driven::new(json!([
+        pod("build", json!({})),
+        hitl("review", json!({"contextDisplay": "the build is done"})),
+        set("end", shown)
+    ]));
     run.exited("build", 1, 0, "42 files", "compiling\ndone\n");
     let request = &run.asked("review").request;
     assert_eq!(request.reviews.as_ref().unwrap().response, "42 files");
     let context = request.context.clone().unwrap();
+    assert!(context.starts_with("the build is done"), "{context}");
     assert!(context.contains("exitCode: 0") && context.contains("compiling\ndone"), "{context}");
     run.approve("review");
     assert_eq!(run.succeeded(), "42 files 0 compiling\ndone\n");
@@ -138,6 +143,19 @@ mod before_it_begins {
         assert_eq!(run.record("build").input_digest, run.record("build/.start").input_digest);
         run.exited("build", 1, 0, "", "");
         assert_eq!(run.succeeded(), "over");
+    }
+
+    #[test]
+    fn what_is_long_can_be_read_to_its_end_whatever_the_gates_author_shows() {
+        let args = vec!["x".repeat(5000), "the end".to_owned()];
+        let mut spec = chain_of(json!([pod("build", json!({"args": args}))]));
+        let shown = json!({"contextDisplay": "nothing to see here"});
+        spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(shown)}]);
+        let run = Driven::of(spec);
+        let request = &run.asked("build/.start").request;
+        assert!(!request.reviews.as_ref().unwrap().response.contains("the end"));
+        let whole = &run.blobs[&request.context_ref.as_ref().unwrap().digest];
+        assert!(whole.starts_with("nothing to see here") && whole.contains("the end"), "{whole}");
     }
 
     #[test]
