@@ -9,13 +9,13 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, program};
-use signoff_tests::node::{Node, operator_image};
+use signoff_tests::node::operator_image;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, own};
 
 #[tokio::test]
 async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gate() {
-    let node = Node::start().await.unwrap();
+    let node = own().await;
     let program = tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await.unwrap().unwrap();
     let image =
         node.take_in(operator_image(&program).unwrap(), "example.com/signoff-operator:made-here").await.unwrap();

@@ -13,9 +13,8 @@ use signoff_api::Workflow;
 use signoff_api::journal::StepPhase;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Signal;
-use signoff_tests::node::Node;
 
-use crate::stage::{operator, phase};
+use crate::stage::{operator, own, phase};
 use crate::witness::{Pods, condition, error_class, record, step};
 
 /// Where an operator dies.
@@ -33,7 +32,7 @@ const PLACES: [Place; 5] =
 
 #[tokio::test]
 async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
-    let node = Node::start().await.unwrap();
+    let node = own().await;
     node.cluster().install(&[]).await.unwrap();
     let mut alive = operator(node.cluster(), &[]).await;
     for place in PLACES {
@@ -79,7 +78,7 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
 
 #[tokio::test]
 async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
-    let node = Node::start().await.unwrap();
+    let node = own().await;
     node.cluster().install(&[]).await.unwrap();
     let pods = Pods::on(node.cluster(), "many").await;
     let elsewhere = Pods::on(node.cluster(), "elsewhere").await;

@@ -1,6 +1,7 @@
 //! The stage of one test: the suite's one node with Signoff and an operator, a namespace of its own, and people who act.
 //! It may not judge, but for one thing: whether what must happen happens in time.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use k8s_openapi::NamespaceResourceScope;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, OperatorProcess, named};
 use signoff_tests::node::Node;
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 /// How long anything may take; it takes seconds, and test machines are slow and busy.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,6 +43,28 @@ pub(crate) async fn shared() -> &'static Node {
         Suite { node, operator }
     });
     &suite.await.node
+}
+
+/// A node of a test's own, with nothing installed. There is one at a time: an operator whose machine is too
+/// busy to renew its Lease ends, as it should.
+pub(crate) async fn own() -> Own {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    let alone = ALONE.lock().await;
+    Own { node: Node::start().await.unwrap(), _alone: alone }
+}
+
+/// A node that no other test uses.
+pub(crate) struct Own {
+    node: Node,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Deref for Own {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
 }
 
 /// An operator as a process beside a cluster on which Signoff is installed, ready to work.

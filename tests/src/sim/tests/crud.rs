@@ -243,7 +243,8 @@ async fn cluster_scoped_kinds_subresources_and_the_version_have_their_paths() {
     pod.status.as_mut().unwrap().phase = Some("Succeeded".into());
     let pod = pods.replace_status("p", &PostParams::default(), &pod).await.unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Succeeded"));
-    assert_eq!(refusal(pods.logs("p", &Default::default()).await), (501, "NotImplemented".into()));
+    assert_eq!(refusal(pods.logs("p", &Default::default()).await), (400, "BadRequest".into()), "nothing ran in it");
+    assert_eq!(refusal(pods.get_scale("p").await), (501, "NotImplemented".into()));
 }
 
 #[tokio::test(start_paused = true)]
