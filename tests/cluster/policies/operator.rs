@@ -13,7 +13,9 @@ async fn the_operator_holds_no_verb_that_decides() {
         ("patch", "approvals"),
         ("update", "workflows"),
         ("list", "secrets"),
-        ("create", "pods"),
+        ("update", "pods"),
+        ("patch", "pods"),
+        ("deletecollection", "pods"),
     ] {
         let asked = stage
             .cluster
