@@ -246,24 +246,23 @@ impl Attended<'_> {
 
     /// What its container's end comes to.
     async fn ended(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
-        let facts = facts(pod, end);
+        let mut facts = facts(pod, end);
         let spec = &self.pod.spec;
         let is_needed = make::needs_log(spec);
         let wanted = spec.tail_lines.filter(|_| is_needed);
         let read = log::end_of(&self.by.wire, &self.name, wanted, is_needed).await;
-        let mut facts_too = facts.clone();
         if let Err(why) = &read {
-            facts_too.insert("log".to_owned(), signoff_engine::language::text::display(why, 200));
+            facts.insert("log".to_owned(), signoff_engine::language::text::display(why, 200));
         }
         let fail = |class: &str, message: String, retryable| Failure {
             log: read.as_ref().ok().map(|log| log.text.clone()),
-            facts: facts_too.clone(),
+            facts: facts.clone(),
             ..known(class, message, retryable)
         };
         if end.exit_code != 0 {
             let Trouble { reason, message } = self.why(pod, end);
             if reason == "OutcomeUnknown" {
-                return Err(Failure { facts: facts_too, ..self.lost(&message) });
+                return Err(Failure { facts, ..self.lost(&message) });
             }
             return Err(fail(&reason, message, true));
         }
@@ -283,7 +282,7 @@ impl Attended<'_> {
             (OutputFrom::Log, Ok(log)) => log.text.clone(),
         };
         let log = read.ok().map(|log| log.text);
-        Ok(Reply { response: response.into(), facts: facts_too, usage: None, log })
+        Ok(Reply { response: response.into(), facts, usage: None, log })
     }
 
     /// Why a container did not end well.
