@@ -83,7 +83,8 @@ pub(crate) async fn perform<'a>(
     }
     let (path, _) = run.visit(base);
     let mut attempt = 1;
-    let mut change = Change::default();
+    // What people put in the author's place, and what they approved: both hold for every attempt that follows.
+    let (mut change, mut approved) = (Change::default(), None);
     let mut ask = step.start.as_deref();
     // So many further attempts before people are asked; one more each time they say so.
     let mut limit = match &step.escalation {
@@ -91,18 +92,19 @@ pub(crate) async fn perform<'a>(
         None => step.retry.limit.unwrap_or(0),
     };
     loop {
-        let mut work = Work { frame: frame.clone(), step, base: path.clone(), change: change.clone(), approved: None };
+        let mut work = Work { frame: frame.clone(), step, base: path.clone(), change: change.clone(), approved };
         let place = Place { path: path.clone(), attempt, kind: kind(step) };
         if let Some(gate) = ask.take() {
             match start::ask(run, &work, gate, &place).await? {
-                start::Said::Run(approved) => work.approved = approved,
-                start::Said::Changed(changed) => work.change = changed,
+                start::Said::Run(digest) => work.approved = digest,
+                start::Said::Changed(changed) => work.change.and(changed),
                 start::Said::Skip => {
                     run.activity(frame, place, |_| Ok(Opening::Skipped)).await;
                     return Ok(Performed::Skipped);
                 }
             }
         }
+        (change, approved) = (work.change.clone(), work.approved.clone());
         let record = attempts(run, work, &place, attempt, limit).await;
         attempt = record.attempt;
         let trouble = match (record.phase, record.error) {
@@ -120,9 +122,12 @@ pub(crate) async fn perform<'a>(
         };
         match failure::decide(run, frame, step, &path, attempt, &trouble).await? {
             failure::Remedy::Again(changed) => {
-                // What was changed was not approved yet.
-                ask = step.start.as_deref().filter(|_| !changed.parameters.is_empty());
-                (attempt, limit, change) = (attempt + 1, 0, changed);
+                if !changed.parameters.is_empty() {
+                    // What was changed was not approved yet.
+                    (ask, approved) = (step.start.as_deref(), None);
+                    change.and(changed);
+                }
+                (attempt, limit) = (attempt + 1, 0);
             }
             failure::Remedy::Skip => return Ok(Performed::Skipped),
             failure::Remedy::Bear => return Ok(Performed::Failed(trouble.message)),

@@ -33,7 +33,7 @@ pub(crate) struct Reviewed {
     pub(crate) text: String,
     /// Of how many parts it is made, where people may speak of them by number.
     pub(crate) parts: usize,
-    /// What is known besides, where the gate's author shows nothing else.
+    /// What is known besides; it follows what the gate's author shows.
     pub(crate) beside: Option<String>,
     /// The digest of what may run once this is approved.
     pub(crate) binds: Option<Digest>,

@@ -61,6 +61,11 @@ fn described(call: &Call) -> String {
 }
 
 impl Change {
+    /// The same with further changes, which count where both speak of a field.
+    pub(super) fn and(&mut self, more: Self) {
+        self.parameters.extend(more.parameters);
+    }
+
     /// The fields that a person gave; those that are no text are left out.
     pub(super) fn of(parameters: signoff_api::JsonObject) -> Self {
         let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));

@@ -201,6 +201,32 @@ mod before_it_begins {
     }
 
     #[test]
+    fn what_people_put_in_the_authors_place_stays_there_however_often_it_is_tried() {
+        let mut spec = chain_of(json!([pod("build", json!({}))]));
+        let verdicts = json!({"allowedVerdicts": ["Approve", "Modify", "Retry", "Reject"]});
+        let after = json!({"allowedVerdicts": ["Modify", "Retry", "Reject"]});
+        spec["gates"] = json!([
+            {"name": "before", "type": "stepStart", "hitl": gate(verdicts)},
+            {"name": "after", "type": "errorEscalation", "steps": ["build"], "hitl": gate(after)},
+        ]);
+        let mut run = Driven::of(spec);
+        run.modify("build/.start", json!({"image": "tool@sha256:2"}));
+        run.exited("build", 1, 1, "", "");
+        run.decide("build/.error", decided(Verdict::Retry));
+        assert_eq!(run.container("build").spec.image, "tool@sha256:2", "not what people had replaced");
+        run.exited("build", 2, 1, "", "");
+        run.modify("build/.error#2", json!({"memory": "1Gi"}));
+        run.approve("build/.start#2");
+        run.exited("build", 3, 1, "", "");
+        run.decide("build/.error#3", decided(Verdict::Retry));
+        let spec = &run.container("build").spec;
+        assert_eq!(spec.image, "tool@sha256:2");
+        assert_eq!(spec.resources.as_ref().unwrap().limits["memory"], "1Gi");
+        let last = run.journal.get("build", 4).unwrap();
+        assert_eq!(last.input_digest, run.record("build/.start#2").input_digest, "exactly what was approved last");
+    }
+
+    #[test]
     fn a_step_that_is_left_out_asks_nobody() {
         let step = with(pod("build", json!({})), json!({"skipIf": "inputs.customer == 'ACME'"}));
         let run = with_gate("stepStart", &[], json!([step, set("end", "over")]));
