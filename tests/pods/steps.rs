@@ -311,13 +311,16 @@ async fn a_log_can_be_the_response_is_kept_when_the_pod_is_gone_and_has_a_bound(
     let pods = Pods::open("log").await;
     let log = json!({"outputFrom": "log"});
     pods.request("short", chain(json!([step("work", "seq 1 3", with(log.clone(), json!({"tailLines": 2})))]))).await;
-    pods.request("long", chain(json!([step("work", "seq 1 20000", log.clone())]))).await;
+    pods.request("long", chain(json!([pods.held(step("work", "seq 1 20000", log.clone()))]))).await;
     pods.request("endless", chain(json!([step("work", "seq 1 200000", log)]))).await;
     assert_eq!(pods.ended("short").await.status.unwrap().outputs.as_deref(), Some("2\n3\n"));
+    pods.wrote("long", "20000").await;
+    pods.let_go();
     let long = pods.ended("long").await;
     let work = record(&long, "work");
     assert!(work.response_ref.is_some(), "what is long is kept by reference");
-    assert!(work.log.as_ref().unwrap().tail.ends_with("19999\n20000\n"));
+    let tail = &work.log.as_ref().unwrap().tail;
+    assert!(tail.ends_with("19999\n20000\n"), "{tail}");
     let kept = work.log.as_ref().unwrap().ref_.clone().unwrap();
     pods.none_stays("long").await;
     let text = pods.value(&long, kept.digest.as_str()).await;

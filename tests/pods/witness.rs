@@ -6,9 +6,10 @@ use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use futures::{AsyncBufReadExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, LogParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use serde_json::{Value, json};
 use signoff_api::journal::StepRecord;
@@ -101,6 +102,36 @@ impl Pods {
         template["spec"]["containers"] =
             json!([{"name": "step", "volumeMounts": [{"name": "witness", "mountPath": "/witness"}]}]);
         step
+    }
+
+    /// The same step, whose container lives on until it is let go. The containerd of these tests (1.6.20) loses what a
+    /// container writes in the moment in which it ends.
+    pub(crate) fn held(&self, mut step: Value) -> Value {
+        let script = step["pod"]["command"][2].as_str().unwrap();
+        step["pod"]["command"][2] = json!(format!("{script}; until [ -e /witness/go ]; do sleep 0.1; done"));
+        self.witnessed(step)
+    }
+
+    /// Lets those go that are held.
+    pub(crate) fn let_go(&self) {
+        std::fs::write(self.witness.path().join("go"), "").unwrap();
+    }
+
+    /// Waits until the node has this line of what the container of a run wrote.
+    pub(crate) async fn wrote(&self, run: &str, line: &str) {
+        let pod = self.running(run).await.name_any();
+        let follow = LogParams { follow: true, ..LogParams::default() };
+        let mut lines = self.see::<Pod>().log_stream(&pod, &follow).await.unwrap().lines();
+        let found = async {
+            while let Some(written) = lines.try_next().await.unwrap() {
+                if written == line {
+                    return;
+                }
+            }
+            panic!("{pod} ended without it");
+        };
+        let waited = tokio::time::timeout(PATIENCE, found).await;
+        waited.unwrap_or_else(|_| panic!("{pod} never wrote {line}"));
     }
 
     /// How many containers have begun.
