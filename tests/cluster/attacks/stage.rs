@@ -125,7 +125,7 @@ impl Stage {
         ];
         let careless = json!([
             {"apiGroups": ["signoff.dev"], "resources": ours, "verbs": everything},
-            {"apiGroups": [""], "resources": ["configmaps", "pods", "pods/status", "pods/ephemeralcontainers"], "verbs": everything},
+            {"apiGroups": [""], "resources": ["configmaps", "pods", "pods/status", "pods/resize", "pods/ephemeralcontainers"], "verbs": everything},
         ]);
         let everybody = json!({"kind": "Group", "name": "system:authenticated"});
         let by_name = |user: &str| json!({"kind": "User", "name": user});

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
@@ -51,6 +51,15 @@ pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
         (person.name, user)
     });
     Ok(assemble(cluster, users.collect()))
+}
+
+/// A file beside the kubeconfig of everybody, that logs in as one of them.
+pub(crate) fn login(everybody: &Path, who: &str) -> Result<PathBuf> {
+    let mut config = Kubeconfig::read_from(everybody)?;
+    config.current_context = Some(who.to_owned());
+    let file = everybody.with_file_name(format!("{who}.yaml"));
+    write(&file, &config)?;
+    Ok(file)
 }
 
 /// One login, read from `token` by whoever uses the file, so that the token can be renewed under a running program.

@@ -32,6 +32,7 @@ pub use install::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, OperatorIdentity};
 pub use namespace::Namespace;
 pub use network::Network;
 pub use operator::{BINARIES, OperatorOptions, OperatorProcess, program};
+pub(crate) use people::NODE;
 pub use people::{CAST, Person, Role, named};
 pub use plane::{ControlPlane, Options};
 pub(crate) use plane::{private_folder, until_ready};

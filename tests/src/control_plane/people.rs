@@ -85,6 +85,9 @@ pub const CAST: &[Person] = &[
 /// No person: the kubelet of a control plane with a node. It is not of the cast, and no role is bound to it.
 pub(crate) const NODE: Person = person("node", "system:node:node", &["system:nodes"], Role::Outsider);
 
+/// No person: its scheduler, under the name that the built-in roles know it by.
+pub(crate) const SCHEDULER: Person = person("scheduler", "system:kube-scheduler", &[], Role::Outsider);
+
 /// The person with that short name.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::binary::{self, Programs};
 use super::network::Network;
-use super::people::{self, CAST, NODE};
+use super::people::{self, CAST, NODE, SCHEDULER};
 use super::supervised::Supervised;
 use super::{connect, keys, kubeconfig, ports, progress};
 
@@ -96,7 +96,8 @@ impl ControlPlane {
     }
 
     async fn bring_up(&mut self, options: &Options) -> Result<()> {
-        let everybody = CAST.iter().chain(options.network.as_ref().map(|_| &NODE));
+        let components = options.network.as_ref().map_or(&[][..], |_| &[NODE, SCHEDULER]);
+        let everybody = CAST.iter().chain(components);
         let tokens: Vec<_> = everybody.map(|person| Ok((person, people::fresh_token()?))).collect::<Result<_>>()?;
         fs::write(self.file("tokens.csv"), people::token_file(&tokens))?;
         keys::write(&self.file("service-accounts.key"), &self.file("service-accounts.pub"))?;
@@ -147,7 +148,7 @@ impl ControlPlane {
         }
         if options.network.is_some() {
             let (scheduler, _) = self.programs.needed_by_pods()?;
-            self.scheduler = Some(self.run("kube-scheduler", scheduler, self.scheduler_arguments())?);
+            self.scheduler = Some(self.run("kube-scheduler", scheduler, self.scheduler_arguments()?)?);
         }
         Ok(())
     }
@@ -226,16 +227,18 @@ impl ControlPlane {
         .into()
     }
 
-    fn scheduler_arguments(&self) -> Vec<String> {
-        [
-            format!("--kubeconfig={}", self.kubeconfig().display()),
+    /// Under its own name: what admission lets nobody do, an administrator may not do either.
+    fn scheduler_arguments(&self) -> Result<Vec<String>> {
+        let login = kubeconfig::login(&self.kubeconfig(), SCHEDULER.name)?;
+        Ok([
+            format!("--kubeconfig={}", login.display()),
             "--leader-elect=false".into(),
             // As the controller manager.
             "--kube-api-qps=500".into(),
             "--kube-api-burst=500".into(),
             "--secure-port=0".into(),
         ]
-        .into()
+        .into())
     }
 
     fn file(&self, name: &str) -> PathBuf {

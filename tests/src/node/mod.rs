@@ -10,7 +10,7 @@ mod machine;
 mod packages;
 mod runtime;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -18,14 +18,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1;
 use kube::Api;
-use kube::config::Kubeconfig;
 use kube::runtime::wait::await_condition;
 use tempfile::TempDir;
 
 pub use image::{Image, Named};
 pub use machine::{Input, Machine, is_inside};
 
-use crate::control_plane::{Cluster, Network, Options, Supervised, kubeconfig, private_folder, progress};
+use crate::control_plane::{Cluster, NODE, Network, Options, Supervised, kubeconfig, private_folder, progress};
 use machine::Group;
 use packages::Packages;
 use runtime::Runtime;
@@ -85,7 +84,7 @@ impl Node {
         let (_, program) = plane.programs().needed_by_pods()?;
         let kubelet = kubelet::start(&kubelet::Told {
             program,
-            kubeconfig: &login(&cluster)?,
+            kubeconfig: &kubeconfig::login(cluster.kubeconfig(), NODE.name)?,
             network,
             runtime: &runtime.endpoint(),
             cgroup: pods.path(),
@@ -155,15 +154,6 @@ fn bridge(packages: &Packages, network: Network) -> Result<()> {
         ensure!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
-}
-
-/// A kubeconfig that logs in as the node.
-fn login(cluster: &Cluster) -> Result<PathBuf> {
-    let mut config = Kubeconfig::read_from(cluster.kubeconfig())?;
-    config.current_context = Some("node".to_owned());
-    let file = cluster.folder().join("node.yaml");
-    kubeconfig::write(&file, &config)?;
-    Ok(file)
 }
 
 /// The operator's own program as an image, with what the Dockerfile gives it too.

@@ -15,7 +15,11 @@ fn value(name: &str, labels: Value) -> Value {
 
 fn pod(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
-        "spec": {"schedulerName": "never", "containers": [{"name": "c", "image": "c"}]}})
+        "spec": {"schedulerName": "never", "automountServiceAccountToken": false, "containers": [container("c", "100m")]}})
+}
+
+fn container(image: &str, cpu: &str) -> Value {
+    json!({"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}})
 }
 
 fn run() -> Value {
@@ -45,6 +49,20 @@ pub(super) fn rows() -> Vec<Row> {
             .by(ClusterAdmin)
             .reaches("does not have a host assigned")
     };
+    let own_step = || Scene::Object(Operator, PODS, pod("signoff-step-{case}", run()));
+    let stepped = |what, how: &[Way], change: Value| {
+        let annotation = json!({"metadata": {"annotations": {"cni.example/address": "10.0.0.7"}}});
+        Row::new(what, hands, [Way::Merge], change)
+            .ways(how)
+            .given(own_step())
+            .refused(WORDS)
+            .honest("an annotation, as network plugins write them", annotation)
+            .way(Way::Merge)
+    };
+    let containers = |image: &str, cpu: &str| json!({"spec": {"containers": [container(image, cpu)]}});
+    let resources = |cpu: &str| containers("c", cpu);
+    let unscheduled =
+        json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"});
     vec![
         Row::new("forges a value of a run", hands, [Way::Create], value("forged-{case}", run()))
             .given(Scene::Nothing)
@@ -94,7 +112,7 @@ pub(super) fn rows() -> Vec<Row> {
             [Way::Merge, Way::Json],
             json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "d"}]}}),
         )
-        .given(Scene::Object(Operator, PODS, pod("signoff-step-{case}", run())))
+        .given(own_step())
         .on(Object::Sub("ephemeralcontainers"))
         .refused(WORDS)
         .honest("the operator's", json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "d"}]}}))
@@ -105,10 +123,41 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             json!({"status": {"phase": "Succeeded"}}),
         )
-        .given(Scene::Object(Operator, PODS, pod("signoff-step-{case}", run())))
+        .given(own_step())
         .on(Object::Sub("status"))
         .refused(WORDS)
-        .honest("the operator's", json!({"status": {"message": "x"}}))
-        .by(Operator),
+        .honest("why it has no node, as schedulers say it", json!({"status": {"conditions": [unscheduled]}})),
+        Row::new("gives the Pod of a step more", [ClusterAdmin], [Way::Merge, Way::Json], resources("200m"))
+            .given(own_step())
+            .on(Object::Sub("resize"))
+            .refused(WORDS)
+            .honest("the operator's", resources("300m"))
+            .by(Operator),
+        stepped("changes the image of the Pod of a step", &CHANGES, containers("other", "100m")),
+        stepped(
+            "unlabels the Pod of a step",
+            &REMOVALS,
+            json!({"metadata": {"labels": {"signoff.dev/workflow": null}}}),
+        ),
+        stepped(
+            "says that the Pod of a step was made from something else",
+            &CHANGES,
+            json!({"metadata": {"annotations": {"signoff.dev/input-digest": "sha256:0"}}}),
+        ),
+        stepped(
+            "gives the Pod of a step to another run",
+            &CHANGES,
+            json!({"metadata": {"ownerReferences": [
+                {"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "name": "other", "uid": "77aa", "controller": true}]}}),
+        ),
+        Row::new(
+            "makes a Pod of theirs one of a step",
+            hands,
+            CHANGES,
+            json!({"metadata": {"labels": {"signoff.dev/workflow": "refund"}}}),
+        )
+        .given(Scene::Object(Edit, PODS, pod("hers-{case}", json!({"case": "{case}"}))))
+        .refused(WORDS)
+        .honest("another label", json!({"metadata": {"labels": {"team": "finance"}}})),
     ]
 }
