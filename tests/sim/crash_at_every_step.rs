@@ -31,12 +31,16 @@ const DEATHS: [Death; 5] = [
 ];
 
 impl Death {
-    /// It dies in this way at its n-th write or effect from now, or at the n-th turn of a Pod.
-    pub fn set(self, stage: &Stage, n: u64) {
+    /// An operator dies in this way at its n-th write or effect from now, or at the n-th turn of a Pod. That it renews its
+    /// Lease does not count.
+    pub fn set(self, stage: &Stage, operator: &'static str, n: u64) {
         match self {
-            Self::Write(crash) => stage.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash)),
-            Self::Effect(crash) => stage.world.crash_at_effect(n, OPERATOR, crash),
-            Self::Turn(turn) => stage.kubelet.when(turn, n, |server| server.kill(OPERATOR)),
+            Self::Write(crash) => {
+                let writes = On::writes_of(operator).only(|request| request.resource.plural != "leases");
+                stage.server.fault(writes.nth(n), Fault::Crash(crash));
+            }
+            Self::Effect(crash) => stage.world.crash_at_effect(n, operator, crash),
+            Self::Turn(turn) => stage.kubelet.when(turn, n, move |server| server.kill(operator)),
         }
     }
 }
@@ -54,7 +58,7 @@ async fn survives_told(scenario: &Scenario, telling: Telling, disturbance: impl 
             let (disturbed, disturb) = disturbance(way + n as usize);
             let set = |stage: &Stage| {
                 disturb(&stage.server);
-                death.set(stage, n);
+                death.set(stage, OPERATOR, n);
             };
             if endings.check(scenario, telling, &format!("{disturbed}, {death:?} no. {n}"), set).await == 0 {
                 break;
@@ -174,9 +178,9 @@ async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
     for first in 1..=6 {
         for second in 1..=4 {
             let set = |stage: &Stage| {
-                Death::Write(Crash::Applied).set(stage, first);
+                Death::Write(Crash::Applied).set(stage, OPERATOR, first);
                 // Rules count from the start: the second life's writes are those after the first one's.
-                Death::Write(Crash::NotApplied).set(stage, first + second);
+                Death::Write(Crash::NotApplied).set(stage, OPERATOR, first + second);
             };
             endings.check(&scenarios::PAYMENT, ALONE, &format!("dies at write {first} and {second} later"), set).await;
         }
@@ -189,7 +193,7 @@ async fn the_same_telling_makes_the_same_requests_in_the_same_order_at_the_same_
         for (_, disturb) in disturbances::ALL.iter().take(4) {
             disturb(&stage.server);
         }
-        Death::Write(Crash::Applied).set(stage, 3);
+        Death::Write(Crash::Applied).set(stage, OPERATOR, 3);
     };
     let first = tell(&scenarios::PAYMENT, ALONE, set).await;
     let second = tell(&scenarios::PAYMENT, ALONE, set).await;

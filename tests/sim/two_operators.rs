@@ -18,15 +18,31 @@ use crate::{
     telling::{ALONE, Endings, Telling},
 };
 
-const BOTH: [&str; 2] = ["operator-a", "operator-b"];
+/// Two that share a Lease.
+pub const BOTH: Telling = Telling { actors: &["operator-a", "operator-b"], lease: true, ..ALONE };
+const FIRST: &str = BOTH.actors[0];
+const SECOND: &str = BOTH.actors[1];
 
 fn writes(actor: &str) -> On {
     On::writes_of(actor).only(|request| request.resource.plural != "leases")
 }
 
+/// At its n-th write, which is applied or not, the first one is cut off: it lives on and can do anything but reach the API
+/// server.
+pub fn cut_off(stage: &Stage, n: u64, applied: bool) {
+    let cut = Arc::new(AtomicBool::new(false));
+    let (is_cut, cuts) = (Arc::clone(&cut), cut);
+    stage.server.fault(writes(FIRST).nth(n), if applied { Fault::LoseResponse } else { Fault::Reset });
+    let sever = move |server: &ApiServer| {
+        cuts.store(true, Ordering::Relaxed);
+        server.drop_watches(FIRST);
+    };
+    stage.server.fault(writes(FIRST).nth(n), Fault::before(sever));
+    stage.server.fault(On::requests_of(FIRST).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
+}
+
 async fn tell_of_both(scenario: &Scenario, endings: &Endings, what: &str, disturb: impl FnOnce(&Stage)) -> usize {
-    let telling = Telling { actors: &BOTH, lease: true, ..ALONE };
-    endings.check(scenario, telling, what, disturb).await
+    endings.check(scenario, BOTH, what, disturb).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +52,7 @@ async fn wherever_the_holder_of_the_lease_dies_the_other_one_goes_on() {
         tell_of_both(scenario, &endings, "both live", |_| {}).await;
         for crash in [Crash::NotApplied, Crash::Applied, Crash::AppliedAfter(Duration::from_secs(40))] {
             for n in 1.. {
-                let set = |stage: &Stage| stage.server.fault(writes(BOTH[0]).nth(n), Fault::Crash(crash));
+                let set = |stage: &Stage| stage.server.fault(writes(FIRST).nth(n), Fault::Crash(crash));
                 if tell_of_both(scenario, &endings, &format!("{crash:?} at write {n}"), set).await == 0 {
                     break;
                 }
@@ -44,7 +60,7 @@ async fn wherever_the_holder_of_the_lease_dies_the_other_one_goes_on() {
         }
         for crash in [EffectCrash::NotDone, EffectCrash::Done] {
             for n in 1.. {
-                let set = |stage: &Stage| stage.world.crash_at_effect(n, BOTH[0], crash);
+                let set = |stage: &Stage| stage.world.crash_at_effect(n, FIRST, crash);
                 if tell_of_both(scenario, &endings, &format!("{crash:?} at effect {n}"), set).await == 0 {
                     break;
                 }
@@ -59,21 +75,7 @@ async fn an_operator_that_is_cut_off_stops_before_the_other_one_begins() {
         let endings = Endings::of(scenario).await;
         for n in 1..=8 {
             for applied in [true, false] {
-                let set = |stage: &Stage| {
-                    let cut = Arc::new(AtomicBool::new(false));
-                    let (is_cut, cuts) = (Arc::clone(&cut), Arc::clone(&cut));
-                    // It lives on and can do anything but reach the API server.
-                    let reset = if applied { Fault::LoseResponse } else { Fault::Reset };
-                    stage.server.fault(writes(BOTH[0]).nth(n), reset);
-                    let sever = move |server: &ApiServer| {
-                        cuts.store(true, Ordering::Relaxed);
-                        server.drop_watches(BOTH[0]);
-                    };
-                    stage.server.fault(writes(BOTH[0]).nth(n), Fault::before(sever));
-                    stage
-                        .server
-                        .fault(On::requests_of(BOTH[0]).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
-                };
+                let set = |stage: &Stage| cut_off(stage, n, applied);
                 tell_of_both(scenario, &endings, &format!("cut off at write {n}, applied: {applied}"), set).await;
             }
         }
@@ -86,8 +88,8 @@ async fn both_die_in_turn_and_the_run_ends_the_same() {
     for n in 1..=6 {
         for m in 1..=4 {
             let set = |stage: &Stage| {
-                stage.server.fault(writes(BOTH[0]).nth(n), Fault::Crash(Crash::Applied));
-                stage.server.fault(writes(BOTH[1]).nth(m), Fault::Crash(Crash::NotApplied));
+                stage.server.fault(writes(FIRST).nth(n), Fault::Crash(Crash::Applied));
+                stage.server.fault(writes(SECOND).nth(m), Fault::Crash(Crash::NotApplied));
             };
             tell_of_both(&PAYMENT, &endings, &format!("a dies at write {n}, b at {m}"), set).await;
         }
@@ -100,7 +102,7 @@ async fn two_operators_survive_every_disturbance() {
     for (at, (disturbed, disturb)) in disturbances::ALL.into_iter().enumerate() {
         let set = |stage: &Stage| {
             disturb(&stage.server);
-            stage.server.fault(writes(BOTH[0]).nth(at as u64 % 6 + 1), Fault::Crash(Crash::Applied));
+            stage.server.fault(writes(FIRST).nth(at as u64 % 6 + 1), Fault::Crash(Crash::Applied));
         };
         tell_of_both(&PAYMENT, &endings, disturbed, set).await;
     }

@@ -14,7 +14,8 @@ use crate::{
     laws,
     scenarios::{IDEMPOTENT_PODS, PODS, RUN, Scenario},
     stage::Stage,
-    telling::{ALONE, Endings, Told, tell},
+    telling::{ALONE, Endings, Telling, Told, tell},
+    two_operators::{self, BOTH},
 };
 
 const DEATHS: [Death; 7] = [
@@ -27,9 +28,10 @@ const DEATHS: [Death; 7] = [
     Death::Turn(Turn::Gone),
 ];
 
-/// Tells a scenario once for every death, until there is none left to die.
+/// Tells a scenario once for every death of the first who operates, until there is none left to die.
 async fn through_every_death(
     scenario: &Scenario,
+    telling: Telling,
     disturbance: Disturbance,
     check: impl AsyncFn(&str, Told, Death),
 ) -> usize {
@@ -38,9 +40,9 @@ async fn through_every_death(
         for n in 1.. {
             let set = |stage: &Stage| {
                 (disturbance.1)(&stage.server);
-                death.set(stage, n);
+                death.set(stage, telling.actors[0], n);
             };
-            let told = tell(scenario, ALONE, set).await;
+            let told = tell(scenario, telling, set).await;
             let deaths = told.deaths;
             let what = format!("{}, {}, {death:?} no. {n}", scenario.name, disturbance.0);
             check(&what, told, death).await;
@@ -76,6 +78,14 @@ fn is_as_in_peace_or_unknown(what: &str, told: &Told, calm: &Ending) -> Option<S
     last["path"].as_str().map(str::to_owned)
 }
 
+/// As in peace; or a container's end is not known, and it was not begun. Returns whether it is not known.
+fn is_unknown_only_if_it_was_never_made(what: &str, told: &Told, death: Death, calm: &Ending) -> bool {
+    let Some(path) = is_as_in_peace_or_unknown(what, told, calm) else { return false };
+    let late = matches!(death, Death::Write(Crash::AppliedAfter(_)));
+    assert!(late || starts(&told.stage, &path, 1) == 0, "{what}: {path} was begun, and its end is known");
+    true
+}
+
 #[tokio::test(start_paused = true)]
 async fn in_peace_both_containers_run_once_and_what_they_said_arrives() {
     for scenario in [&PODS, &IDEMPOTENT_PODS] {
@@ -95,12 +105,9 @@ async fn wherever_the_operator_dies_a_container_runs_once_or_never_and_is_unknow
     let calm = tell(&PODS, ALONE, |_| {}).await.ending;
     let unknown = std::cell::Cell::new(0);
     let check = async |what: &str, told: Told, death: Death| {
-        let Some(path) = is_as_in_peace_or_unknown(what, &told, &calm) else { return };
-        unknown.set(unknown.get() + 1);
-        let late = matches!(death, Death::Write(Crash::AppliedAfter(_)));
-        assert!(late || starts(&told.stage, &path, 1) == 0, "{what}: {path} was begun, and its end is known");
+        unknown.set(unknown.get() + usize::from(is_unknown_only_if_it_was_never_made(what, &told, death, &calm)));
     };
-    through_every_death(&PODS, disturbances::NONE, check).await;
+    through_every_death(&PODS, ALONE, disturbances::NONE, check).await;
     // Between the commit that says that it begins and the creation of its Pod: twice, in each of two ways to die there.
     assert!(unknown.get() >= 4, "only {} ended as not known", unknown.get());
 }
@@ -111,7 +118,7 @@ async fn a_container_that_may_run_twice_ends_as_in_peace_wherever_the_operator_d
     let check = async |what: &str, told: Told, _: Death| {
         assert_eq!(is_as_in_peace_or_unknown(what, &told, &calm), None, "{what}");
     };
-    through_every_death(&IDEMPOTENT_PODS, disturbances::NONE, check).await;
+    through_every_death(&IDEMPOTENT_PODS, ALONE, disturbances::NONE, check).await;
 }
 
 async fn survives(disturbances: &[Disturbance]) {
@@ -120,7 +127,7 @@ async fn survives(disturbances: &[Disturbance]) {
         let check = async |what: &str, told: Told, _: Death| {
             is_as_in_peace_or_unknown(what, &told, &calm);
         };
-        through_every_death(&PODS, *disturbance, check).await;
+        through_every_death(&PODS, ALONE, *disturbance, check).await;
     }
 }
 
@@ -156,5 +163,30 @@ async fn through_every_disturbance_a_container_that_may_run_twice_ends_as_in_pea
     let endings = Endings::of(&IDEMPOTENT_PODS).await;
     for (name, disturb) in disturbances::ALL {
         endings.check(&IDEMPOTENT_PODS, ALONE, name, |stage| disturb(&stage.server)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wherever_the_holder_of_the_lease_dies_the_other_one_finds_its_containers_again() {
+    let calm = tell(&PODS, BOTH, |_| {}).await.ending;
+    let check = async |what: &str, told: Told, death: Death| {
+        is_unknown_only_if_it_was_never_made(what, &told, death, &calm);
+    };
+    through_every_death(&PODS, BOTH, disturbances::NONE, check).await;
+    let calm = tell(&IDEMPOTENT_PODS, BOTH, |_| {}).await.ending;
+    let check = async |what: &str, told: Told, _: Death| {
+        assert_eq!(is_as_in_peace_or_unknown(what, &told, &calm), None, "{what}");
+    };
+    through_every_death(&IDEMPOTENT_PODS, BOTH, disturbances::NONE, check).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_that_is_cut_off_while_its_containers_run_makes_none_twice() {
+    let calm = tell(&PODS, BOTH, |_| {}).await.ending;
+    for n in 1..=8 {
+        for applied in [true, false] {
+            let told = tell(&PODS, BOTH, |stage| two_operators::cut_off(stage, n, applied)).await;
+            is_as_in_peace_or_unknown(&format!("cut off at write {n}, applied: {applied}"), &told, &calm);
+        }
     }
 }
