@@ -83,6 +83,8 @@ async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
     let pods = Pods::on(node.cluster(), "many").await;
     let elsewhere = Pods::on(node.cluster(), "elsewhere").await;
     let here = pods.namespace.name.clone();
+    // In this namespace the operator may make Pods, and in no other.
+    node.cluster().install(&[("pods.namespaces[0]", &here)]).await.unwrap();
     let limits = ["--max-pods-per-namespace", "5", "--max-pods-per-workflow", "20", "--pod-namespace", &here];
     let _operator = operator(node.cluster(), &limits).await;
 

@@ -100,7 +100,14 @@ async fn it_gets_what_it_is_given_and_nothing_else() {
             "inputs": [{"name": "evil", "value": "$(SECRET); $(touch /tmp/evil) `id`"}], "podGC": "Never",
         }),
     );
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    pods.cluster.kubectl(["label", "namespace", &pods.namespace.name, restricted]).run().await.unwrap().ok().unwrap();
     pods.request("run", spec).await;
+    let privileged = json!({"securityContext": {"runAsUser": 65534, "privileged": true}});
+    pods.request("refused", chain(json!([step("work", "true", privileged)]))).await;
+    let refused = pods.ended("refused").await;
+    let refused = record(&refused, "work").error.as_ref().unwrap();
+    assert!(refused.class == "Refused" && refused.message.contains("PodSecurity"), "{refused:?}");
     let run = pods.ended("run").await;
     let work = record(&run, "work");
     assert_eq!(run.status.as_ref().unwrap().phase, WorkflowPhase::Succeeded, "{:?} {:?}", work.error, work.log);
@@ -150,16 +157,15 @@ async fn one_that_needs_more_memory_gets_it_from_whoever_is_asked() {
 async fn its_time_has_an_end_by_the_steps_timeout_and_by_the_kubelets() {
     let pods = Pods::open("time").await;
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
-    let slow = || step("work", "sleep 600", short.clone());
-    pods.request("timeout", chain(json!([with(slow(), json!({"timeout": "4s"}))]))).await;
-    pods.request(
-        "deadline",
-        chain(json!([step("work", "sleep 600", with(short.clone(), json!({"activeDeadline": "3s"})))])),
-    )
-    .await;
+    // It takes being told to end well, and says so by its exit code.
+    let slow = |more| step("work", "trap 'exit 0' TERM; echo half of it; sleep 600 & wait", with(short.clone(), more));
+    pods.request("timeout", chain(json!([with(slow(json!({})), json!({"timeout": "8s"}))]))).await;
+    pods.request("deadline", chain(json!([slow(json!({"activeDeadline": "8s"}))]))).await;
     for (run, class) in [("timeout", "Timeout"), ("deadline", "DeadlineExceeded")] {
         let ended = pods.ended(run).await;
-        assert_eq!(error_class(record(&ended, "work")), class, "{:?}", record(&ended, "work").error);
+        let work = record(&ended, "work");
+        assert_eq!((error_class(work), work.facts["exitCode"].as_str()), (class, "0"), "{work:?}");
+        assert_eq!(work.log.as_ref().unwrap().tail, "half of it\n");
     }
     pods.none_runs("timeout").await;
 }
@@ -186,6 +192,24 @@ async fn an_image_that_is_missing_is_told_in_the_kubelets_words_and_can_be_mende
     assert_eq!(run.status.as_ref().unwrap().outputs.as_deref(), Some("mended"));
     assert_eq!(condition(Some(&run), "PodsPending").unwrap().0, "False");
     assert!(["ErrImagePull", "ImagePullBackOff"].contains(&error_class(&run.status.unwrap().steps[0])));
+}
+
+#[tokio::test]
+async fn one_that_fits_on_no_node_is_told_in_the_schedulers_words_and_begins_when_it_does() {
+    let pods = Pods::open("nowhere").await;
+    let fast = json!({"nodeSelector": {"disk": "fast"}});
+    pods.request("run", chain(json!([step("work", "printf there >/dev/termination-log", fast.clone())]))).await;
+    pods.request("never", chain(json!([step("work", "true", with(fast, json!({"startDeadline": "8s"})))]))).await;
+    let told = pods.until::<Workflow>("run", "says what it waits for", |run| {
+        condition(run, "PodsPending").is_some_and(|(status, reason, _)| status == "True" && reason == "Unschedulable")
+    });
+    let (_, _, message) = condition(Some(&told.await), "PodsPending").unwrap();
+    assert!(message.contains("0/1 nodes are available") && message.contains("selector"), "{message}");
+    let never = pods.ended("never").await;
+    assert_eq!(error_class(record(&never, "work")), "Unschedulable");
+    pods.none_stays("never").await;
+    pods.cluster.kubectl(["label", "node", "--all", "disk=fast"]).run().await.unwrap().ok().unwrap();
+    assert_eq!(pods.ended("run").await.status.unwrap().outputs.as_deref(), Some("there"));
 }
 
 #[tokio::test]

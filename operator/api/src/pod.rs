@@ -16,6 +16,8 @@ use crate::{
 
 /// The name of the step's own container in its Pod.
 pub const CONTAINER: &str = "step";
+/// The name of the volume that holds its files.
+pub const FILES: &str = "signoff-files";
 
 /// A container that runs once, as a Pod in the Workflow's namespace. `image`, `command` and `args` are taken as they
 /// stand: what a template renders reaches the container as environment or as a file.
@@ -97,7 +99,7 @@ pub struct PodStep {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
     /// Merged into the Pod: everything that has no field here, as `{metadata: …, spec: …}`. Lists of named things are
-    /// merged by name, the step's container is named `step`; other lists are replaced.
+    /// merged by name, the step's container is named `step`; mounts are added; other lists are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<JsonObject>,
 }
@@ -366,12 +368,12 @@ pub enum OutputFrom {
 /// rejected, aborted or cancelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PodGc {
-    /// Those that ended well.
+    /// Those whose step ended well.
     #[default]
     OnSuccess,
     /// Each.
     OnCompletion,
-    /// None.
+    /// None, but those that had to be ended because their time was over.
     Never,
 }
 

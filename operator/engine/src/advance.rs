@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The most that one value may have: what fits into a ConfigMap together with its metadata.
-const MAX_VALUE: usize = 900 * 1024;
+pub(crate) const MAX_VALUE: usize = 900 * 1024;
 
 /// Takes one turn.
 #[must_use]

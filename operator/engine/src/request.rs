@@ -11,6 +11,7 @@ use signoff_api::{
 
 use crate::{
     activity::{Run, Trouble},
+    advance::MAX_VALUE,
     language::text,
     plan::{PlannedGate, PlannedStep},
     scope::{self, Frame},
@@ -53,6 +54,12 @@ pub(crate) fn ask<'a>(
         None => gate.shows.as_deref().map(text::clean),
     };
     let context = with_the_rest(context, reviewed.as_ref());
+    if let Some(long) = context.as_ref().map(String::len).filter(|length| *length > MAX_VALUE) {
+        let why = format!(
+            "what people would be shown has {long} bytes and may have {MAX_VALUE}: show a part, or where it is"
+        );
+        return Err(Trouble::Invalid(why));
+    }
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let context_ref = context.as_ref().filter(|text| text.len() > SHOWN).map(|text| run.books.borrow_mut().store(text));
     let timeout = spec.timeout.clone().unwrap_or_default();

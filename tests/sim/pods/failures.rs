@@ -117,6 +117,43 @@ async fn the_kubelets_own_deadline_is_told_as_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_container_that_was_told_to_end_did_not_do_its_work_whatever_its_exit_code() {
+    let polite = json!({"message": "half of it", "exitCodeWhenAsked": 0});
+    let steps = [
+        (build(json!({"timeout": "20s"})), "Timeout"),
+        (pod("build", json!({"activeDeadline": "10s"})), "DeadlineExceeded"),
+        (build(json!({})), "Deleted"),
+    ];
+    for (step, class) in steps {
+        let (stage, _life) = building(step, polite.clone());
+        if class == "Deleted" {
+            stage.deletes_pod("mallory", &running(&stage).await, None).await;
+        }
+        fails_with(&stage, class, "exit code 0").await;
+        assert_eq!(record(&stage, "build", 1)["facts"]["exitCode"], "0");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_grace_is_long_is_not_given_up_before_it_is_over() {
+    let slow = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 600}}});
+    let (stage, _life) = building(with(pod("build", slow), json!({"timeout": "20s"})), json!("done"));
+    let pod = running(&stage).await;
+    // It uses what it was left.
+    stage.kubelet.slow_to_stop(Duration::from_secs(300));
+    fails_with(&stage, "Timeout", "20s").await;
+    assert!(!stage.all_pods().iter().any(|one| one["metadata"]["name"] == *pod && one["status"]["phase"] == "Running"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_an_answer_stays_to_be_looked_at() {
+    let (stage, _life) = building(build(json!({})), json!({"message": "x".repeat(4096)}));
+    fails_with(&stage, "TooLarge", "4096 bytes").await;
+    stage.pass(600).await;
+    assert_eq!(stage.all_pods().len(), 1, "its step failed, though its container did not");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_given_up_in_time() {
     let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "tool@sha256:1: not found"}});
     let (stage, _life) = building(pod("build", json!({"startDeadline": "2m"})), waiting);
@@ -197,6 +234,47 @@ async fn a_pod_whose_end_and_removal_nobody_watched_has_an_unknown_outcome() {
         let _next = crash.then(|| stage.begin(OPERATOR));
         is_unknown(&stage).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_went_unseen_is_not_looked_for_without_end() {
+    let waits = json!({"unschedulable": "0/1 nodes are available: 1 Insufficient cpu."});
+    let (stage, _life) = building(pod("build", json!({"startDeadline": "2m"})), waits);
+    stage.pass(2).await;
+    stage.server.hold_events(OPERATOR);
+    stage.server.remove(&pods(), NAMESPACE, &only_pod(&stage));
+    is_unknown(&stage).await;
+    let looks =
+        stage.server.count(|entry| entry.resource.plural == "pods" && entry.verb == signoff_tests::sim::Verb::Get);
+    assert!(looks <= 2, "{looks}\n{}", stage.server.story());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_kubelet_turned_away_after_it_ran_is_not_run_again() {
+    let retry = json!({"retry": {"limit": 3, "backoff": {"base": "1s"}}});
+    let (stage, life) = building(build(retry), json!("done"));
+    let pod = running(&stage).await;
+    life.crash().await;
+    // What a kubelet writes that comes back and has no place for it any more: nothing of what ran.
+    stage.server.edit(&pods(), NAMESPACE, &pod, |pod| {
+        pod["status"] = json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Pod was rejected"});
+    });
+    let _life = stage.begin(OPERATOR);
+    is_unknown(&stage).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_name_another_has_taken_has_an_unknown_outcome() {
+    let retry = json!({"retry": {"limit": 3, "backoff": {"base": "1s"}}});
+    let (stage, life) = building(build(retry), json!("done"));
+    let pod = running(&stage).await;
+    life.crash().await;
+    stage.server.remove(&pods(), NAMESPACE, &pod);
+    let other = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "namespace": NAMESPACE}, "spec": {"containers": []}});
+    stage.server.insert(other).unwrap();
+    let _life = stage.begin(OPERATOR);
+    is_unknown(&stage).await;
+    assert_eq!(only_pod(&stage), pod, "it is left alone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -292,18 +370,27 @@ async fn a_pod_that_comes_to_be_after_it_was_given_up_is_ended_while_people_are_
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
     let name = |stage: &Stage| record(stage, "build", 1)["object"].as_str().unwrap_or_default().to_owned();
-    // Its name is known before it is made: one run shows it, the next finds somebody else's there.
-    for disguise in ["no label", "another owner", "another digest"] {
+    // Its name and what it is made from are known before it is: one run shows them, the next finds somebody else's there.
+    let (shown, _life) = building(build(json!({})), json!("done"));
+    running(&shown).await;
+    let digest = record(&shown, "build", 1)["inputDigest"].clone();
+    for disguise in ["nothing of it", "no label", "another label", "another owner", "another digest"] {
         let stage = Stage::new();
         stage.apply(RUN, &chain(json!([pod("build", json!({})), set("note", "x")])));
         let uid = stage.workflow(RUN)["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         let foreign = signoff_api::names::pod(RUN, &uid, "build", 1);
         let mut object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": foreign, "namespace": NAMESPACE}, "spec": {"containers": []}});
-        if disguise != "no label" {
+        if disguise != "nothing of it" {
             let owner = if disguise == "another owner" { "00000000-0000-4000-8000-00000000ffff" } else { &uid };
-            object["metadata"]["labels"] = json!({"signoff.dev/workflow-uid": uid, "signoff.dev/workflow": RUN});
+            let digest = if disguise == "another digest" { json!("sha256:0") } else { digest.clone() };
+            object["metadata"]["labels"] = match disguise {
+                // Whoever may create Pods may write all of it but the guarded label.
+                "no label" => json!({"signoff.dev/workflow-uid": uid}),
+                "another label" => json!({"signoff.dev/workflow-uid": uid, "signoff.dev/workflow": "another"}),
+                _ => json!({"signoff.dev/workflow-uid": uid, "signoff.dev/workflow": RUN}),
+            };
             object["metadata"]["annotations"] =
-                json!({"signoff.dev/input-digest": "sha256:0", "signoff.dev/path": "build"});
+                json!({"signoff.dev/input-digest": digest, "signoff.dev/path": "build"});
             object["metadata"]["ownerReferences"] = json!([{"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "name": RUN, "uid": owner, "controller": true}]);
         }
         stage.server.garbage(signoff_tests::sim::Garbage::WhenTold);

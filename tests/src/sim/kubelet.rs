@@ -35,6 +35,8 @@ struct Course {
     /// `OOMKilled`; as the exit code says where there is none.
     reason: Option<String>,
     log: String,
+    /// How it ends when it is asked to; killed where it does not say.
+    exit_code_when_asked: Option<i32>,
     /// It never runs, and this is why.
     waiting: Option<Value>,
     /// It never gets a node, and this is why.
@@ -105,6 +107,8 @@ struct Inner {
     evicted: Vec<String>,
     hooks: Vec<(Turn, u64, Hook)>,
     most: BTreeMap<Option<String>, usize>,
+    /// How long a container takes to end once it is asked to, where that is not the usual.
+    to_stop: Option<Duration>,
 }
 
 impl Kubelet {
@@ -124,6 +128,11 @@ impl Kubelet {
     pub fn evict(&self, pod: &str) {
         self.lock().evicted.push(pod.to_owned());
         self.server.change(|_| {});
+    }
+
+    /// Every container that is asked to end takes so long to.
+    pub fn slow_to_stop(&self, takes: Duration) {
+        self.lock().to_stop = Some(takes);
     }
 
     /// Does something when this happens to a Pod for the n-th time from now.
@@ -163,11 +172,12 @@ impl Kubelet {
                 let name = pod["metadata"]["name"].as_str().unwrap_or_default();
                 let evicted = inner.evicted.iter().any(|evicted| evicted == name);
                 let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                let to_stop = inner.to_stop.unwrap_or(TO_STOP);
                 let seen = inner.pods.entry(uid).or_insert_with(|| self.first_sight(&pod, now));
                 if pod["metadata"]["deletionTimestamp"].is_string() {
                     seen.going.get_or_insert(now);
                 }
-                let Some(plan) = seen.plan(&pod, evicted, now) else { continue };
+                let Some(plan) = seen.plan(&pod, evicted, to_stop, now) else { continue };
                 plan
             };
             if due <= now {
@@ -239,14 +249,17 @@ impl Kubelet {
                     // Once a Pod is to go, whatever of it was never found is reported like this.
                     (false, _) => json!({"exitCode": 137, "reason": "ContainerStatusUnknown",
                         "message": "The container could not be located when the pod was terminated"}),
-                    (true, false) => json!({"exitCode": 137, "reason": "Error", "finishedAt": time}),
+                    (true, false) => {
+                        let code = course.exit_code_when_asked.unwrap_or(137);
+                        json!({"exitCode": code, "reason": if code == 0 { "Completed" } else { "Error" }, "finishedAt": time})
+                    }
                     (true, true) => {
                         let usual = if course.exit_code == 0 { "Completed" } else { "Error" };
                         let reason = course.reason.as_deref().unwrap_or(usual);
                         json!({"exitCode": course.exit_code, "reason": reason, "message": course.message, "finishedAt": time})
                     }
                 };
-                let good = terminated["exitCode"] == 0;
+                let good = terminated["exitCode"] == 0 && why.is_none();
                 edit(&|pod| {
                     pod["status"]["phase"] = json!(if good { "Succeeded" } else { "Failed" });
                     if let Some((reason, message)) = why {
@@ -320,7 +333,7 @@ impl Inner {
 
 impl Seen {
     /// What comes next, and when.
-    fn plan(&self, pod: &Value, evicted: bool, now: Instant) -> Option<(Act, Instant)> {
+    fn plan(&self, pod: &Value, evicted: bool, to_stop: Duration, now: Instant) -> Option<(Act, Instant)> {
         match self.stage {
             Stage::New if self.course.unschedulable.is_some() => Some((Act::Tell, self.since + TO_SCHEDULE)),
             Stage::New => Some((Act::Bind, self.since + TO_SCHEDULE)),
@@ -335,7 +348,7 @@ impl Seen {
             }
             Stage::Running(since) => {
                 let natural = (Act::End(None), since + self.runs);
-                let asked = self.going.map(|going| (Act::End(None), going + TO_STOP));
+                let asked = self.going.map(|going| (Act::End(None), going + to_stop));
                 let deadline = pod["spec"]["activeDeadlineSeconds"].as_u64().map(|seconds| {
                     let why = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
                     (Act::End(Some(why)), since + Duration::from_secs(seconds))

@@ -27,8 +27,8 @@ use crate::{
 const START: Duration = Duration::from_secs(300);
 /// How much longer than its grace a Pod that is to end may take until it is given up.
 const GIVEN_UP: Duration = Duration::from_secs(90);
-/// A kubelet cuts a termination message here without a word.
-const MAX_MESSAGE: usize = 4096;
+/// How long reading what a container has written may keep it from being ended.
+const TO_READ: Duration = Duration::from_secs(5);
 /// The longest pause between two attempts to reach the API server.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
@@ -50,7 +50,20 @@ struct Attended<'a> {
     known: watch::Receiver<Known>,
     /// Why it was asked to end, and since when.
     killed: Option<(Trouble, Moment)>,
+    /// What it had written by then: its Pod may be gone before there is more to read.
+    so_far: Option<String>,
 }
+
+/// What has the name of a Pod.
+enum There {
+    Nothing,
+    /// The one that this step made, or would have made.
+    Ours(Box<StepPod>),
+    Others,
+}
+
+/// What is said of another's Pod.
+const OTHERS: &str = "exists and is not this step's: find out who made it";
 
 impl Attendant {
     /// Attends the Pod of a call until its container has ended. `begins`: it was certainly never made before.
@@ -66,8 +79,17 @@ impl Attendant {
             Err(why) => return Err(known("Invalid", why.to_string(), false)),
         };
         let name = Name::new(&run.namespace, &pod.name);
-        let attended =
-            Attended { by: self, run, call, pod, digest, known: self.book.follow(&name), name, killed: None };
+        let attended = Attended {
+            by: self,
+            run,
+            call,
+            pod,
+            digest,
+            known: self.book.follow(&name),
+            name,
+            killed: None,
+            so_far: None,
+        };
         let idempotent = call.idempotent;
         match AssertUnwindSafe(attended.until_its_end(begins)).catch_unwind().await {
             Ok(ended) => ended,
@@ -92,10 +114,12 @@ impl Attended<'_> {
             ran |= stand == Some(Stand::Running);
             match (&pod, &stand, gone) {
                 (Some(pod), Some(Stand::Ended(end)), _) => return self.ended(pod, end).await,
-                (_, Some(Stand::Failed(why)), _) if !ran => return Err(self.failed(why)),
+                (Some(pod), Some(Stand::Failed(why)), _) if !ran && (begins || !pod.may_have_run()) => {
+                    return Err(self.failed(why));
+                }
                 (_, Some(Stand::Failed(why) | Stand::Lost(why)), _) => {
                     let Trouble { reason, message } = why;
-                    return Err(self.lost(&format!("the cluster gave it up while it ran: {reason}: {message}")));
+                    return Err(self.lost(&format!("the cluster gave it up: {reason}: {message}")));
                 }
                 (_, _, Some(Gone::Watched)) => return Err(self.gone(pod.as_deref())),
                 (_, _, Some(Gone::Relisted)) => match self.ask(latest).await? {
@@ -104,17 +128,18 @@ impl Attended<'_> {
                 },
                 _ => {}
             }
-            let due = self.due(created, stand.as_ref());
+            let due = self.due(created, pod.as_deref());
             let now = self.now();
             if due <= now {
                 // What the watch shows may be old: what has ended by now is not too late.
-                let newest = self.ask(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid);
-                let stand = newest.as_ref().map(StepPod::stand);
-                if let Some(there) = newest {
-                    self.by.book.record(there);
-                }
-                if self.due(created, stand.as_ref()) <= now && !stand.as_ref().is_some_and(Stand::is_end) {
-                    self.end(&uid, stand.as_ref(), now).await?;
+                let Some(newest) = self.ask(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
+                    self.by.book.forget(&self.name, &uid);
+                    return Err(self.lost("it is gone, and nobody saw how it ended"));
+                };
+                let (stand, is_due) = (newest.stand(), self.due(created, Some(&newest)) <= now);
+                self.by.book.record(newest);
+                if is_due && !stand.is_end() {
+                    self.end(&uid, &stand, now).await?;
                 }
                 continue;
             }
@@ -142,8 +167,13 @@ impl Attended<'_> {
             };
             let why = plain(&error);
             if is(&error, "AlreadyExists") {
-                if let Some(there) = self.ask(latest).await? {
-                    return Ok(there);
+                match self.look(latest).await? {
+                    There::Ours(there) => return Ok(*there),
+                    There::Others => {
+                        let why = format!("{} {OTHERS}", self.told());
+                        return Err(known("ForeignPod", why, false));
+                    }
+                    There::Nothing => {}
                 }
                 return Err(self.lost(&format!("the API server knew its name, and then did not: {why}")));
             }
@@ -176,24 +206,26 @@ impl Attended<'_> {
         }
     }
 
-    /// The Pod as it is now, where it is ours.
+    /// The Pod as it is now, where it may be there.
     async fn ask(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
+        match self.look(latest).await? {
+            There::Ours(there) => Ok(Some(*there)),
+            There::Nothing => Ok(None),
+            // Its name was free again: what became of ours is not known.
+            There::Others => Err(self.lost(OTHERS)),
+        }
+    }
+
+    /// What has its name now.
+    async fn look(&self, latest: Moment) -> Result<There, Failure> {
         let mut pause = Pause::default();
         loop {
             match self.by.wire.get::<StepPod>(&self.name).await {
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(There::Nothing),
                 Ok(Some(there)) => {
-                    let ours = there.owner().is_some_and(|(_, uid)| uid == self.run.uid)
+                    let ours = there.owner() == Some((self.run.workflow.as_str(), self.run.uid.as_str()))
                         && there.input_digest() == Some(self.digest.as_str());
-                    if ours {
-                        return Ok(Some(there));
-                    }
-                    let told = self.told();
-                    return Err(known(
-                        "ForeignPod",
-                        format!("{told} exists and is not this step's: find out who made it"),
-                        false,
-                    ));
+                    return Ok(if ours { There::Ours(Box::new(there)) } else { There::Others });
                 }
                 Err(error) => {
                     if !pause.rest(self.now(), latest).await {
@@ -205,27 +237,27 @@ impl Attended<'_> {
     }
 
     /// Until when it may go on as it stands.
-    fn due(&self, created: Moment, stand: Option<&Stand>) -> Moment {
+    fn due(&self, created: Moment, pod: Option<&StepPod>) -> Moment {
         if let Some((_, since)) = &self.killed {
-            return since.after(GIVEN_UP);
+            return since.after(pod.map(StepPod::grace).unwrap_or_default() + GIVEN_UP);
         }
         let all = created.after(self.call.timeout);
         let start = self.pod.spec.start_deadline.map_or(START, signoff_api::Span::duration);
-        match stand {
+        match pod.map(StepPod::stand) {
             Some(Stand::Pending(_)) => all.min(created.after(start)),
             _ => all,
         }
     }
 
     /// Its time is over: asks for its end, or gives it up where it was asked before.
-    async fn end(&mut self, uid: &str, stand: Option<&Stand>, now: Moment) -> Result<(), Failure> {
+    async fn end(&mut self, uid: &str, stand: &Stand, now: Moment) -> Result<(), Failure> {
         if let Some((why, _)) = &self.killed {
             let why = format!("{}; it was to end, and {} does not say that it did", why.message, self.told());
             return Err(self.lost(&why));
         }
         let timeout = signoff_api::Span::from(self.call.timeout);
         let why = match stand {
-            Some(Stand::Pending(trouble)) => {
+            Stand::Pending(trouble) => {
                 let trouble = trouble.clone();
                 let slow =
                     || Trouble { reason: "NotStarted".to_owned(), message: "its container did not begin".to_owned() };
@@ -233,6 +265,11 @@ impl Attended<'_> {
             }
             _ => Trouble { reason: "Timeout".to_owned(), message: format!("it did not end within {timeout}") },
         };
+        if *stand == Stand::Running {
+            let read = log::end_of(&self.by.wire, &self.name, None, false);
+            let read = tokio::time::timeout(TO_READ, read).await;
+            self.so_far = read.ok().and_then(Result::ok).map(|log| log.text);
+        }
         self.killed = Some((why, now));
         let mut pause = Pause::default();
         while let Err(error) = self.by.wire.delete::<StepPod>(&self.name, uid).await {
@@ -255,21 +292,23 @@ impl Attended<'_> {
             facts.insert("log".to_owned(), signoff_engine::language::text::display(why, 200));
         }
         let fail = |class: &str, message: String, retryable| Failure {
-            log: read.as_ref().ok().map(|log| log.text.clone()),
+            log: read.as_ref().ok().map(|log| log.text.clone()).or_else(|| self.so_far.clone()),
             facts: facts.clone(),
             ..known(class, message, retryable)
         };
-        if end.exit_code != 0 {
-            let Trouble { reason, message } = self.why(pod, end);
+        if let Some(Trouble { reason, message }) = self.trouble(pod, end) {
             if reason == "OutcomeUnknown" {
                 return Err(Failure { facts, ..self.lost(&message) });
             }
             return Err(fail(&reason, message, true));
         }
         let response = match (spec.output_from.unwrap_or_default(), &read) {
-            (OutputFrom::Termination, _) if end.message.len() >= MAX_MESSAGE => {
-                let why = "its termination message has reached 4096 bytes, where a kubelet cuts it: write less, or set outputFrom to log";
-                return Err(fail("TooLarge", why.to_owned(), false));
+            (OutputFrom::Termination, _) if end.message.len() >= pod.room_for_message() => {
+                let why = format!(
+                    "its termination message has reached {} bytes, where a kubelet cuts it: write less, or set outputFrom to log",
+                    pod.room_for_message()
+                );
+                return Err(fail("TooLarge", why, false));
             }
             (OutputFrom::Termination, _) => end.message.clone(),
             (OutputFrom::Log, Err(why)) => {
@@ -285,29 +324,33 @@ impl Attended<'_> {
         Ok(Reply { response: response.into(), facts, usage: None, log })
     }
 
-    /// Why a container did not end well.
-    fn why(&self, pod: &StepPod, end: &Terminated) -> Trouble {
-        if let Some((why, _)) = &self.killed {
-            return why.clone();
-        }
-        if let Some(why) = pod.ended_by_cluster() {
-            return why;
+    /// Why a container did not end well. One that was told to end did not, whatever its exit code: that says how it took
+    /// it, and not that its work is done.
+    fn trouble(&self, pod: &StepPod, end: &Terminated) -> Option<Trouble> {
+        let code = end.exit_code;
+        let stopped = self.killed.as_ref().map(|(why, _)| why.clone()).or_else(|| pod.ended_by_cluster());
+        if let Some(Trouble { reason, message }) = stopped {
+            return Some(Trouble { reason, message: format!("{message}; it ended with exit code {code}") });
         }
         let said =
             |message: String| if end.message.is_empty() { message } else { format!("{message}: {}", end.message) };
-        let code = end.exit_code;
         let (reason, message) = match end.reason.as_str() {
             "OOMKilled" => ("OOMKilled", "it used more memory than its limit".to_owned()),
             "ContainerStatusUnknown" => {
                 ("OutcomeUnknown", "its kubelet does not know how its container ended".to_owned())
             }
-            "" | "Error" | "Completed" if pod.is_going() => {
-                ("Deleted", format!("somebody deleted its Pod; it ended with exit code {code}"))
+            "" | "Error" | "Completed" if pod.was_going(end) => {
+                let (reason, why) = match pod.disrupted() {
+                    Some(Trouble { message, .. }) => ("Evicted", message),
+                    None => ("Deleted", "somebody deleted its Pod".to_owned()),
+                };
+                (reason, format!("{why}; it ended with exit code {code}"))
             }
+            _ if code == 0 => return None,
             "" | "Error" | "Completed" => ("ExitCode", said(format!("it ended with exit code {code}"))),
             other => (other, said(format!("it ended with exit code {code}"))),
         };
-        Trouble { reason: reason.to_owned(), message }
+        Some(Trouble { reason: reason.to_owned(), message })
     }
 
     /// It ended without its container ever running, or the cluster ended it.

@@ -116,6 +116,11 @@ impl Book {
         self.lock().put(pod);
     }
 
+    /// A Pod is no more, as an own request has shown.
+    pub(crate) fn forget(&self, name: &Name, uid: &str) {
+        self.lock().bury(name, Some(uid), Gone::Relisted);
+    }
+
     /// What becomes of a Pod, from what is known of it now.
     pub(crate) fn follow(&self, name: &Name) -> watch::Receiver<Known> {
         let mut inner = self.lock();
@@ -163,7 +168,7 @@ impl Inner {
     fn put(&mut self, pod: StepPod) -> Option<Name> {
         let name = Name::of(&pod);
         let (owner, run) = pod.owner().map(|(owner, uid)| (name.beside(owner), Box::<str>::from(uid)))?;
-        if self.pods.get(&name).is_some_and(|known| is_older(&pod, &known.pod)) {
+        if self.pods.get(&name).is_some_and(|known| is_older(&pod, &known.pod)) || self.has_seen_go(&name, &pod) {
             return None;
         }
         let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
@@ -186,6 +191,13 @@ impl Inner {
         self.runs.entry(run.clone()).or_default().insert(name.clone());
         self.pods.insert(name, Entry { pod, run, trouble, left });
         news.then_some(owner)
+    }
+
+    /// Whether the watch has shown the end of this very Pod: the answer to a request may come after that.
+    fn has_seen_go(&self, name: &Name, pod: &StepPod) -> bool {
+        let Some(follower) = self.followers.get(name) else { return false };
+        let known = follower.borrow();
+        known.gone == Some(Gone::Watched) && known.pod.as_ref().is_some_and(|gone| gone.uid() == pod.uid())
     }
 
     fn bury(&mut self, name: &Name, uid: Option<&str>, how: Gone) -> Option<Name> {

@@ -6,7 +6,7 @@ use kube::Resource;
 use serde_json::{Map, Value, json};
 use signoff_api::{
     Digest, Workflow, names,
-    pod::{CONTAINER, OutputFrom, PodStep, SecurityContext},
+    pod::{CONTAINER, FILES, OutputFrom, PodStep, SecurityContext},
 };
 use signoff_engine::turn::{Call, PodCall};
 use signoff_runtime::RunRef;
@@ -14,20 +14,26 @@ use signoff_runtime::RunRef;
 /// The whole object.
 pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> Value {
     let spec = &pod.spec;
-    let mut annotations = Map::from_iter([
-        (names::ANNOTATION_INPUT_DIGEST.to_owned(), json!(digest)),
-        (names::ANNOTATION_PATH.to_owned(), json!(call.path)),
-    ]);
+    let template = spec.pod_template.as_ref().map(|template| &template.0);
+    let wished = |part: &str| -> Map<String, Value> {
+        template.and_then(|template| template.get("metadata")?.get(part)?.as_object()).cloned().unwrap_or_default()
+    };
+    let mut annotations = wished("annotations");
+    annotations.insert(names::ANNOTATION_INPUT_DIGEST.to_owned(), json!(digest));
+    annotations.insert(names::ANNOTATION_PATH.to_owned(), json!(call.path));
     for (number, file) in spec.files.iter().enumerate() {
         annotations.insert(format!("{}{number}", names::ANNOTATION_FILE), json!(file.content));
     }
     let step = call.path.rsplit('/').next().unwrap_or(&call.path);
     let step = names::cut(step.split('#').next().unwrap_or(step).trim_start_matches('.'), 63);
+    let mut labels = wished("labels");
+    labels.insert(names::LABEL_WORKFLOW.to_owned(), json!(run.workflow));
+    labels.insert(names::LABEL_WORKFLOW_UID.to_owned(), json!(run.uid));
+    labels.insert(names::LABEL_STEP.to_owned(), json!(step));
     let mut made = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            "name": pod.name, "namespace": run.namespace, "annotations": annotations,
-            "labels": {names::LABEL_WORKFLOW: run.workflow, names::LABEL_WORKFLOW_UID: run.uid, names::LABEL_STEP: step},
+            "name": pod.name, "namespace": run.namespace, "annotations": annotations, "labels": labels,
             "ownerReferences": [{
                 "apiVersion": Workflow::api_version(&()), "kind": Workflow::kind(&()), "name": run.workflow,
                 "uid": run.uid, "controller": true,
@@ -56,8 +62,8 @@ pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> 
     if !spec.tolerations.is_empty() {
         say("tolerations", json!(spec.tolerations));
     }
-    if let Some(template) = &spec.pod_template {
-        merge(&mut made, &Value::Object(template.0.clone()));
+    if let Some(more) = template.and_then(|template| template.get("spec")) {
+        merge("spec", fields, more);
     }
     made
 }
@@ -143,9 +149,6 @@ fn container(spec: &PodStep) -> Value {
     container
 }
 
-/// The volume of a step's files.
-const FILES: &str = "signoff-files";
-
 fn volumes(spec: &PodStep) -> Vec<Value> {
     let mut volumes: Vec<_> = spec
         .volumes
@@ -179,19 +182,23 @@ fn volumes(spec: &PodStep) -> Vec<Value> {
     volumes
 }
 
-/// Merges as `podTemplate` says it does: objects by their fields, lists of named things by their names; all else is
-/// replaced.
-fn merge(into: &mut Value, from: &Value) {
+/// Merges a field as `podTemplate` says it does: objects by their fields, lists of named things by their names; mounts are
+/// added; all else is replaced.
+fn merge(field: &str, into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (name, value) in from {
-                merge(into.entry(name.clone()).or_insert(Value::Null), value);
+                merge(name, into.entry(name.clone()).or_insert(Value::Null), value);
             }
+        }
+        // Their names are those of volumes, and a volume may be mounted twice.
+        (Value::Array(into), Value::Array(from)) if matches!(field, "volumeMounts" | "volumeDevices") => {
+            into.extend(from.iter().cloned());
         }
         (Value::Array(into), Value::Array(from)) if from.iter().all(|item| item.get("name").is_some()) => {
             for item in from {
                 match into.iter_mut().find(|known| known.get("name") == item.get("name")) {
-                    Some(known) => merge(known, item),
+                    Some(known) => merge(field, known, item),
                     None => into.push(item.clone()),
                 }
             }

@@ -38,6 +38,8 @@ pub(crate) struct Ticket {
     pub(crate) workflow: Name,
     /// That one's uid.
     pub(crate) run: Box<str>,
+    /// Which of those that this one asked for at once it is.
+    pub(crate) seq: i64,
     /// Its own name.
     pub(crate) pod: Name,
 }
@@ -47,8 +49,8 @@ pub(crate) struct Ticket {
 pub(crate) enum Wait {
     /// Others are before it: how many wait longer in its namespace, and how many may run.
     Namespace { before: usize, most: usize },
-    /// Its own Workflow has as many as it may.
-    Workflow { most: usize },
+    /// Its own Workflow has as many as it may: how many of that wait longer, and how many may run.
+    Workflow { before: usize, most: usize },
     /// It is not known yet what runs.
     Unknown,
     /// No step may be a Pod in its namespace.
@@ -111,14 +113,14 @@ impl Room {
             return Err(Wait::Unknown);
         }
         let running = self.running(&inner, &namespace);
-        let wait = match inner.waiting.get(&namespace) {
-            _ if self.is_full(&running, &ticket.run) => Some(Wait::Workflow { most: self.settings.most_of_workflow }),
-            waiting => {
-                let before = waiting.into_iter().flatten().take_while(|other| **other < ticket);
-                let before = before.filter(|other| !self.is_full(&running, &other.run)).count();
-                let most = self.settings.most_in_namespace;
-                (running.len() + before >= most).then_some(Wait::Namespace { before, most })
-            }
+        let earlier = inner.waiting.get(&namespace).into_iter().flatten().take_while(|other| **other < ticket);
+        let wait = if self.is_full(&running, &ticket.run) {
+            let before = earlier.filter(|other| other.run == ticket.run).count();
+            Some(Wait::Workflow { before, most: self.settings.most_of_workflow })
+        } else {
+            let before = earlier.filter(|other| !self.is_full(&running, &other.run)).count();
+            let most = self.settings.most_in_namespace;
+            (running.len() + before >= most).then_some(Wait::Namespace { before, most })
         };
         match wait {
             Some(wait) => {
@@ -206,7 +208,10 @@ impl Wait {
                     ),
                 )
             }
-            Self::Workflow { most } => ("Queued", format!("{most} Pods of one Workflow may run at once")),
+            Self::Workflow { before, most } => {
+                let place = before + 1;
+                ("Queued", format!("place {place} in the queue of its Workflow, of which {most} Pods may run at once"))
+            }
             Self::Unknown => ("Queued", "the operator does not know yet what runs in this namespace".to_owned()),
             Self::NotHere => (
                 "NotHere",

@@ -22,6 +22,7 @@ fn ticket(since: i64, workflow: &str, pod: &str) -> Ticket {
         since: Moment::from(jiff::Timestamp::from_second(since).unwrap()),
         workflow: Name::new("team", workflow),
         run: format!("uid of {workflow}").into(),
+        seq: 1,
         pod: Name::new("team", pod),
     }
 }
@@ -59,7 +60,13 @@ fn one_whose_workflow_is_full_lets_others_pass() {
     let room = room(3, 1);
     let place = begins(&room, &ticket(1, "a", "a1"));
     let second = ticket(2, "a", "a2");
-    assert_eq!(waits(&room, &second), Wait::Workflow { most: 1 });
+    assert_eq!(waits(&room, &second), Wait::Workflow { before: 0, most: 1 });
+    let third = Ticket { seq: 2, ..ticket(2, "a", "a0") };
+    assert_eq!(
+        waits(&room, &third),
+        Wait::Workflow { before: 1, most: 1 },
+        "in the order in which they were asked for"
+    );
     let _other = begins(&room, &ticket(3, "b", "b1"));
     assert_eq!(told(&room), Vec::<String>::new(), "nobody who waits may begin");
     drop(place);
@@ -156,7 +163,9 @@ fn each_wait_is_told_in_a_sentence() {
         ("Queued", true),
         "{words}"
     );
-    assert!(told(Wait::Workflow { most: 2 }).1.contains("2 Pods of one Workflow"));
+    assert!(
+        told(Wait::Workflow { before: 2, most: 2 }).1.contains("place 3 in the queue of its Workflow, of which 2 Pods")
+    );
     let (reason, words) = told(Wait::NotHere);
     assert_eq!((reason, words.contains("--pod-namespace")), ("NotHere", true), "{words}");
 }

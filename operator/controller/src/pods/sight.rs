@@ -2,17 +2,24 @@
 //!
 //! It may not keep more of a Pod than that: no spec of it, none of its files, nothing that others wrote on it.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::{Resource, core::NamespaceResourceScope};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use signoff_api::{Moment, Workflow, names, pod::CONTAINER};
 
 use crate::kinds::{Meta, Readable};
+
+/// A kubelet keeps so many bytes of a container's termination message.
+const MAX_MESSAGE: usize = 4096;
+/// And so many of all containers of a Pod, divided among them.
+const MAX_MESSAGES: usize = 12 * 1024;
+/// A grace that is longer is nobody's to wait for.
+const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);
 
 /// A Pod of a step, as far as it matters.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,8 +36,14 @@ pub(crate) struct StepPod {
     waiting: Option<Waiting>,
     running: bool,
     terminated: Option<Terminated>,
+    /// Whether its kubelet says anything about the step's container.
+    is_told: bool,
+    /// What ran before the step's container and failed: its name, and how it ended.
+    failed_before: Option<(String, Terminated)>,
     /// Whether another container of it runs.
     others_run: bool,
+    /// How many containers it has.
+    containers: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -104,8 +117,7 @@ impl StepPod {
             return Stand::Ended(end.clone());
         }
         if matches!(self.phase.as_str(), "Failed" | "Succeeded") {
-            let reason = "PodFailed".to_owned();
-            let why = self.ended_by_cluster().unwrap_or(Trouble { reason, message: String::new() });
+            let why = self.ended_by_cluster().or_else(|| self.disrupted()).unwrap_or_else(|| self.failed_otherwise());
             // A kubelet says how a container ended before it says that the Pod did.
             return if self.running { Stand::Lost(why) } else { Stand::Failed(why) };
         }
@@ -120,6 +132,12 @@ impl StepPod {
         Stand::Pending(unscheduled.or(waiting))
     }
 
+    /// Whether its container may have run although nothing says so: a kubelet that turns a Pod away after its node was lost
+    /// for a while does not say what it had of it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.node.is_some() && !self.is_told
+    }
+
     /// Whether nothing of it runs any more.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Failed" | "Succeeded")
@@ -130,24 +148,54 @@ impl StepPod {
         self.terminated.is_some() && !self.others_run
     }
 
-    /// Whether it ended well.
-    pub(crate) fn is_good(&self) -> bool {
-        self.terminated.as_ref().is_some_and(|end| end.exit_code == 0)
+    /// Why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
+    pub(crate) fn ended_by_cluster(&self) -> Option<Trouble> {
+        let reason = self.reason.clone()?;
+        Some(Trouble { reason, message: self.message.clone().unwrap_or_default() })
     }
 
-    /// Why the cluster ended it: `Evicted`, `DeadlineExceeded`, `Preempted`, …
-    pub(crate) fn ended_by_cluster(&self) -> Option<Trouble> {
-        let told =
-            self.reason.clone().map(|reason| Trouble { reason, message: self.message.clone().unwrap_or_default() });
-        told.or_else(|| {
-            let target = self.conditions.iter().find(|c| c.type_ == "DisruptionTarget" && c.status == "True")?;
-            Some(Trouble { reason: "Evicted".to_owned(), message: format!("{}: {}", target.reason, target.message) })
-        })
+    /// Why somebody in the cluster wanted it to go: it was drained, or others took its place.
+    pub(crate) fn disrupted(&self) -> Option<Trouble> {
+        let target = self.conditions.iter().find(|c| c.type_ == "DisruptionTarget" && c.status == "True")?;
+        Some(Trouble { reason: "Evicted".to_owned(), message: format!("{}: {}", target.reason, target.message) })
+    }
+
+    /// Why it ended before the step's container began, where nobody ended it.
+    fn failed_otherwise(&self) -> Trouble {
+        let Some((name, end)) = &self.failed_before else {
+            return Trouble { reason: "PodFailed".to_owned(), message: "nobody said why".to_owned() };
+        };
+        let words: Vec<_> = [&end.reason, &end.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
+        let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(": ")) };
+        let message = format!("its container {name} ended with exit code {}{words}", end.exit_code);
+        Trouble { reason: "InitFailed".to_owned(), message }
+    }
+
+    /// So many bytes of a termination message a kubelet keeps: it cuts what is more without a word.
+    pub(crate) fn room_for_message(&self) -> usize {
+        MAX_MESSAGE.min(MAX_MESSAGES / self.containers.max(1))
     }
 
     /// Whether somebody asked for its deletion and left its container time to end.
     pub(crate) fn is_going(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// How long whoever asked for its deletion leaves its container to end.
+    pub(crate) fn grace(&self) -> Duration {
+        let seconds = self.metadata.deletion_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Duration::from_secs(seconds.unwrap_or_default()).min(LONGEST_GRACE)
+    }
+
+    /// Whether somebody had asked for its deletion when its container ended; in doubt they had.
+    pub(crate) fn was_going(&self, end: &Terminated) -> bool {
+        // The API server writes down when the grace is over.
+        let asked = self
+            .metadata
+            .deletion_timestamp
+            .as_ref()
+            .map(|over| over.0.as_second() - self.grace().as_secs().cast_signed());
+        asked.is_some_and(|asked| end.finished_at.as_ref().is_none_or(|ended| ended.0.as_second() >= asked))
     }
 
     pub(crate) fn uid(&self) -> &str {
@@ -159,10 +207,12 @@ impl StepPod {
         self.metadata.creation_timestamp.as_ref().map(|time| Moment::from(time.0))
     }
 
-    /// The name and uid of the Workflow that owns it.
+    /// The name and uid of the Workflow that owns it. Everybody who may create Pods may write down an owner; the label with
+    /// its name, which admission lets nobody but the operator write, says that it is true.
     pub(crate) fn owner(&self) -> Option<(&str, &str)> {
+        let label = self.metadata.labels.as_ref()?.get(names::LABEL_WORKFLOW)?;
         let owners = self.metadata.owner_references.iter().flatten();
-        let mut owners = owners.filter(|o| o.kind == Workflow::KIND && o.controller == Some(true));
+        let mut owners = owners.filter(|o| o.kind == Workflow::KIND && o.controller == Some(true) && o.name == *label);
         owners.next().map(|owner| (owner.name.as_str(), owner.uid.as_str()))
     }
 
@@ -202,7 +252,7 @@ impl Resource for StepPod {
 
 impl Readable for StepPod {
     const KIND: &'static str = "Pod";
-    const SELECTOR: Option<&'static str> = Some(names::LABEL_WORKFLOW_UID);
+    const SELECTOR: Option<&'static str> = Some(names::LABEL_WORKFLOW);
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -217,6 +267,9 @@ impl Readable for StepPod {
         #[serde(rename_all = "camelCase", default)]
         struct Spec {
             node_name: Option<String>,
+            containers: Vec<IgnoredAny>,
+            init_containers: Vec<IgnoredAny>,
+            ephemeral_containers: Vec<IgnoredAny>,
         }
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
@@ -238,7 +291,7 @@ impl Readable for StepPod {
         #[serde(default)]
         struct State {
             waiting: Option<Waiting>,
-            running: Option<serde::de::IgnoredAny>,
+            running: Option<IgnoredAny>,
             terminated: Option<Terminated>,
         }
         let Whole { metadata, spec, status } = Whole::deserialize(from)?;
@@ -246,16 +299,30 @@ impl Readable for StepPod {
         let ours: BTreeMap<_, _> = metadata.annotations.take().unwrap_or_default().into_iter().collect();
         let kept = |name: &String| [names::ANNOTATION_INPUT_DIGEST, names::ANNOTATION_PATH].contains(&name.as_str());
         metadata.annotations = Some(ours.into_iter().filter(|(name, _)| kept(name)).collect());
+        metadata.labels = metadata
+            .labels
+            .take()
+            .and_then(|mut labels| labels.remove_entry(names::LABEL_WORKFLOW))
+            .map(|label| BTreeMap::from([label]));
+        metadata.finalizers = None;
         let (mut running, mut terminated, mut own, mut others_run) = (false, None, None, false);
+        let containers = spec.containers.len() + spec.init_containers.len() + spec.ephemeral_containers.len();
+        let mut is_told = false;
         for container in status.container_statuses {
             let runs = container.state.running.is_some();
             if container.name == CONTAINER {
+                is_told = true;
                 (running, terminated, own) = (runs, container.state.terminated, container.state.waiting);
             } else {
                 others_run |= runs;
             }
         }
-        let before = status.init_container_statuses.into_iter().find_map(|container| container.state.waiting);
+        let (mut before, mut failed_before) = (None, None);
+        for Container { name, state } in status.init_container_statuses {
+            before = before.or(state.waiting);
+            let failed = state.terminated.filter(|end| end.exit_code != 0).map(|end| (name, end));
+            failed_before = failed_before.or(failed);
+        }
         Ok(Self {
             metadata,
             node: spec.node_name,
@@ -266,7 +333,10 @@ impl Readable for StepPod {
             waiting: before.or(own),
             running,
             terminated,
+            is_told,
+            failed_before,
             others_run,
+            containers,
         })
     }
 }

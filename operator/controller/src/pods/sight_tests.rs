@@ -55,6 +55,65 @@ fn only_what_matters_of_a_pod_is_kept() {
 }
 
 #[test]
+fn only_the_label_that_admission_guards_says_whose_a_pod_is() {
+    let owned = |labels: Value| {
+        let owner = json!([{"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "name": "release", "uid": "77aa", "controller": true}]);
+        StepPod::read(
+            json!({"metadata": {"name": "p", "namespace": "team", "labels": labels, "ownerReferences": owner}}),
+        )
+        .unwrap()
+        .owner()
+        .is_some()
+    };
+    assert!(owned(json!({"signoff.dev/workflow": "release"})));
+    for labels in [json!(null), json!({"signoff.dev/workflow-uid": "77aa"}), json!({"signoff.dev/workflow": "other"})] {
+        assert!(!owned(labels.clone()), "{labels}");
+    }
+}
+
+#[test]
+fn what_failed_before_the_steps_container_is_named() {
+    let waiting = container(json!({"waiting": {"reason": "PodInitializing"}}));
+    let before = |end: Value| {
+        stand(json!({"phase": "Failed", "containerStatuses": waiting, "initContainerStatuses": [
+            {"name": "fine", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+            {"name": "prepare", "state": {"terminated": end}}]}))
+    };
+    let end = json!({"exitCode": 3, "reason": "Error", "message": "no such table"});
+    let why = trouble("InitFailed", "its container prepare ended with exit code 3: Error: no such table");
+    assert_eq!(before(end), Stand::Failed(why));
+    assert_eq!(
+        before(json!({"exitCode": 1})),
+        Stand::Failed(trouble("InitFailed", "its container prepare ended with exit code 1"))
+    );
+}
+
+#[test]
+fn a_kubelet_keeps_less_of_a_message_the_more_containers_there_are() {
+    let room = |containers: usize, before: usize| {
+        let list = |n| vec![json!({"name": "x"}); n];
+        read(&json!({"containers": list(containers), "initContainers": list(before)}), &json!({})).room_for_message()
+    };
+    assert_eq!([room(1, 0), room(2, 1), room(2, 2), room(3, 3)], [4096, 4096, 3072, 2048]);
+}
+
+#[test]
+fn a_container_that_ended_before_its_pod_was_deleted_was_not_asked_to() {
+    let ended = |at: &str| {
+        let pod = json!({
+            "metadata": {"name": "p", "deletionTimestamp": "2026-11-22T10:00:30Z", "deletionGracePeriodSeconds": 30},
+            "status": {"containerStatuses": container(json!({"terminated": {"exitCode": 0, "finishedAt": at}}))},
+        });
+        let pod = StepPod::read(pod).unwrap();
+        let Stand::Ended(end) = pod.stand() else { return None };
+        Some(pod.was_going(&end))
+    };
+    assert_eq!(ended("2026-11-22T09:59:59Z"), Some(false));
+    assert_eq!(ended("2026-11-22T10:00:00Z"), Some(true), "in doubt it was");
+    assert_eq!(ended("2026-11-22T10:00:12Z"), Some(true));
+}
+
+#[test]
 fn a_pod_that_does_not_run_yet_is_pending_for_the_reason_that_it_was_given() {
     assert_eq!(stand(json!({})), Stand::Pending(None), "as it was created");
     let creating = container(json!({"waiting": {"reason": "ContainerCreating"}}));
@@ -95,7 +154,7 @@ fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
     let pod = read(&json!({}), &json!({"phase": "Running", "containerStatuses": statuses}));
     let Stand::Ended(end) = pod.stand() else { unreachable!("{pod:?}") };
     assert_eq!((end.exit_code, end.reason.as_str(), end.message.as_str()), (3, "Error", "no such table"));
-    assert!(!pod.is_over() && !pod.is_ending() && !pod.is_good(), "another container runs on");
+    assert!(!pod.is_over() && !pod.is_ending(), "another container runs on");
     let side = json!([{"name": "side", "state": {"terminated": {"exitCode": 1}}}]);
     assert_eq!(
         stand(json!({"phase": "Running", "containerStatuses": side})),
@@ -141,7 +200,7 @@ fn an_odd_status_is_read_as_far_as_it_goes() {
     }
     assert_eq!(
         stand(json!({"phase": "Succeeded"})),
-        Stand::Failed(trouble("PodFailed", "")),
+        Stand::Failed(trouble("PodFailed", "nobody said why")),
         "nobody saw its container"
     );
 }

@@ -2,9 +2,12 @@
 //!
 //! It may not do anything that a turn asks for: nothing of it counts before it is committed.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use signoff_api::{Workflow, journal::StepPhase};
+use signoff_api::{Digest, Workflow, journal::StepPhase};
 use signoff_engine::{
     Blobs, Command, Control, Fact, Now, Plan, Turn,
     turn::{Failure, NOT_ALLOWED, What},
@@ -37,7 +40,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
         let mut never = lost(context, seen, &turn);
         never.extend(refused(context, seen, plan, &turn, &never));
         if never.is_empty() {
-            values.extend(turn.blobs.iter().cloned());
+            values.extend(at_hand(&turn));
             context.runs.keep_values(&seen.name, &seen.uid, values);
             return Ok(turn);
         }
@@ -45,6 +48,16 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
         facts.extend(never);
     }
     Err(Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("a turn took more than {ROUNDS} rounds") })
+}
+
+/// The large values of a turn that the next ones may need. What containers wrote is for people, unless it was the answer.
+fn at_hand(turn: &Turn) -> impl Iterator<Item = (Digest, String)> {
+    let records = turn.journal.records();
+    let logs = records.iter().filter_map(|record| record.log.as_ref()?.ref_.as_ref());
+    let logs: BTreeSet<_> = logs.map(|log| &log.digest).collect();
+    let answers: BTreeSet<_> =
+        records.iter().filter_map(|record| record.response_ref.as_ref()).map(|r| &r.digest).collect();
+    turn.blobs.iter().filter(move |(digest, _)| !logs.contains(digest) || answers.contains(digest)).cloned()
 }
 
 fn take(seen: &Seen, plan: &Plan, facts: Vec<Fact>, values: &Blobs) -> Turn {

@@ -90,6 +90,7 @@ fn place(context: &Context, seen: &Seen, record: &StepRecord, pod: &PodCall, our
     if record.phase == StepPhase::Started {
         return Ok(Hold::Pod { _place: context.room_for_pods.keep(&seen.uid, &name), begins });
     }
-    let ticket = Ticket { since: record.at, workflow: seen.name.clone(), run: seen.uid.as_str().into(), pod: name };
+    let (workflow, run) = (seen.name.clone(), seen.uid.as_str().into());
+    let ticket = Ticket { since: record.at, workflow, run, seq: record.seq, pod: name };
     context.room_for_pods.take(ticket).map(|place| Hold::Pod { _place: place, begins })
 }

@@ -3,7 +3,12 @@
 //! It may not delete a Pod that no record names or that is not what its record was given, nor one whose end no commit
 //! holds.
 
-use signoff_api::{Workflow, journal::StepRecord, pod::PodGc, workflow::WorkflowPhase};
+use signoff_api::{
+    Workflow,
+    journal::{StepPhase, StepRecord},
+    pod::PodGc,
+    workflow::WorkflowPhase,
+};
 use signoff_engine::{Journal, Turn};
 
 use super::{journal::journal, observe::Seen};
@@ -21,19 +26,21 @@ pub(super) async fn after(context: &Context, seen: &Seen, turn: &Turn) -> Result
         return Ok(());
     }
     let keep = seen.workflow.spec.pod_gc.unwrap_or_default();
-    for pod in pods.iter().filter(|pod| is_done(&turn.journal, pod)) {
-        settle(context, pod, keep, turn.end.as_ref().map(signoff_engine::End::phase)).await?;
+    for pod in &pods {
+        if let Some(step) = done(&turn.journal, pod) {
+            settle(context, pod, step, keep, turn.end.as_ref().map(signoff_engine::End::phase)).await?;
+        }
     }
     Ok(())
 }
 
-/// Whether a Pod is exactly the one that was made for a record, and that one has an end.
-fn is_done(journal: &Journal, pod: &StepPod) -> bool {
+/// The record that a Pod was made for, exactly as it is, once that one has an end.
+fn done<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
     let name = Name::of(pod);
     let record = journal.records().iter().find(|record| record.object.as_deref() == Some(&*name.name));
     let given =
         |record: &StepRecord| record.input_digest.as_ref().is_some_and(|d| pod.input_digest() == Some(d.as_str()));
-    record.is_some_and(|record| record.phase.is_end() && given(record))
+    record.filter(|record| record.phase.is_end() && given(record))
 }
 
 /// For a run that is over, and of which that is all that may be known.
@@ -47,21 +54,26 @@ pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<()
     let Some(status) = &workflow.status else { return Ok(()) };
     let journal = journal(context, &workflow, status).await?;
     for pod in pods {
-        if is_done(&journal, &pod) {
-            settle(context, &pod, keep, Some(status.phase)).await?;
-        } else {
-            context.pods.leave(&pod);
+        match done(&journal, &pod) {
+            Some(step) => settle(context, &pod, step, keep, Some(status.phase)).await?,
+            None => context.pods.leave(&pod),
         }
     }
     Ok(())
 }
 
 /// Deletes a Pod whose end is recorded, or leaves it for people.
-async fn settle(context: &Context, pod: &StepPod, keep: PodGc, phase: Option<WorkflowPhase>) -> Result<(), Error> {
+async fn settle(
+    context: &Context,
+    pod: &StepPod,
+    step: &StepRecord,
+    keep: PodGc,
+    phase: Option<WorkflowPhase>,
+) -> Result<(), Error> {
     let none_stays = matches!(phase, Some(WorkflowPhase::Rejected | WorkflowPhase::Aborted | WorkflowPhase::Cancelled));
     let stays = match keep {
         PodGc::Never => true,
-        PodGc::OnSuccess => !pod.is_good(),
+        PodGc::OnSuccess => step.phase != StepPhase::Succeeded,
         PodGc::OnCompletion => false,
     };
     if stays && !none_stays {

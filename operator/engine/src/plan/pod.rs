@@ -4,17 +4,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-use signoff_api::pod::{CONTAINER, PodStep, Resources};
+use serde_json::{Map, Value};
+use signoff_api::pod::{CONTAINER, FILES, PodStep, Resources};
 
 use super::{Check, step::Place};
 use crate::language::Template;
 
 /// Fields of the step's container that a `podTemplate` may not set, because the step itself says them.
-const OF_CONTAINER: [&str; 7] =
-    ["image", "command", "args", "env", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"];
+const OF_CONTAINER: [&str; 9] = [
+    "image",
+    "command",
+    "args",
+    "env",
+    "resources",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "imagePullPolicy",
+    "restartPolicy",
+];
 /// Fields of a Pod's spec that a `podTemplate` may not set.
-const OF_POD: [&str; 4] = ["restartPolicy", "serviceAccountName", "activeDeadlineSeconds", "ephemeralContainers"];
+const OF_POD: [&str; 7] = [
+    "restartPolicy",
+    "serviceAccountName",
+    "serviceAccount",
+    "nodeSelector",
+    "tolerations",
+    "activeDeadlineSeconds",
+    "ephemeralContainers",
+];
 
 /// A container.
 #[derive(Clone, Debug)]
@@ -62,7 +79,8 @@ impl Check<'_> {
         self.quantities(pod.resources.as_ref(), &field("resources"));
         self.unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {
-            for (part, message) in refused(&template.0) {
+            let ours: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
+            for (part, message) in refused(&template.0, &ours) {
                 self.complain(field(&format!("podTemplate{part}")), message);
             }
         }
@@ -94,6 +112,15 @@ impl Check<'_> {
                 self.complain(field(&format!("{name}[{at}]")), message);
             }
         }
+        // A probe's command, and the part of a volume that is mounted, take variables as a command line does.
+        let template = pod.pod_template.as_ref().map(|template| Value::Object(template.0.clone()));
+        for (place, text) in template.iter().flat_map(texts) {
+            if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
+                let message =
+                    format!("$({variable}) would put a rendered value where Kubernetes reads a command or a path");
+                self.complain(field(&format!("podTemplate{place}")), message);
+            }
+        }
     }
 
     fn quantities(&mut self, resources: Option<&Resources>, field: &str) {
@@ -119,10 +146,33 @@ pub(crate) fn is_quantity(text: &str) -> bool {
     digits(whole) && digits(fraction) && (known.contains(&unit) || exponent.is_some_and(digits))
 }
 
-/// What a `podTemplate` may not say, each with its place in it.
-fn refused(template: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
+/// All texts in a value, each with its place in it.
+fn texts(value: &Value) -> Vec<(String, &str)> {
+    within(value).into_iter().filter_map(|(place, found)| Some((place, found.as_str()?))).collect()
+}
+
+/// Every value in a value, each with its place in it.
+fn within(value: &Value) -> Vec<(String, &Value)> {
+    let parts: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields.iter().map(|(name, value)| (format!(".{name}"), value)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(at, item)| (format!("[{at}]"), item)).collect(),
+        _ => return vec![(String::new(), value)],
+    };
+    let below = parts.into_iter().flat_map(|(part, value)| {
+        within(value).into_iter().map(move |(place, found)| (format!("{part}{place}"), found))
+    });
+    below.collect()
+}
+
+/// What a `podTemplate` may not say, each with its place in it; `ours`: the volumes of the step.
+fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)> {
     let mut refused = Vec::new();
     let mut no = |place: String, why: &str| refused.push((place, why.to_owned()));
+    for (name, value) in template {
+        for (place, _) in within(value).into_iter().filter(|(_, found)| found.is_null()) {
+            no(format!(".{name}{place}"), "null would take away what is there: leave it out");
+        }
+    }
     for (part, value) in template {
         match (part.as_str(), value) {
             ("metadata", Value::Object(fields)) => {
@@ -131,6 +181,9 @@ fn refused(template: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
                     let ours =
                         keys.filter(|key| key.split('/').next().is_some_and(|p| p.ends_with(signoff_api::GROUP)));
                     match name.as_str() {
+                        "labels" | "annotations" if !value.is_object() && !value.is_null() => {
+                            no(format!(".metadata.{name}"), "it is an object");
+                        }
                         "labels" | "annotations" => {
                             for key in ours {
                                 no(
@@ -151,8 +204,18 @@ fn refused(template: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
                     let items = spec.get(list).and_then(Value::as_array).into_iter().flatten();
                     for (at, item) in items.enumerate() {
                         let name = item.get("name").and_then(Value::as_str);
-                        if name.is_none() {
-                            no(format!(".spec.{list}[{at}]"), "it needs a name, by which it is merged");
+                        match name {
+                            None => no(format!(".spec.{list}[{at}]"), "it needs a name, by which it is merged"),
+                            Some(name) if list == "volumes" && ours.contains(&name) => {
+                                no(format!(".spec.{list}[{at}].name"), "the step has a volume of this name");
+                            }
+                            Some(_) => {}
+                        }
+                        if item.get("restartPolicyRules").is_some() {
+                            no(
+                                format!(".spec.{list}[{at}].restartPolicyRules"),
+                                "the step's container runs once: leave it out",
+                            );
                         }
                         for field in OF_CONTAINER.iter().filter(|field| item.get(**field).is_some()) {
                             if list == "containers" && name == Some(CONTAINER) {
@@ -177,6 +240,10 @@ mod tests {
 
     use super::*;
 
+    fn places(template: &Value) -> Vec<String> {
+        refused(template.as_object().unwrap(), &["data", FILES]).into_iter().map(|(place, _)| place).collect()
+    }
+
     #[test]
     fn quantities_are_read_as_kubernetes_reads_them() {
         for good in ["1", "0.5", "500m", "64Mi", "1Gi", "2k", "1e3", "1E", "100n"] {
@@ -195,9 +262,8 @@ mod tests {
             "spec": {"restartPolicy": "Always", "serviceAccountName": "admin", "hostNetwork": true,
                 "containers": [{"name": "step", "image": "other", "stdin": true}, {"image": "nameless"}, {"name": "side", "image": "x"}]},
         });
-        let places: Vec<_> = refused(template.as_object().unwrap()).into_iter().map(|(place, _)| place).collect();
         assert_eq!(
-            places,
+            places(&template),
             [
                 ".kind",
                 ".metadata.name",
@@ -208,13 +274,43 @@ mod tests {
                 ".spec.containers[1]",
             ]
         );
-        assert_eq!(
-            refused(
-                json!({"metadata": {"labels": {"team": "pay"}}, "spec": {"priorityClassName": "low"}})
-                    .as_object()
-                    .unwrap()
+        let fine = json!({"metadata": {"labels": {"team": "pay"}}, "spec": {
+            "priorityClassName": "low", "volumes": [{"name": "more", "emptyDir": {}}],
+            "containers": [{"name": "step", "workingDir": "/srv"}, {"name": "side", "image": "x", "env": []}],
+            "initContainers": [{"name": "proxy", "image": "x", "restartPolicy": "Always"}],
+        }});
+        assert_eq!(places(&fine), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_template_of_a_pod_takes_nothing_away_and_lets_nothing_run_again() {
+        for (template, place) in [
+            (json!({"metadata": {"labels": null}}), ".metadata.labels"),
+            (json!({"metadata": {"annotations": "none"}}), ".metadata.annotations"),
+            (json!({"metadata": null}), ".metadata"),
+            (
+                json!({"spec": {"hostPID": true, "containers": [{"name": "step", "volumeMounts": null}]}}),
+                ".spec.containers[0].volumeMounts",
             ),
-            []
-        );
+            (
+                json!({"spec": {"volumes": [{"name": "signoff-files", "configMap": {"name": "x"}}]}}),
+                ".spec.volumes[0].name",
+            ),
+            (json!({"spec": {"volumes": [{"name": "data", "configMap": {"name": "x"}}]}}), ".spec.volumes[0].name"),
+            (
+                json!({"spec": {"containers": [{"name": "step", "restartPolicy": "Always"}]}}),
+                ".spec.containers[0].restartPolicy",
+            ),
+            (json!({"spec": {"containers": [{"name": "step", "resources": {}}]}}), ".spec.containers[0].resources"),
+            (
+                json!({"spec": {"initContainers": [{"name": "a", "image": "x", "restartPolicyRules": []}]}}),
+                ".spec.initContainers[0].restartPolicyRules",
+            ),
+            (json!({"spec": {"serviceAccount": "admin"}}), ".spec.serviceAccount"),
+            (json!({"spec": {"nodeSelector": {}}}), ".spec.nodeSelector"),
+        ] {
+            let found = places(&template);
+            assert!(found.iter().any(|one| one == place), "{template}: {found:?}");
+        }
     }
 }

@@ -11,6 +11,9 @@ const MAX_VARIABLE: usize = 64 * 1024;
 /// The most that all files of a step may have: they travel in a Pod's annotations.
 const MAX_FILES: usize = 192 * 1024;
 
+/// The most that all of a step may have, rendered: a Pod must fit into etcd, and what people are shown into a ConfigMap.
+const MAX_POD: usize = 384 * 1024;
+
 /// The container, from the values known at `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
@@ -53,6 +56,11 @@ pub(super) fn call<'a>(
         let resources = spec.resources.get_or_insert_default();
         resources.limits.insert(resource.to_owned(), value.clone());
         resources.requests.insert(resource.to_owned(), value.clone());
+    }
+    let size = serde_json::to_vec(&spec).map_or(usize::MAX, |bytes| bytes.len());
+    if size > MAX_POD {
+        let why = format!("pod: with its values it comes to {size} bytes and may have {MAX_POD}: pass references");
+        return Err(Trouble::Invalid(why));
     }
     let plan = run.plan;
     Ok(Opening::Call(Call {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use signoff_api::{Digest, Verdict, values::as_yaml};
 
 use super::{Reviewed, Stop, gate, open, or_stop};
@@ -51,10 +52,19 @@ pub(super) async fn ask<'a>(
     }
 }
 
-/// What will run, for people: YAML, every value rendered.
+/// What will run, for people: YAML, every value rendered. What may be long comes last, or it would push the rest out of
+/// sight.
 fn described(call: &Call) -> String {
     match &call.what {
-        What::Pod(pod) => as_yaml(&pod.spec),
+        What::Pod(pod) => {
+            let Ok(Value::Object(mut fields)) = serde_json::to_value(&pod.spec) else { return as_yaml(&pod.spec) };
+            for name in ["command", "args", "env", "files"] {
+                if let Some(value) = fields.shift_remove(name) {
+                    fields.insert(name.to_owned(), value);
+                }
+            }
+            as_yaml(&fields)
+        }
         What::Http(http) => as_yaml(http),
         What::Agent(agent) => as_yaml(agent),
     }

@@ -280,7 +280,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONTAINER,
         "Input",
-        "What it was to be given could not be rendered, or is more than fits into a variable (64 KiB) or its files (192 KiB).",
+        "What it was to be given could not be rendered, or is more than fits into a variable (64 KiB), its files (192 KiB) or all of the step (384 KiB).",
     ),
     term(
         CONTAINER,
@@ -296,6 +296,11 @@ pub const TERMS: &[Term] = &[
         CONTAINER,
         "ForeignPod",
         "A Pod of the step's name is there that this run did not make. It is neither used nor deleted: find out whose it is.",
+    ),
+    term(
+        CONTAINER,
+        "InitFailed",
+        "A container that podTemplate puts before the step's own failed, so that the step's never ran. The message has its name, exit code and words.",
     ),
     term(
         CONTAINER,

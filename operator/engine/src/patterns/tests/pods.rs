@@ -55,9 +55,32 @@ fn a_template_in_a_command_line_is_refused_in_every_disguise() {
         (json!({"files": [{"path": "/in/../etc/passwd", "content": "x"}]}), "pod.files[0].path"),
         (json!({"resources": {"limits": {"memory": "lots"}}}), "pod.resources.limits.memory"),
         (json!({"podTemplate": {"spec": {"restartPolicy": "Always"}}}), "pod.podTemplate.spec.restartPolicy"),
+        (
+            json!({"env": [{"name": "WHO", "value": "{{ inputs.customer }}"}], "podTemplate": {"spec": {"containers": [
+                {"name": "step", "livenessProbe": {"exec": {"command": ["sh", "-c", "test $(WHO)"]}}}]}}}),
+            "pod.podTemplate.spec.containers[0].livenessProbe.exec.command[2]",
+        ),
     ] {
         let found = complaints(chain_of(json!([pod("build", bad.clone())])));
         assert!(found.len() == 1 && found[0].contains(place), "{bad}: {found:?}");
+    }
+}
+
+#[test]
+fn a_container_that_is_given_more_than_a_pod_can_hold_fails_and_says_so() {
+    let env: Vec<_> = (0..30).map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(14_000)})).collect();
+    let run = Driven::new(json!([pod("build", json!({"env": env}))]));
+    let error = run.record("build").error.clone().unwrap();
+    assert!(error.class == "Input" && error.message.contains("may have 393216"), "{error:?}");
+}
+
+#[test]
+fn what_may_be_long_comes_last_in_what_people_are_shown() {
+    let long = json!({"args": ["x".repeat(8000)], "serviceAccountName": "deployer", "podTemplate": {"spec": {"hostPID": true}}});
+    let run = with_gate("stepStart", &["Approve", "Reject"], json!([pod("build", long)]));
+    let shown = &run.asked("build/.start").request.reviews.as_ref().unwrap().response;
+    for part in ["tool@sha256:1", "deployer", "hostPID"] {
+        assert!(shown.contains(part), "{part} is pushed out of sight:\n{shown}");
     }
 }
 
