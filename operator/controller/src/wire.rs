@@ -155,13 +155,15 @@ impl Wire {
             .map(|Read(o)| o)
     }
 
-    /// Deletes exactly the object with this uid, and what it owns after it.
+    /// Deletes exactly the object with this uid, and what it owns after it; `grace`: so many seconds later, where that is not
+    /// as the object says.
     ///
     /// # Errors
     /// No answer, or a refusal. That it is not there is none.
-    pub async fn delete<K: Placed>(&self, name: &Name, uid: &str) -> Result<(), Error> {
+    pub async fn delete<K: Placed>(&self, name: &Name, uid: &str, grace: Option<u32>) -> Result<(), Error> {
         let what = || format!("deleting {}", name.as_a::<K>());
         let params = DeleteParams {
+            grace_period_seconds: grace,
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::background()
         };

@@ -272,7 +272,9 @@ impl Attended<'_> {
         }
         self.killed = Some((why, now));
         let mut pause = Pause::default();
-        while let Err(error) = self.by.wire.delete::<StepPod>(&self.name, uid).await {
+        // Said, so that it counts also where somebody has asked for its end with more time.
+        let grace = make::grace(&self.pod.spec);
+        while let Err(error) = self.by.wire.delete::<StepPod>(&self.name, uid, Some(grace)).await {
             tracing::warn!(pod = %self.name, "cannot be ended yet: {error}");
             if !pause.rest(self.now(), now.after(GIVEN_UP)).await {
                 break;
@@ -328,18 +330,20 @@ impl Attended<'_> {
     /// it, and not that its work is done.
     fn trouble(&self, pod: &StepPod, end: &Terminated) -> Option<Trouble> {
         let code = end.exit_code;
-        let stopped = self.killed.as_ref().map(|(why, _)| why.clone()).or_else(|| pod.ended_by_cluster());
+        // What had ended by then was not told to.
+        let killed = self.killed.as_ref().filter(|_| code != 0 || pod.was_going(end)).map(|(why, _)| why.clone());
+        let stopped = killed.or_else(|| pod.ended_by_cluster());
         if let Some(Trouble { reason, message }) = stopped {
             return Some(Trouble { reason, message: format!("{message}; it ended with exit code {code}") });
         }
         let said =
             |message: String| if end.message.is_empty() { message } else { format!("{message}: {}", end.message) };
         let (reason, message) = match end.reason.as_str() {
-            "OOMKilled" => ("OOMKilled", "it used more memory than its limit".to_owned()),
+            "OOMKilled" if code != 0 => ("OOMKilled", "it used more memory than its limit".to_owned()),
             "ContainerStatusUnknown" => {
                 ("OutcomeUnknown", "its kubelet does not know how its container ended".to_owned())
             }
-            "" | "Error" | "Completed" if pod.was_going(end) => {
+            "" | "Error" | "Completed" | "OOMKilled" if pod.was_going(end) => {
                 let (reason, why) = match pod.disrupted() {
                     Some(Trouble { message, .. }) => ("Evicted", message),
                     None => ("Deleted", "somebody deleted its Pod".to_owned()),

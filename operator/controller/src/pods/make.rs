@@ -207,6 +207,12 @@ fn merge(field: &str, into: &mut Value, from: &Value) {
     }
 }
 
+/// How many seconds its container may take to end once it is told to.
+pub(super) fn grace(spec: &PodStep) -> u32 {
+    let said = spec.pod_template.as_ref().and_then(|t| t.0.get("spec")?.get("terminationGracePeriodSeconds")?.as_u64());
+    said.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(30)
+}
+
 /// Whether the log is needed for the response, and not only for people.
 pub(super) fn needs_log(spec: &PodStep) -> bool {
     spec.output_from == Some(OutputFrom::Log)

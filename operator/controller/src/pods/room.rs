@@ -112,6 +112,8 @@ impl Room {
             inner.waiting.entry(namespace).or_default().insert(ticket);
             return Err(Wait::Unknown);
         }
+        // One whose commit was refused comes back with another moment.
+        inner.forget(&namespace, |other| other.pod == ticket.pod && *other != ticket);
         let running = self.running(&inner, &namespace);
         let earlier = inner.waiting.get(&namespace).into_iter().flatten().take_while(|other| **other < ticket);
         let wait = if self.is_full(&running, &ticket.run) {

@@ -75,6 +75,17 @@ fn one_whose_workflow_is_full_lets_others_pass() {
 }
 
 #[test]
+fn a_pod_stands_in_the_queue_once() {
+    let room = room(1, 1);
+    let place = begins(&room, &ticket(1, "a", "a1"));
+    waits(&room, &ticket(2, "b", "b1"));
+    assert_eq!(waits(&room, &ticket(3, "b", "b1")), Wait::Namespace { before: 0, most: 1 });
+    drop(place);
+    let _place = begins(&room, &ticket(3, "b", "b1"));
+    assert_eq!(told(&room), Vec::<String>::new());
+}
+
+#[test]
 fn what_runs_already_is_counted_whatever_the_limits_say() {
     let room = room(1, 1);
     let found = [room.keep("uid of a", &Name::new("team", "a1")), room.keep("uid of a", &Name::new("team", "a2"))];

@@ -150,7 +150,8 @@ impl StepPod {
 
     /// Why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
     pub(crate) fn ended_by_cluster(&self) -> Option<Trouble> {
-        let reason = self.reason.clone()?;
+        // A deadline that passes after the end leaves its reason on a Pod that has succeeded.
+        let reason = self.reason.clone().filter(|_| self.phase != "Succeeded")?;
         Some(Trouble { reason, message: self.message.clone().unwrap_or_default() })
     }
 
@@ -183,18 +184,15 @@ impl StepPod {
 
     /// How long whoever asked for its deletion leaves its container to end.
     pub(crate) fn grace(&self) -> Duration {
-        let seconds = self.metadata.deletion_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        Duration::from_secs(seconds.unwrap_or_default()).min(LONGEST_GRACE)
+        let seconds = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
+        Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(LONGEST_GRACE)
     }
 
     /// Whether somebody had asked for its deletion when its container ended; in doubt they had.
     pub(crate) fn was_going(&self, end: &Terminated) -> bool {
         // The API server writes down when the grace is over.
-        let asked = self
-            .metadata
-            .deletion_timestamp
-            .as_ref()
-            .map(|over| over.0.as_second() - self.grace().as_secs().cast_signed());
+        let grace = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
+        let asked = self.metadata.deletion_timestamp.as_ref().map(|over| over.0.as_second().saturating_sub(grace));
         asked.is_some_and(|asked| end.finished_at.as_ref().is_none_or(|ended| ended.0.as_second() >= asked))
     }
 

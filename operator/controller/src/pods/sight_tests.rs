@@ -99,18 +99,22 @@ fn a_kubelet_keeps_less_of_a_message_the_more_containers_there_are() {
 
 #[test]
 fn a_container_that_ended_before_its_pod_was_deleted_was_not_asked_to() {
-    let ended = |at: &str| {
+    let ended_in = |over: &str, grace: i64, at: &str| {
         let pod = json!({
-            "metadata": {"name": "p", "deletionTimestamp": "2026-11-22T10:00:30Z", "deletionGracePeriodSeconds": 30},
+            "metadata": {"name": "p", "deletionTimestamp": over, "deletionGracePeriodSeconds": grace},
             "status": {"containerStatuses": container(json!({"terminated": {"exitCode": 0, "finishedAt": at}}))},
         });
         let pod = StepPod::read(pod).unwrap();
         let Stand::Ended(end) = pod.stand() else { return None };
         Some(pod.was_going(&end))
     };
+    let ended = |at: &str| ended_in("2026-11-22T10:00:30Z", 30, at);
     assert_eq!(ended("2026-11-22T09:59:59Z"), Some(false));
     assert_eq!(ended("2026-11-22T10:00:00Z"), Some(true), "in doubt it was");
     assert_eq!(ended("2026-11-22T10:00:12Z"), Some(true));
+    // Whatever time was left to it.
+    assert_eq!(ended_in("2026-11-24T17:33:20Z", 200_000, "2026-11-22T10:00:01Z"), Some(true));
+    assert_eq!(ended_in("2026-11-22T10:00:30Z", i64::MIN, "2026-11-22T10:00:01Z"), Some(false));
 }
 
 #[test]

@@ -93,7 +93,7 @@ async fn settle(
         }
     }
     if !pod.is_going() {
-        context.wire.delete::<StepPod>(&Name::of(pod), pod.uid()).await?;
+        context.wire.delete::<StepPod>(&Name::of(pod), pod.uid(), None).await?;
     }
     context.pods.leave(pod);
     Ok(())

@@ -46,7 +46,7 @@ pub(super) async fn retire(
     context.workflows.shrink(name);
     match due {
         Some(due) if due <= context.now() => {
-            context.wire.delete::<Workflow>(name, uid).await?;
+            context.wire.delete::<Workflow>(name, uid, None).await?;
             Ok(None)
         }
         later => Ok(later),

@@ -218,7 +218,8 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                             );
                         }
                         for field in OF_CONTAINER.iter().filter(|field| item.get(**field).is_some()) {
-                            if list == "containers" && name == Some(CONTAINER) {
+                            let is_refused = name == Some(CONTAINER) || *field == "restartPolicy";
+                            if list == "containers" && is_refused {
                                 let why = "the step says this by its own fields: leave it out";
                                 no(format!(".spec.containers[{at}].{field}"), why);
                             }
@@ -299,6 +300,10 @@ mod tests {
             (json!({"spec": {"volumes": [{"name": "data", "configMap": {"name": "x"}}]}}), ".spec.volumes[0].name"),
             (
                 json!({"spec": {"containers": [{"name": "step", "restartPolicy": "Always"}]}}),
+                ".spec.containers[0].restartPolicy",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "side", "restartPolicy": "Always"}]}}),
                 ".spec.containers[0].restartPolicy",
             ),
             (json!({"spec": {"containers": [{"name": "step", "resources": {}}]}}), ".spec.containers[0].resources"),

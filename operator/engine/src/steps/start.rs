@@ -52,17 +52,17 @@ pub(super) async fn ask<'a>(
     }
 }
 
-/// What will run, for people: YAML, every value rendered. What may be long comes last, or it would push the rest out of
-/// sight.
+/// What will run, for people: YAML, every value rendered. What may be long comes last, the longest at the very end, or it
+/// would push the rest out of sight.
 fn described(call: &Call) -> String {
     match &call.what {
         What::Pod(pod) => {
             let Ok(Value::Object(mut fields)) = serde_json::to_value(&pod.spec) else { return as_yaml(&pod.spec) };
-            for name in ["command", "args", "env", "files"] {
-                if let Some(value) = fields.shift_remove(name) {
-                    fields.insert(name.to_owned(), value);
-                }
-            }
+            let long = ["command", "args", "env", "files", "podTemplate"];
+            let mut long: Vec<_> =
+                long.into_iter().filter_map(|name| Some((name, fields.shift_remove(name)?))).collect();
+            long.sort_by_key(|(_, value)| value.to_string().len());
+            fields.extend(long.into_iter().map(|(name, value)| (name.to_owned(), value)));
             as_yaml(&fields)
         }
         What::Http(http) => as_yaml(http),

@@ -61,6 +61,10 @@ pub(super) fn rows() -> Vec<Row> {
     };
     let containers = |image: &str, cpu: &str| json!({"spec": {"containers": [container(image, cpu)]}});
     let resources = |cpu: &str| containers("c", cpu);
+    let bound = |annotation: &str| {
+        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "signoff-step-{case}", "annotations": {annotation: "x"}},
+            "target": {"kind": "Node", "name": "nowhere"}})
+    };
     let unscheduled =
         json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"});
     vec![
@@ -133,6 +137,22 @@ pub(super) fn rows() -> Vec<Row> {
             .refused(WORDS)
             .honest("the operator's", resources("300m"))
             .by(Operator),
+        Row::new(
+            "gives the Pod of a step a node and another file",
+            [ClusterAdmin],
+            [Way::Create],
+            bound("signoff.dev/file-0"),
+        )
+        .given(own_step())
+        .on(Object::Sub("binding"))
+        .dry_run()
+        .refused("what is named signoff.dev/ on the pod of a step is written by the operator only")
+        .honest("a node and an annotation of their own", bound("cni.example/address")),
+        stepped(
+            "keeps the Pod of a step from going",
+            &CHANGES,
+            json!({"metadata": {"finalizers": ["example.com/mine"]}}),
+        ),
         stepped("changes the image of the Pod of a step", &CHANGES, containers("other", "100m")),
         stepped(
             "unlabels the Pod of a step",

@@ -76,11 +76,16 @@ fn a_container_that_is_given_more_than_a_pod_can_hold_fails_and_says_so() {
 
 #[test]
 fn what_may_be_long_comes_last_in_what_people_are_shown() {
-    let long = json!({"args": ["x".repeat(8000)], "serviceAccountName": "deployer", "podTemplate": {"spec": {"hostPID": true}}});
-    let run = with_gate("stepStart", &["Approve", "Reject"], json!([pod("build", long)]));
-    let shown = &run.asked("build/.start").request.reviews.as_ref().unwrap().response;
-    for part in ["tool@sha256:1", "deployer", "hostPID"] {
-        assert!(shown.contains(part), "{part} is pushed out of sight:\n{shown}");
+    let template = |note: &str| json!({"metadata": {"annotations": {"note": note}}, "spec": {"hostPID": true}});
+    for (args, note, short) in
+        [("x".repeat(8000), String::new(), "hostPID"), ("--now".to_owned(), "x".repeat(8000), "--now")]
+    {
+        let long = json!({"args": [args], "serviceAccountName": "deployer", "podTemplate": template(&note)});
+        let run = with_gate("stepStart", &["Approve", "Reject"], json!([pod("build", long)]));
+        let shown = &run.asked("build/.start").request.reviews.as_ref().unwrap().response;
+        for part in ["tool@sha256:1", "deployer", short] {
+            assert!(shown.contains(part), "{part} is pushed out of sight:\n{shown}");
+        }
     }
 }
 
