@@ -13,7 +13,7 @@ use signoff_api::{
 };
 
 use crate::{
-    language::{re2, text},
+    language::{budget, re2, text},
     parameters::shape,
 };
 
@@ -162,6 +162,7 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
     if let Some(most) = question.max_length.and_then(|most| usize::try_from(most).ok()).filter(|most| length > *most) {
         return Err(format!("it has {length} characters and may have {most}"));
     }
+    budget::charge(given.len()).map_err(|stopped| stopped.to_string())?;
     if let Some(pattern) = &question.pattern
         && !whole(pattern)?.is_match(given)
     {

@@ -150,6 +150,7 @@ enum Sort {
     Syntax,
     Limit,
     Evaluation,
+    Stopped,
 }
 
 impl Fault {
@@ -165,6 +166,10 @@ impl Fault {
         Self { sort: Sort::Evaluation, ..Self::new(at, problem) }
     }
 
+    fn stopped(at: usize) -> Self {
+        Self { sort: Sort::Stopped, ..Self::new(at, "") }
+    }
+
     fn into_error(self, what: &str) -> LanguageError {
         let what = what.to_owned();
         let problem = format!("column {}: {}", self.at, self.problem);
@@ -172,6 +177,7 @@ impl Fault {
             Sort::Syntax => LanguageError::Syntax { what, problem },
             Sort::Limit => LanguageError::Limit { what, problem },
             Sort::Evaluation => LanguageError::Evaluation { what, problem },
+            Sort::Stopped => LanguageError::Stopped { what },
         }
     }
 }

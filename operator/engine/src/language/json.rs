@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+use super::budget;
+
 /// How much of a text is looked at, in bytes.
 const SEARCHED: usize = 1 << 20;
 /// How many places in a text are tried as the start of an object or array.
@@ -14,7 +16,7 @@ const ATTEMPTS: usize = 64;
 /// ```` ```json ```` block, else the first object or array anywhere in the text.
 ///
 /// Returns nothing if there is none in the first MiB or among the first 64 places that look like
-/// one. Nesting is bounded at 128.
+/// one, or if the [`budget`] is stopped. Nesting is bounded at 128.
 pub fn extract(text: &str) -> Option<Value> {
     extract_where(text, |_| true)
 }
@@ -23,6 +25,7 @@ pub fn extract(text: &str) -> Option<Value> {
 /// a `route`, not the `[1]` of a footnote before it.
 pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Value> {
     let text = &text[..floor_char_boundary(text, SEARCHED)];
+    budget::charge(text.len()).ok()?;
     if let Ok(whole) = serde_json::from_str::<Value>(text.trim())
         && accept(&whole)
     {
@@ -63,6 +66,7 @@ fn first_container(text: &str, attempts: &mut usize, accept: &impl Fn(&Value) ->
     while let Some(offset) = text.get(from..)?.find(['{', '[']) {
         *attempts = attempts.checked_sub(1)?;
         let start = from + offset;
+        budget::charge(text.len() - start).ok()?;
         // The deserializer reads one value and ignores what follows it, and knows about strings.
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
         from = match values.next() {

@@ -12,9 +12,11 @@
 //! | [`reference`] | which names an expression uses, and whether they will exist |
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
+//! | [`budget`] | when an evaluation must stop, and how much work it charged |
 //! | [`handbook`] | what each word does, as a page |
 //! | [`fuzz`] | that none of these can be made to panic |
 
+pub mod budget;
 pub mod cel;
 #[doc(hidden)]
 pub mod fuzz;
@@ -77,6 +79,12 @@ pub enum LanguageError {
         /// What could not be computed, and what to write instead.
         problem: String,
     },
+    /// The driver stopped the evaluation by its [`budget`] flag. It says nothing about the expression.
+    #[error("{what}: {}", budget::Stopped)]
+    Stopped {
+        /// The field that holds the expression.
+        what: String,
+    },
 }
 
 impl LanguageError {
@@ -86,7 +94,8 @@ impl LanguageError {
             Self::Syntax { what, .. }
             | Self::Limit { what, .. }
             | Self::Unknown { what, .. }
-            | Self::Evaluation { what, .. } => what,
+            | Self::Evaluation { what, .. }
+            | Self::Stopped { what } => what,
         }
     }
 
@@ -97,6 +106,7 @@ impl LanguageError {
                 problem.clone()
             }
             Self::Unknown { reference, remedy, .. } => format!("unknown reference `{reference}`; {remedy}"),
+            Self::Stopped { .. } => budget::Stopped.to_string(),
         }
     }
 }

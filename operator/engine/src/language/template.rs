@@ -100,6 +100,7 @@ impl Template {
     /// # Errors
     /// As [`Self::render`].
     pub fn render_within(&self, scope: &Scope, max_bytes: usize) -> Result<String, LanguageError> {
+        super::budget::charge(0).map_err(|_| LanguageError::Stopped { what: self.what.clone() })?;
         // Only what is used is converted: a scope may hold the results of a hundred steps.
         let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
         let values: BTreeMap<String, minijinja::Value> =
@@ -169,6 +170,7 @@ fn describe(error: &minijinja::Error, what: &str) -> LanguageError {
         ErrorKind::OutOfFuel => {
             LanguageError::Limit { what, problem: format!("{place}the template takes too many steps; loop over less") }
         }
+        _ if detail == budget::STOPPED => LanguageError::Stopped { what },
         _ if detail.starts_with(budget::TOO_MUCH) => LanguageError::Limit { what, problem: format!("{place}{detail}") },
         ErrorKind::UndefinedError => LanguageError::Evaluation {
             what,

@@ -10,12 +10,15 @@ use super::Fault;
 use super::functions;
 use super::tree::{Comprehension, Kind, Macro, Node, Operator};
 use super::value::{Text, Value, equal, order};
-use crate::language::Scope;
+use crate::language::{Scope, budget};
 
 /// Elements of a list that is made or iterated over.
 pub(in crate::language) const MAX_LIST: usize = 1000;
 /// Units of work: a node costs one, and so do 32 bytes of text that are read or made.
 pub(in crate::language) const MAX_WORK: usize = 1_000_000;
+
+/// Bytes of text for a unit of work.
+const UNIT: usize = 32;
 
 type Evaluated<'a> = Result<Value<'a>, Fault>;
 
@@ -27,6 +30,7 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn spend(&self, units: usize, at: usize) -> Result<(), Fault> {
+        budget::charge(units.saturating_mul(UNIT)).map_err(|_| Fault::stopped(at))?;
         match self.left.get().checked_sub(units) {
             Some(left) => {
                 self.left.set(left);
@@ -40,7 +44,7 @@ impl Work {
     }
 
     pub(super) fn spend_text(&self, bytes: usize, at: usize) -> Result<(), Fault> {
-        self.spend(bytes / 32, at)
+        self.spend(bytes / UNIT, at)
     }
 }
 

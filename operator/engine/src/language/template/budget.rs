@@ -3,6 +3,7 @@
 //!
 //! What is left is kept with the rendering. Nothing here may outlive it.
 
+use crate::language::budget;
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// How every message about a bound begins.
@@ -12,6 +13,14 @@ pub(in crate::language) const MAX_WORK: usize = 64 << 20;
 /// Bytes of a text that is made.
 pub(in crate::language) const MAX_TEXT: usize = 1 << 20;
 
+/// How the message begins that the driver's flag stopped the rendering.
+pub(super) const STOPPED: &str = "stopped";
+
+/// Counts work and ends the rendering where the driver's flag is set.
+pub(super) fn go_on(bytes: usize) -> Result<(), Error> {
+    budget::charge(bytes).map_err(|_| Error::new(ErrorKind::InvalidOperation, STOPPED))
+}
+
 pub(super) fn too_much(problem: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH}: {problem}"))
 }
@@ -19,6 +28,7 @@ pub(super) fn too_much(problem: &str) -> Error {
 /// Pays for reading or making `bytes` of text.
 pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
     const LEFT: &str = "work left";
+    go_on(bytes)?;
     let left = state.get_temp(LEFT).and_then(|left| left.as_usize()).unwrap_or(MAX_WORK);
     let left = left.checked_sub(bytes).ok_or_else(|| {
         too_much("filters read or make more than 64 MiB in this rendering; loop over less or truncate first")

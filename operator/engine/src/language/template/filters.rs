@@ -9,7 +9,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter, filters, functions};
 use minijinja_contrib::pycompat;
 
-use super::budget::{Bounded, Bytes, MAX_TEXT, making, pay_for, spend, too_much};
+use super::budget::{Bounded, Bytes, MAX_TEXT, go_on, making, pay_for, spend, too_much};
 use super::vocabulary::{METHODS, has};
 use crate::language::pattern;
 
@@ -24,6 +24,7 @@ const MAX_LITERAL_DEPTH: usize = 24;
 /// Prints a value: texts and numbers as they are, everything else as JSON, so that what conditions
 /// and templates call `true` and `null` is written that way too.
 pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    go_on(0)?;
     match value.kind() {
         ValueKind::String | ValueKind::Number | ValueKind::Undefined => escape_formatter(out, state, value),
         _ => {
