@@ -1,10 +1,12 @@
 //! The chart as real helm renders it: linted, compared with snapshots, and true to the generated files.
 //! These tests may not need a cluster. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes the snapshots anew.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use signoff_api::policies::{self, Identity};
+use serde_json::Value;
+use signoff_api::policies::{self, Identity, Shipped};
 use signoff_tests::control_plane::clients;
 
 use crate::snapshot::matches_snapshot;
@@ -135,6 +137,66 @@ fn deciding_is_in_no_aggregated_role_and_not_the_operators() {
             assert!(!held || !(operator || aggregated), "{verb} is held by:\n{role}");
         }
     }
+}
+
+/// Every `group/resource` and verb that a rendered chart grants to the operator's service account.
+fn rights_of_the_operator(rendered: &str) -> BTreeSet<(String, String)> {
+    let documents: Vec<Value> =
+        rendered.split("---\n").filter_map(|document| serde_saphyr::from_str(document).ok()).collect();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
+    let is_its = |binding: &&Value| {
+        let subjects = binding["subjects"].as_array().into_iter().flatten();
+        subjects.into_iter().any(|s| s["kind"] == "ServiceAccount" && s["name"] == "signoff-operator")
+    };
+    let mut rights = BTreeSet::new();
+    for binding in documents.iter().filter(is_its) {
+        let role = documents.iter().find(|role| {
+            role["kind"] == binding["roleRef"]["kind"]
+                && role["metadata"]["name"] == binding["roleRef"]["name"]
+                && (role["kind"] == "ClusterRole" || role["metadata"]["namespace"] == binding["metadata"]["namespace"])
+        });
+        for rule in role.unwrap()["rules"].as_array().unwrap() {
+            for (group, resource) in list(&rule["apiGroups"])
+                .iter()
+                .flat_map(|group| list(&rule["resources"]).into_iter().map(move |resource| (group.clone(), resource)))
+            {
+                for verb in list(&rule["verbs"]) {
+                    rights.insert((format!("{group}/{resource}"), verb));
+                }
+            }
+        }
+    }
+    rights
+}
+
+#[test]
+fn every_write_of_the_operators_roles_takes_a_token_bound_to_its_pod_and_no_other() {
+    let values = root().join("tests/contract/chart-values.yaml");
+    let mut written = BTreeSet::new();
+    for arguments in [vec![], vec!["--values", values.to_str().unwrap()]] {
+        for (resource, verb) in rights_of_the_operator(&template(&arguments).unwrap()) {
+            match verb.as_str() {
+                "get" | "list" | "watch" => {}
+                "create" | "update" | "patch" | "delete" | "deletecollection" => drop(written.insert(resource)),
+                other => panic!("the policy signoff-bound-token cannot bound the verb {other} on {resource}"),
+            }
+        }
+    }
+    let policy = policies::shipped(&Identity::default()).unwrap().into_iter().find_map(|object| match object {
+        Shipped::Validating(policy) if policy.metadata.name.as_deref() == Some("signoff-bound-token") => policy.spec,
+        _ => None,
+    });
+    let rules = policy.unwrap().match_constraints.unwrap().resource_rules.unwrap();
+    let mut bound = BTreeSet::new();
+    for rule in rules {
+        assert_eq!(rule.operations.unwrap(), ["CREATE", "UPDATE", "DELETE"]);
+        for group in rule.api_groups.unwrap() {
+            bound.extend(rule.resources.iter().flatten().map(|resource| format!("{group}/{resource}")));
+        }
+    }
+    assert!(written.len() >= 8, "{written:?}");
+    assert_eq!(written, bound, "what the roles let the operator write (left) and what signoff-bound-token covers");
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Case<'_> {
         match (row.answer, answer) {
             (Answer::Refused(words), Err(said)) => {
                 let words = self.filled(words, attack.who).replace("{verb}", attack.how.verb());
-                if !said.contains(&words) {
+                if !said.contains(&words) && !row.or.is_some_and(|or| said.contains(or)) {
                     return Err(format!("refused, but not with {words:?}: {said}"));
                 }
             }

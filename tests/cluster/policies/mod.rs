@@ -2,6 +2,7 @@
 //! more than two requests.
 //! Nothing here may run an operator: the policies must hold while there is none.
 
+mod audit;
 mod delegation;
 mod final_and_in_time;
 mod in_force;

@@ -134,6 +134,8 @@ pub struct Row {
     pub dry_run: bool,
     /// What is answered.
     pub answer: Answer,
+    /// Words of another rule that refuses it too: the API server quotes one of those that refuse, in no fixed order.
+    pub or: Option<&'static str>,
     /// What is accepted instead.
     pub honest: Twin,
 }
@@ -152,6 +154,7 @@ impl Row {
             strict: false,
             dry_run: false,
             answer: Answer::Ignored,
+            or: None,
             honest: Twin { what: "", who: None, how: None, on: None, body: Body::Change(Value::Null), reaches: None },
         }
     }
@@ -225,6 +228,12 @@ impl Row {
 
     fn refused(mut self, words: &'static str) -> Self {
         self.answer = Answer::Refused(words);
+        self
+    }
+
+    /// Another rule refuses it too, with these words.
+    fn or(mut self, words: &'static str) -> Self {
+        self.or = Some(words);
         self
     }
 

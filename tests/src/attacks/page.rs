@@ -63,7 +63,10 @@ fn how(row: &Row) -> String {
 
 fn answer(row: &Row) -> String {
     match row.answer {
-        Answer::Refused(words) => format!("“{words}”"),
+        Answer::Refused(words) => match row.or {
+            Some(or) => format!("“{words}” or “{or}”"),
+            None => format!("“{words}”"),
+        },
         Answer::Ignored => "nothing of it is stored".to_owned(),
     }
 }

@@ -14,6 +14,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
         let (name, argument) = inside.split_once(' ').unwrap_or((inside, ""));
         match name {
             "namespace" => text.push_str(&identity.namespace),
+            "USER" => text.push_str(&identity.user_name()),
             "OPERATOR" => text.push_str(&operator(identity)),
             "HOUSEKEEPER" => text.push_str(HOUSEKEEPER),
             "PERSON" => text.push_str(&person(argument)),

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use crate::attacks::Actor::{Approver, ClusterAdmin, Operator, OperatorsNeighbour, Stolen};
 use crate::attacks::{Actor, CHANGES, Object, Row, Scene, Token, Way, approve, own};
 
+const BOUND: &str = "writes only with a token bound to its pod";
 const ADMINISTER: &str = "lacks the verb administer on installations.signoff.dev";
 
 pub(super) fn rows() -> Vec<Row> {
-    [taken_for(), itself(), becomes()].into_iter().flatten().collect()
+    [taken_for(), unbound(), itself(), becomes(), state()].into_iter().flatten().collect()
 }
 
 /// Tokens of the operator's account that were not made for its Pod.
@@ -28,37 +29,93 @@ fn taken_for() -> Vec<Row> {
         Row::new("writes a status", stolen, CHANGES, reminded())
             .on(Object::Sub("status"))
             .refused("only the operator, from its pod, writes status")
+            .or(BOUND)
             .honest("the operator's word", reminded())
             .by(Operator),
         Row::new("writes a run's status", stolen, CHANGES, running())
             .given(Scene::Workflow(json!({})))
             .on(Object::Sub("status"))
             .refused("only the operator, from its pod, writes status")
+            .or(BOUND)
             .honest("the operator's word", running())
             .by(Operator),
         Row::new("creates an Approval", stolen, [Way::Create, Way::Apply], fresh())
             .given(Scene::Nothing)
             .refused("only the operator creates Approvals")
+            .or(BOUND)
             .honest("the operator's", fresh())
             .by(Operator),
         Row::new("deletes an Approval", stolen, [Way::Delete], delete())
             .refused("an Approval is deleted with its Workflow")
+            .or(BOUND)
             .honest("the operator's delete", delete())
             .by(Operator),
         Row::new("puts a label of ours on an Approval", stolen, CHANGES, label())
             .refused("only an approver of this gate may change this Approval")
+            .or(BOUND)
             .honest("the operator's label", label())
             .by(Operator),
         Row::new("makes a value of a run", stolen, [Way::Create], value())
             .given(Scene::Nothing)
             .on(values)
             .refused("what carries the label signoff.dev/workflow is made and changed by the operator only")
+            .or(BOUND)
             .honest("the operator's", value())
             .by(Operator),
         Row::new("votes", stolen, CHANGES, own(approve()))
             .refused("is not an approver of this gate")
             .honest("an approver's vote", own(approve()))
             .by(Approver),
+    ]
+}
+
+/// Writes that the chart's roles allow the operator, in its name and without its Pod: `edit` in the operator's namespace
+/// includes impersonating its service account.
+fn unbound() -> Vec<Row> {
+    let tokens = [Token::Created, Token::BoundToSecret, Token::Secret, Token::Impersonated].map(Stolen);
+    let named = |version: &str, kind: &str, rest: Value| {
+        let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "unbound-{case}"}});
+        json_patch::merge(&mut object, &rest);
+        object
+    };
+    let made = |what, path, object: Value| {
+        Row::new(what, tokens, [Way::Create], object.clone())
+            .given(Scene::Nothing)
+            .shipped_roles()
+            .on(Object::Path(path))
+            .dry_run()
+            .refused(BOUND)
+            .honest("the operator's", object)
+            .by(Operator)
+    };
+    let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+    let pod = named("v1", "Pod", json!({"spec": {"containers": [{"name": "shell", "image": "shell"}]}}));
+    let event = named(
+        "events.k8s.io/v1",
+        "Event",
+        json!({"eventTime": "2026-01-01T00:00:00.000000Z", "reason": "Forged", "action": "Forged", "type": "Normal",
+            "reportingController": "signoff.dev/operator", "reportingInstance": "forged",
+            "regarding": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "{namespace}", "name": "x"}}),
+    );
+    vec![
+        Row::new("deletes a Workflow", tokens, [Way::Delete], delete())
+            .given(Scene::Workflow(json!({})))
+            .shipped_roles()
+            .refused(BOUND)
+            .honest("the operator's delete", delete())
+            .by(Operator),
+        made("makes a Pod", "/api/v1/namespaces/{namespace}/pods", pod),
+        made(
+            "makes a ConfigMap",
+            "/api/v1/namespaces/{namespace}/configmaps",
+            named("v1", "ConfigMap", json!({"data": {"a": "b"}})),
+        ),
+        made("forges an Event", "/apis/events.k8s.io/v1/namespaces/{namespace}/events", event),
+        made(
+            "makes a Lease beside the operator's",
+            "/apis/coordination.k8s.io/v1/namespaces/signoff-system/leases",
+            named("coordination.k8s.io/v1", "Lease", json!({"spec": {"holderIdentity": "stolen"}})),
+        ),
     ]
 }
 
@@ -155,5 +212,36 @@ fn becomes() -> Vec<Row> {
             .dry_run()
             .refused(ADMINISTER)
             .honest("a Secret that is no token", json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine-{case}"}, "stringData": {"a": "b"}})),
+    ]
+}
+
+/// What the operator keeps in its own namespace: whoever takes it stops every run.
+fn state() -> Vec<Row> {
+    let lease = |name: &str| {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+            "spec": {"holderIdentity": "neighbour", "leaseDurationSeconds": 3600}})
+    };
+    let memory = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"epoch": "forged"}});
+    let taken = |what, path, object: Value, own: Value| {
+        Row::new(what, [OperatorsNeighbour], [Way::Apply], object)
+            .given(Scene::Nothing)
+            .on(Object::Path(path))
+            .dry_run()
+            .refused(ADMINISTER)
+            .honest("one of their own", own)
+    };
+    vec![
+        taken(
+            "takes the operator's Lease",
+            "/apis/coordination.k8s.io/v1/namespaces/signoff-system/leases",
+            lease("signoff-operator"),
+            lease("mine-{case}"),
+        ),
+        taken(
+            "forges what the guard remembers",
+            "/api/v1/namespaces/signoff-system/configmaps",
+            memory("signoff-guard"),
+            memory("mine-{case}"),
+        ),
     ]
 }
