@@ -64,6 +64,7 @@ fn taken_for() -> Vec<Row> {
             .by(Operator),
         Row::new("votes", stolen, CHANGES, own(approve()))
             .refused("is not an approver of this gate")
+            .or(BOUND)
             .honest("an approver's vote", own(approve()))
             .by(Approver),
     ]
