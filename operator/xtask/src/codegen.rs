@@ -1,5 +1,5 @@
 //! Writes the generated files, or finds those that are not what would be written.
-//! It may not make their content: that is the API crate's, the engine's and the table of attacks', so that a test can
+//! It may not make their content: that is the API crate's, the engine's, the runtime's and the table of attacks', so that a test can
 //! compare without this program.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use signoff_engine::language::handbook;
+use signoff_runtime::address::ranges;
 use signoff_tests::attacks;
 
 use crate::cargo::{root, shown};
@@ -57,6 +58,7 @@ fn wanted() -> Result<Vec<(PathBuf, String)>> {
     let mut files = signoff_api::crds::files()?;
     files.push((attacks::PAGE.to_owned(), attacks::page()));
     files.push((handbook::PAGE.to_owned(), handbook::page()?));
+    files.push((ranges::PAGE.to_owned(), ranges::page()));
     files.push((catalogue::PAGE.to_owned(), catalogue::page()?));
     Ok(files.into_iter().map(|(path, text)| (root().join(path), text)).collect())
 }

@@ -2,6 +2,7 @@
 //!
 //! It may not judge an address: it only says what lies in a network.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -48,10 +49,33 @@ impl Cidr {
         self.base.is_ipv4() == address.is_ipv4() && bits(address) & self.mask() == bits(self.base)
     }
 
+    /// Whether every address of the network lies in `other` too.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.prefix >= other.prefix && other.contains(self.base)
+    }
+
+    /// The number of leading bits that count.
+    #[must_use]
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
     /// Whether the prefix fits the address and no bit is set beyond it.
-    pub(super) fn is_canonical(&self) -> bool {
+    fn is_canonical(&self) -> bool {
         let width = if self.base.is_ipv4() { 32 } else { 128 };
         self.prefix <= width && bits(self.base) & !self.mask() == 0
+    }
+
+    /// The first and the last address.
+    #[cfg(test)]
+    pub(super) fn ends(&self) -> [IpAddr; 2] {
+        let last = bits(self.base) | !self.mask();
+        let last = match self.base {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits((last >> 96) as u32)),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(last)),
+        };
+        [self.base, last]
     }
 
     /// The leading bits, in the top of 128 for both families.
@@ -65,6 +89,12 @@ fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
         IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.prefix)
     }
 }
 

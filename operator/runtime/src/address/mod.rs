@@ -6,6 +6,7 @@
 //! notation that reaches them, and those of the operator's own surroundings.
 
 mod cidr;
+pub mod ranges;
 mod surroundings;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +15,8 @@ use std::str::FromStr;
 use url::{Host, Url};
 
 pub use cidr::Cidr;
-use cidr::{v4, v6};
+use cidr::v4;
+use ranges::{Range, Verdict, range_of};
 use surroundings::Found;
 pub use surroundings::Surroundings;
 
@@ -94,36 +96,6 @@ pub enum Error {
     Setting(String),
 }
 
-/// Networks that are refused unless allowed, and what they are.
-const SPECIAL: &[(Cidr, &str)] = &[
-    (v4([0, 0, 0, 0], 8), "an unspecified address"),
-    (v4([127, 0, 0, 0], 8), "a loopback address"),
-    (v4([169, 254, 0, 0], 16), "a link-local address (cloud metadata)"),
-    (v4([100, 64, 0, 0], 10), "a shared address (inside of a carrier or cloud)"),
-    (v4([168, 63, 129, 16], 32), "a cloud metadata address"),
-    (v4([192, 0, 0, 0], 24), "a protocol-assignment address (cloud metadata)"),
-    (v4([224, 0, 0, 0], 4), "a multicast address"),
-    (v4([240, 0, 0, 0], 4), "a reserved or broadcast address"),
-    (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "an unspecified address"),
-    (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "a loopback address"),
-    (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "a link-local address"),
-    (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), "a cloud metadata address"),
-    (v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), "a cloud metadata address"),
-    (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "a multicast address"),
-    // Other spellings of IPv4 addresses: nobody needs them, and each would slip past the lines
-    // above.
-    (v6([0, 0, 0, 0, 0, 0, 0, 0], 96), "an IPv4-compatible address"),
-    (v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96), "an IPv4-mapped address"),
-    (v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96), "an IPv4-translated address"),
-    (v6([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), "a locally translated IPv4 address"),
-    (v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), "a 6to4 address"),
-    (v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 32), "a Teredo address"),
-];
-
-/// NAT64: on a cluster with IPv6 only, every IPv4 host has such an address, so the IPv4 address
-/// inside is judged.
-const NAT64: Cidr = v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
-
 impl FromStr for Allowed {
     type Err = Error;
 
@@ -160,22 +132,24 @@ impl Settings {
     /// a literal.
     ///
     /// `port` is `None` where it is not known; entries for one port then do not apply. A range of
-    /// addresses opens no address of the surroundings: whoever allows it did not mean those.
+    /// addresses opens neither an address of the surroundings nor a metadata service that has only a part of it.
     ///
     /// # Errors
     /// The address, what is special about it, and the setting that would allow it.
     pub fn check_address(&self, address: IpAddr, port: Option<u16>, name: Option<&str>) -> Result<(), Error> {
         let judged = judged(address);
-        let mut covering = self.allow.iter().filter(|entry| entry.covers(address, port, name)).peekable();
+        let refused = refusing(judged);
+        let opens = |entry: &&Allowed| entry.covers(address, port, name) && entry.is_meant_for(address, refused);
+        let mut covering = self.allow.iter().filter(opens).peekable();
         let place = || match name {
             Some(name) => format!("{address} (to which {name} resolves)"),
             None => address.to_string(),
         };
         let remedy = || port.map_or_else(|| address.to_string(), |port| SocketAddr::new(address, port).to_string());
-        if let Some(kind) = special(judged)
+        if let Some(range) = refused
             && covering.peek().is_none()
         {
-            return Err(Error::Special { place: place(), kind, remedy: remedy() });
+            return Err(Error::Special { place: place(), kind: range.class.what, remedy: remedy() });
         }
         match self.surroundings.find(judged) {
             Found::Nothing => Ok(()),
@@ -225,6 +199,17 @@ impl Allowed {
         }
     }
 
+    /// Whether an entry that covers the address is specific enough for the range that refuses it: a metadata service
+    /// is opened by its own address, its name, or a part of its own range.
+    fn is_meant_for(&self, address: IpAddr, refused: Option<&Range>) -> bool {
+        match (self, refused) {
+            (Self::Network { network, .. }, Some(range)) if range.class.verdict == Verdict::Metadata => {
+                network.is_within(&range.network) || self.names(address)
+            }
+            _ => true,
+        }
+    }
+
     /// Whether an entry that covers the address means it, or the name that led to it, and not one of many.
     fn names(&self, address: IpAddr) -> bool {
         match self {
@@ -234,20 +219,20 @@ impl Allowed {
     }
 }
 
-/// The address that is reached in the end.
+/// Returns the address that is reached in the end.
 fn judged(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) if NAT64.contains(address) => {
+    match (address, range_of(address)) {
+        (IpAddr::V6(v6), Some(range)) if range.class.verdict == Verdict::Inner => {
             let [.., a, b, c, d] = v6.octets();
             IpAddr::V4(Ipv4Addr::new(a, b, c, d))
         }
-        other => other,
+        _ => address,
     }
 }
 
-/// What is special about an address, if anything is.
-fn special(address: IpAddr) -> Option<&'static str> {
-    SPECIAL.iter().find(|(network, _)| network.contains(address)).map(|(_, kind)| *kind)
+/// Returns the range that refuses an address, or `None`.
+fn refusing(address: IpAddr) -> Option<&'static Range> {
+    range_of(address).filter(|range| matches!(range.class.verdict, Verdict::Refused | Verdict::Metadata))
 }
 
 /// A host name without the final dot that marks it as complete.
@@ -422,13 +407,6 @@ mod tests {
         for text in ["", "127.0.0.1/33", "10.0.0.1/8", "::/129", "localhost", "host:", "host:70000", "*:80", "a b:80"] {
             let wrong = text.parse::<Allowed>().unwrap_err().to_string();
             assert!(wrong.contains("127.0.0.1:8080"), "{text}: {wrong}");
-        }
-    }
-
-    #[test]
-    fn the_special_networks_have_no_bits_beyond_their_prefix() {
-        for (network, kind) in SPECIAL {
-            assert!(network.is_canonical(), "{kind}");
         }
     }
 }

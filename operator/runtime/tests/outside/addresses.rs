@@ -46,6 +46,12 @@ async fn a_name_that_leads_to_a_special_address_is_refused_and_nothing_is_sent()
         "::1",
         "fe80::1",
         "fd00:ec2::254",
+        "fd00:ec2::23",
+        "198.18.0.1",
+        "192.88.99.1",
+        "fec0::1",
+        "100::1",
+        "5f00::1",
         "::ffff:127.0.0.1",
         "64:ff9b::127.0.0.1",
     ] {
