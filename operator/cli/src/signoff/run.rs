@@ -60,7 +60,8 @@ pub struct Arguments {
     /// Write who decided what, as JSON
     #[arg(long, value_name = "FILE")]
     export_hitl_history: Option<PathBuf>,
-    /// A folder with a folder a Secret and a file a key; without it, keys are SIGNOFF_SECRET_<NAME>_<KEY>
+    /// A folder with a folder a Secret and a file a key; without it, keys are SIGNOFF_SECRET_<NAME>_<KEY>. The key
+    /// allowed-hosts lists the hosts that the Secret may be sent to
     #[arg(long, value_name = "DIR")]
     secrets_dir: Option<PathBuf>,
     /// Where sessions are

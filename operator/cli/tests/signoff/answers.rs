@@ -338,7 +338,12 @@ fn a_secret_is_sent_and_never_written_down() {
         stream.write_all((head + body).as_bytes()).unwrap();
         String::from_utf8_lossy(&bytes[..length]).to_lowercase()
     });
-    let output = home.signoff(&["run", "letter.yaml"]).env("SIGNOFF_SECRET_MODELS_TOKEN", "hunter22").output().unwrap();
+    let output = home
+        .signoff(&["run", "letter.yaml"])
+        .env("SIGNOFF_SECRET_MODELS_TOKEN", "hunter22")
+        .env("SIGNOFF_SECRET_MODELS_ALLOWED_HOSTS", address.to_string())
+        .output()
+        .unwrap();
     let paused = Ended::of(&output).with(19);
     assert!(asked.join().unwrap().contains("authorization: bearer hunter22"));
     let mut all = paused.out + &paused.err + &fs::read_to_string(home.session().join("workflow.yaml")).unwrap();
@@ -363,6 +368,7 @@ fn hosts_that_a_secret_lists_hold_however_a_workflow_divides_its_name() {
             .signoff(&["run", "letter.yaml"])
             .env("SIGNOFF_SECRET_ACME_MODELS_TOKEN", "hunter22")
             .env("SIGNOFF_SECRET_ACME_MODELS_ALLOWED_HOSTS", "models.example.com")
+            .env("SIGNOFF_SECRET_ACME_ALLOWED_HOSTS", "127.0.0.1")
             .output()
             .unwrap();
         let ended = Ended::of(&output).with(10);
@@ -370,4 +376,23 @@ fn hosts_that_a_secret_lists_hold_however_a_workflow_divides_its_name() {
     }
     server.set_nonblocking(true).unwrap();
     assert!(server.accept().is_err(), "nobody was called");
+}
+
+#[test]
+fn a_secret_without_a_list_of_hosts_is_sent_nowhere_and_the_line_to_add_is_named() {
+    let home = Home::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let provider = format!("openai: {{baseURL: 'http://{address}/v1', keyFrom: {{name: models, key: token}}}}");
+    let text = LETTER
+        .replace("scripted: {replies: [{text: Dear customer}]}", &provider)
+        .replace("{name: writer}", "{name: writer, model: m}");
+    home.file("letter.yaml", &text);
+    let output = home.signoff(&["run", "letter.yaml"]).env("SIGNOFF_SECRET_MODELS_TOKEN", "hunter22").output().unwrap();
+    let ended = Ended::of(&output).with(10);
+    assert!(ended.err.contains("Secret models may not be sent to 127.0.0.1"), "{ended:?}");
+    assert!(ended.err.contains("export SIGNOFF_SECRET_MODELS_ALLOWED_HOSTS=127.0.0.1"), "{ended:?}");
+    assert!(!ended.err.contains("hunter22"), "{ended:?}");
+    server.set_nonblocking(true).unwrap();
+    assert!(server.accept().is_err(), "nothing was called");
 }

@@ -20,8 +20,8 @@ const PREFIX: &str = "SIGNOFF_SECRET_";
 const HOSTS: &str = "allowed-hosts";
 
 /// Secrets of this machine. The key `token` of the Secret `models` is the file `models/token` of the folder, if there
-/// is one, else the variable `SIGNOFF_SECRET_MODELS_TOKEN`. Where the key `allowed-hosts` is there too, the Secret is
-/// sent to no other host, as on a cluster.
+/// is one, else the variable `SIGNOFF_SECRET_MODELS_TOKEN`. The Secret is sent to the hosts that its key `allowed-hosts`
+/// lists and to no other, as on a cluster; without that key it is sent nowhere.
 ///
 /// A variable does not say where the Secret's name ends and the key begins. So a list of hosts holds for every key whose
 /// variable begins with the words of the list's Secret, however a Workflow divides them.
@@ -37,23 +37,24 @@ impl LocalSecrets {
         Self { folder: Some(folder.into()) }
     }
 
-    fn find(&self, name: &str, key: &str) -> Result<Option<String>, CallError> {
-        if let Some(folder) = &self.folder
-            && let Some(text) = of_file(name, &folder.join(segment(name)?).join(segment(key)?))?
-        {
-            return Ok(Some(text));
+    fn find(&self, name: &str, key: &str) -> Result<Option<Found>, CallError> {
+        if let Some(folder) = &self.folder {
+            let folder = folder.join(segment(name)?);
+            if let Some(text) = of_file(name, &folder.join(segment(key)?))? {
+                return Ok(Some(Found { text, folder: Some(folder) }));
+            }
         }
-        of_variable(name, &variable(name, key))
+        Ok(of_variable(name, &variable(name, key))?.map(|text| Found { text, folder: None }))
     }
 
-    /// Every list of hosts that holds for a key, and where it stands.
-    fn lists(&self, name: &str, key: &str) -> Result<Vec<(String, String)>, CallError> {
+    /// Returns every list of hosts that holds for a key.
+    fn lists(&self, name: &str, key: &str) -> Result<Vec<HostList>, CallError> {
         let variable = variable(name, key);
         let owners = beginnings(&variable);
         let mut lists = Vec::new();
         for owner in &owners {
             let place = format!("{PREFIX}{owner}_{}", word(HOSTS));
-            lists.extend(of_variable(name, &place)?.map(|hosts| (place, hosts)));
+            lists.extend(of_variable(name, &place)?.map(|hosts| HostList { owner: (*owner).to_owned(), place, hosts }));
         }
         let entries = match self.folder.as_ref().map(fs::read_dir) {
             Some(Ok(entries)) => entries.collect::<Result<Vec<_>, _>>().map_err(|error| unread(name, HOSTS, &error))?,
@@ -61,9 +62,11 @@ impl LocalSecrets {
             _ => Vec::new(),
         };
         for entry in entries {
-            if entry.file_name().to_str().is_some_and(|secret| owners.contains(&word(secret).as_str())) {
+            let owner = entry.file_name().to_str().map(word).unwrap_or_default();
+            if owners.contains(&owner.as_str()) {
                 let file = entry.path().join(HOSTS);
-                lists.extend(of_file(name, &file)?.map(|hosts| (file.display().to_string(), hosts)));
+                let place = file.display().to_string();
+                lists.extend(of_file(name, &file)?.map(|hosts| HostList { owner, place, hosts }));
             }
         }
         Ok(lists)
@@ -73,7 +76,7 @@ impl LocalSecrets {
 #[async_trait]
 impl Secrets for LocalSecrets {
     async fn get(&self, _: &str, name: &str, key: &str, for_host: &Url) -> Result<SecretText, CallError> {
-        let Some(text) = self.find(name, key)? else {
+        let Some(found) = self.find(name, key)? else {
             let file = self.folder.as_ref().map(|folder| format!(" or write {}/{name}/{key}", folder.display()));
             return Err(CallError::invalid(format!(
                 "there is no Secret {name} with the key {key}: set {}{}",
@@ -81,17 +84,53 @@ impl Secrets for LocalSecrets {
                 file.unwrap_or_default()
             )));
         };
-        for (place, listed) in self.lists(name, key)? {
+        let host = for_host.host_str().unwrap_or_default();
+        let lists = self.lists(name, key)?;
+        if !lists.iter().any(|list| list.owner == word(name) && !list.hosts.trim().is_empty()) {
+            let line = found.line_that_allows(name, host);
+            return Err(CallError::refused(format!(
+                "Secret {name} may not be sent to {host}: it lists no hosts; if it belongs there, add the line: {line}"
+            )));
+        }
+        for HostList { place, hosts: listed, .. } in &lists {
             if !hosts::lists(listed.trim().split(','), for_host) {
-                let host = for_host.host_str().unwrap_or_default();
                 return Err(CallError::refused(format!(
                     "Secret {name} may not be sent to {host}: {place} lists other hosts ({}); if it belongs there, add {host}",
                     excerpt(listed.trim(), [])
                 )));
             }
         }
-        Ok(SecretText::from(text.trim_end_matches(['\r', '\n']).to_owned()))
+        Ok(SecretText::from(found.text.trim_end_matches(['\r', '\n']).to_owned()))
     }
+}
+
+/// The text of a key, and the folder of its Secret; `None` where it came from the environment.
+struct Found {
+    text: String,
+    folder: Option<PathBuf>,
+}
+
+impl Found {
+    /// Returns the shell's line that lets the Secret be sent to a host.
+    fn line_that_allows(&self, name: &str, host: &str) -> String {
+        match &self.folder {
+            Some(folder) => format!("echo {} > {}", quoted(host), quoted(&folder.join(HOSTS).display().to_string())),
+            None => format!("export {}={}", variable(name, HOSTS), quoted(host)),
+        }
+    }
+}
+
+/// A list of hosts: the Secret that has it, as a word, and where it is.
+struct HostList {
+    owner: String,
+    place: String,
+    hosts: String,
+}
+
+/// A text as one word of a shell, whatever a Workflow put into it.
+fn quoted(text: &str) -> String {
+    let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || ".-_/".contains(c));
+    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// The text of a file, if there is one.
@@ -153,6 +192,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("models")).unwrap();
         fs::write(folder.path().join("models/token"), "hunter2\n").unwrap();
+        fs::write(folder.path().join("models/allowed-hosts"), "models.example.com\n").unwrap();
         let secrets = LocalSecrets::in_folder(folder.path());
         assert_eq!(secrets.get("local", "models", "token", &url()).await.unwrap().expose_secret(), "hunter2");
         fs::write(folder.path().join("models/allowed-hosts"), "other.example.com").unwrap();
@@ -161,6 +201,56 @@ mod tests {
         assert!(refused.message.contains("allowed-hosts lists other hosts"), "{refused}");
         fs::write(folder.path().join("models/allowed-hosts"), "*.example.com").unwrap();
         assert!(secrets.get("local", "models", "token", &url()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_secret_without_a_list_of_hosts_is_sent_nowhere_until_the_line_is_added() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("models")).unwrap();
+        fs::write(folder.path().join("models/token"), "hunter2").unwrap();
+        let list = folder.path().join("models/allowed-hosts");
+        let secrets = LocalSecrets::in_folder(folder.path());
+        for none in [None, Some(""), Some(" \n")] {
+            none.map_or(Ok(()), |text| fs::write(&list, text)).unwrap();
+            let refused = secrets.get("local", "models", "token", &url()).await.unwrap_err();
+            assert_eq!(refused.class, ErrorClass::Refused);
+            assert_eq!(
+                refused.message,
+                format!(
+                    "Secret models may not be sent to models.example.com: it lists no hosts; if it belongs there, add the \
+                     line: echo models.example.com > {}",
+                    list.display()
+                )
+            );
+        }
+        fs::write(&list, "models.example.com\n").unwrap();
+        assert_eq!(secrets.get("local", "models", "token", &url()).await.unwrap().expose_secret(), "hunter2");
+    }
+
+    #[tokio::test]
+    async fn the_list_of_another_secret_does_not_send_one_that_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        for (secret, key, text) in [("acme-models", "token", "hunter2"), ("acme", HOSTS, "models.example.com")] {
+            fs::create_dir(folder.path().join(secret)).unwrap();
+            fs::write(folder.path().join(secret).join(key), text).unwrap();
+        }
+        let secrets = LocalSecrets::in_folder(folder.path());
+        let refused = secrets.get("local", "acme-models", "token", &url()).await.unwrap_err();
+        assert!(
+            refused.message.contains("Secret acme-models") && refused.message.contains("lists no hosts"),
+            "{refused}"
+        );
+        fs::write(folder.path().join("acme-models").join(HOSTS), "models.example.com").unwrap();
+        assert!(secrets.get("local", "acme-models", "token", &url()).await.is_ok());
+    }
+
+    #[test]
+    fn the_line_to_add_is_one_word_of_a_shell_whatever_the_host() {
+        let found = Found { text: String::new(), folder: None };
+        let line = |host| found.line_that_allows("my-models", host);
+        assert_eq!(line("models.example.com"), "export SIGNOFF_SECRET_MY_MODELS_ALLOWED_HOSTS=models.example.com");
+        assert_eq!(line("[::1]"), "export SIGNOFF_SECRET_MY_MODELS_ALLOWED_HOSTS='[::1]'");
+        assert_eq!(line("$(id)';id"), r"export SIGNOFF_SECRET_MY_MODELS_ALLOWED_HOSTS='$(id)'\'';id'");
     }
 
     #[test]
@@ -172,8 +262,13 @@ mod tests {
     #[tokio::test]
     async fn a_list_of_the_folder_holds_however_the_name_is_divided() {
         let folder = tempfile::tempdir().unwrap();
-        for (secret, key, text) in [("acme", "models-token", "hunter2"), ("acme-models", HOSTS, "other.example.com")] {
-            fs::create_dir(folder.path().join(secret)).unwrap();
+        let files = [
+            ("acme", "models-token", "hunter2"),
+            ("acme", HOSTS, "models.example.com"),
+            ("acme-models", HOSTS, "other.example.com"),
+        ];
+        for (secret, key, text) in files {
+            fs::create_dir_all(folder.path().join(secret)).unwrap();
             fs::write(folder.path().join(secret).join(key), text).unwrap();
         }
         let secrets = LocalSecrets::in_folder(folder.path());
