@@ -125,7 +125,8 @@ pub struct HttpStep {
     /// Default: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    /// http or https, a template.
+    /// http or https, a template. Values in its path and query are percent-encoded; one value may be the whole URL, or its
+    /// beginning.
     #[schemars(length(min = 1, max = 2048))]
     pub url: String,
     /// Each value is a template.

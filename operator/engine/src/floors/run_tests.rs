@@ -291,8 +291,8 @@ fn a_gate_that_floors_contradict_is_held_and_goes_on_when_they_are_mended() {
 fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
     let floors = cluster(&[("prod", json!({"allowedHosts": ["a.org"]}))]);
     let steps = json!([
-        {"name": "where", "set": {"value": "a.org@evil.org"}},
-        {"name": "pay", "http": {"url": "https://{{ last_response }}/"}, "retry": {"limit": 3}},
+        {"name": "where", "set": {"value": "https://a.org@evil.org"}},
+        {"name": "pay", "http": {"url": "{{ last_response }}/"}, "retry": {"limit": 3}},
     ]);
     let run = Run::start(&floors, steps);
     let error = run.record("pay").error.clone().unwrap();

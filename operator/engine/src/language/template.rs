@@ -4,10 +4,12 @@
 //! again, and may not touch a clock, a file or a network; an undefined name is an error, never
 //! an empty text.
 
+mod body;
 mod budget;
 mod filters;
 mod policy;
 mod shape;
+mod url;
 mod vocabulary;
 
 #[cfg(test)]
@@ -85,6 +87,12 @@ impl Template {
         &self.references
     }
 
+    /// What to write instead where this template puts a value into JSON without escaping it; `is_plain` tells of an
+    /// expression that it never is a text.
+    pub(crate) fn json_advice(&self, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
+        body::advice(&self.source, is_plain)
+    }
+
     /// The text this template makes of `scope`, cleaned as [`text::clean`] does, of at most
     /// 256 KiB.
     ///
@@ -100,6 +108,27 @@ impl Template {
     /// # Errors
     /// As [`Self::render`].
     pub fn render_within(&self, scope: &Scope, max_bytes: usize) -> Result<String, LanguageError> {
+        let rendered = self.render_by(vocabulary::environment(), scope, max_bytes)?;
+        Ok(text::clean(&rendered))
+    }
+
+    /// The URL this template makes of `scope`: values are percent-encoded in its path and query, see [`url`].
+    ///
+    /// # Errors
+    /// As [`Self::render`], and [`LanguageError::Evaluation`] for a value that would change the URL's host or path.
+    pub fn render_url(&self, scope: &Scope) -> Result<String, LanguageError> {
+        let wrong = |problem: String| LanguageError::Evaluation { what: self.what.clone(), problem };
+        let framed = self.render_by(vocabulary::url_environment(), scope, MAX_OUTPUT)?;
+        url::assemble(&framed).map_err(wrong)
+    }
+
+    /// The text as the engine writes it, not cleaned.
+    fn render_by(
+        &self,
+        engine: &minijinja::Environment<'_>,
+        scope: &Scope,
+        max_bytes: usize,
+    ) -> Result<String, LanguageError> {
         super::budget::charge(0).map_err(|_| LanguageError::Stopped { what: self.what.clone() })?;
         // Only what is used is converted: a scope may hold the results of a hundred steps.
         let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
@@ -108,7 +137,7 @@ impl Template {
         let mut output = Capped { bytes: Vec::new(), limit: max_bytes };
         let values = minijinja::Value::from(values);
         contained(&self.what, || {
-            vocabulary::environment()
+            engine
                 .template_from_str(&self.source)
                 .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
                 .map_err(|error| match error.kind() {
@@ -122,7 +151,7 @@ impl Template {
                 })
         })?;
         // What was written came in whole strings, so it is UTF-8 already.
-        Ok(text::clean(&String::from_utf8_lossy(&output.bytes)))
+        Ok(String::from_utf8_lossy(&output.bytes).into_owned())
     }
 }
 

@@ -9,4 +9,5 @@ mod graph;
 mod orchestrator;
 mod parallel;
 mod pods;
+mod requests;
 mod routing;

@@ -10,7 +10,7 @@ use signoff_api::{
     journal::StepRecord,
     names,
     step::{AgentStep, Conversation, HttpStep, OnError, Retry, Step},
-    workflow::WorkflowSpec,
+    workflow::{Input, InputType, WorkflowSpec},
 };
 
 use super::{Check, PlannedAgent, PlannedGate, PlannedPod, gates::Gates};
@@ -358,6 +358,14 @@ impl Check<'_> {
             Some(source) => Some(self.known_template(source, &place.field("http.body"), &place.known)?),
             None => None,
         };
+        let is_no_text = |input: &Input| !matches!(input.type_, None | Some(InputType::String));
+        let is_plain = |expression: &str| {
+            let name = expression.strip_prefix("inputs.").unwrap_or_default();
+            place.ground.spec.inputs.iter().any(|input| input.name == name && is_no_text(input))
+        };
+        for advice in body.iter().flat_map(|body| body.json_advice(is_plain)) {
+            self.warn(&place.field("http.body"), &advice);
+        }
         Some(PlannedHttp { spec: http.clone(), url: url?, headers, body })
     }
 

@@ -194,6 +194,28 @@ fn an_approval_by_timeout_and_a_service_account_as_approver_are_allowed_with_a_w
 }
 
 #[test]
+fn a_value_that_a_json_body_does_not_escape_is_a_warning_with_what_to_write() {
+    let warnings = |body: &str| {
+        let workflow: Workflow = serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+            "spec": {"requestedBy": "dana",
+                "inputs": [{"name": "to", "value": "ada"}, {"name": "amount", "type": "number", "value": 1}],
+                "pattern": {"chain": {"steps": [{"name": "send", "http": {"method": "POST", "url": "http://x.svc/", "body": body}}]}}},
+        }))
+        .unwrap();
+        Plan::of(&workflow, &Settings::default(), &Arc::default()).unwrap().warnings().to_vec()
+    };
+    assert_eq!(
+        warnings(r#"{"to": "{{ inputs.to }}", "amount": {{ inputs.amount }}}"#),
+        [
+            "spec.pattern.chain.steps[0].http.body: `\"{{ inputs.to }}\"` does not escape its value, which could end the text and \
+          add fields; write `{{ inputs.to | tojson }}`"
+        ]
+    );
+    assert_eq!(warnings(r#"{"to": {{ inputs.to | tojson }}, "amount": {{ inputs.amount }}}"#), Vec::<String>::new());
+}
+
+#[test]
 fn the_digest_of_a_spec_ignores_what_may_change_and_nothing_else() {
     let digest = |spec: Value| {
         let spec: WorkflowSpec = serde_json::from_value(spec).unwrap();

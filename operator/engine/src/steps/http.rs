@@ -32,7 +32,7 @@ pub(super) fn call<'a>(
         timeout: work.step.timeout,
         what: What::Http(HttpCall {
             method: http.spec.method.unwrap_or_default().name().to_owned(),
-            url: changed("url").map_or_else(|| http.url.render(&scope), Ok)?,
+            url: changed("url").map_or_else(|| http.url.render_url(&scope), Ok)?,
             headers,
             body,
             expect_status: expected.filter_map(|status| u16::try_from(*status).ok()).collect(),

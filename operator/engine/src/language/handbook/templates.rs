@@ -124,6 +124,11 @@ const FILTERS: Section = Section {
         e("truncate", "at most so many characters, the `...` included", "{{ 'abcdefghij' | truncate(6) }}"),
         e("unique", "without repetitions", "{{ inputs.tags | unique | list }}"),
         e("upper", "large letters", "{{ 'abc' | upper }}"),
+        e(
+            "urlencode",
+            "percent-encoded, all but letters, digits and `-._~`; the `url` of an `http` step does it by itself",
+            "{{ '../a?b=c d' | urlencode }}",
+        ),
     ],
 };
 

@@ -57,7 +57,7 @@ fn no_json() -> Error {
 }
 
 /// The value as text: what printing it would show.
-fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, str>, Error> {
+pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, str>, Error> {
     if let Some(text) = value.as_str() {
         spend(state, text.len())?;
         return Ok(Cow::Borrowed(text));

@@ -10,7 +10,7 @@ use minijinja::value::Kwargs;
 use minijinja::{Environment, State, UndefinedBehavior, Value, filters, tests};
 
 use super::budget::pay_for;
-use super::filters as own;
+use super::{filters as own, url};
 
 /// Steps of the template engine in one rendering.
 pub(in crate::language) const FUEL: u64 = 20_000;
@@ -18,7 +18,7 @@ pub(in crate::language) const FUEL: u64 = 20_000;
 /// The filters of templates.
 pub(in crate::language) const FILTERS: &str = "abs bool capitalize count d default dictsort first float int items join last \
     length lines list lower map max min regex_search reject rejectattr replace reverse round select selectattr \
-    sort split string title tojson trim truncate unique upper";
+    sort split string title tojson trim truncate unique upper urlencode";
 
 /// The tests of templates (`x is …`).
 pub(in crate::language) const TESTS: &str = "== != < <= > >= boolean contains defined divisibleby endingwith eq even false float \
@@ -51,6 +51,16 @@ pub(super) fn environment() -> &'static Environment<'static> {
     &ENVIRONMENT
 }
 
+/// The same for a URL: every value is printed in a frame.
+pub(super) fn url_environment() -> &'static Environment<'static> {
+    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+        let mut env = build();
+        env.set_formatter(url::print_framed);
+        env
+    });
+    &ENVIRONMENT
+}
+
 fn build() -> Environment<'static> {
     let mut env = Environment::empty();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -79,6 +89,7 @@ fn add_own_filters(env: &mut Environment<'static>) {
     env.add_filter("tojson", own::tojson);
     env.add_filter("trim", own::trim);
     env.add_filter("truncate", own::truncate);
+    env.add_filter("urlencode", url::urlencode);
 }
 
 /// Filters that pick from what is there and make nothing larger than it.

@@ -1,0 +1,224 @@
+//! Advice on templates that write JSON: a value between quotes of the template's own is not escaped and could end its
+//! text.
+//!
+//! A heuristic on the words of a template that parsed. It must not refuse anything.
+
+use std::fmt::Write as _;
+
+use minijinja::machinery::{Token, tokenize};
+use minijinja::syntax::SyntaxConfig;
+
+/// Filters whose result cannot end a JSON text.
+const SAFE_IN_TEXT: &[&str] = &["urlencode", "int", "float", "length", "count", "round", "abs", "bool"];
+/// Filters whose result is one JSON value.
+const SAFE_AS_VALUE: &[&str] = &["tojson", "int", "float", "length", "count", "round", "abs", "bool"];
+
+/// A piece of a template.
+enum Part<'s> {
+    /// One character of the template's own text, and whether it is escaped inside a JSON text.
+    Char(char),
+    /// An expression, and its last filter.
+    Value { source: &'s str, filter: Option<String> },
+    /// A tag such as `if` or `for`.
+    Block,
+}
+
+/// Returns one sentence for each value that a JSON body holds unescaped, with what to write instead; none where the
+/// template does not look like JSON. `is_plain` tells of an expression that it never is a text.
+pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
+    let parts = parts(source);
+    if !looks_like_json(&parts) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut text: Option<Vec<&Part<'_>>> = None;
+    let mut escaped = false;
+    for part in &parts {
+        match (part, &mut text) {
+            (Part::Char('"'), None) => text = Some(Vec::new()),
+            (Part::Char('"'), Some(inside)) if !escaped => {
+                found.extend(of_text(inside));
+                text = None;
+            }
+            (part, Some(inside)) => {
+                escaped = !escaped && matches!(part, Part::Char('\\'));
+                inside.push(part);
+            }
+            (Part::Value { source, filter }, None) if !is_one_of(filter, SAFE_AS_VALUE) && !is_plain(source) => {
+                let written = filtered(source);
+                found.push(format!("`{{{{ {source} }}}}` is put into JSON as it is, so that its text could add fields; write `{written}`"));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Advice on one JSON text of the template.
+fn of_text(inside: &[&Part<'_>]) -> Option<String> {
+    let unsafe_value =
+        |part: &&&Part<'_>| matches!(part, Part::Value { filter, .. } if !is_one_of(filter, SAFE_IN_TEXT));
+    inside.iter().find(unsafe_value)?;
+    let mut shown = String::new();
+    let mut literal = String::new();
+    let mut terms = Vec::new();
+    for part in inside {
+        match part {
+            Part::Char(c) => {
+                shown.push(*c);
+                literal.push(*c);
+            }
+            Part::Value { source, .. } => {
+                // Writing to a String cannot fail.
+                let _ = write!(shown, "{{{{ {source} }}}}");
+                if !literal.is_empty() {
+                    terms.push(format!("\"{}\"", std::mem::take(&mut literal)));
+                }
+                terms.push(term(source));
+            }
+            Part::Block => {
+                return Some(
+                    "a text in quotes has `{% %}` and values that are not escaped, so that a value could end the text and add \
+                     fields; make the text in a `set` step NAME before, and write `{{ steps.NAME.response | tojson }}` \
+                     without quotes"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+    if !literal.is_empty() {
+        terms.push(format!("\"{literal}\""));
+    }
+    let written = match terms.as_slice() {
+        [one] => format!("{{{{ {one} | tojson }}}}"),
+        several => format!("{{{{ ({}) | tojson }}}}", several.join(" ~ ")),
+    };
+    Some(format!("`\"{shown}\"` does not escape its value, which could end the text and add fields; write `{written}`"))
+}
+
+/// An expression with `tojson`, in a tag.
+fn filtered(source: &str) -> String {
+    format!("{{{{ {} | tojson }}}}", term(source))
+}
+
+/// An expression without a last `tojson`, in brackets where a filter or `~` would otherwise bind to a part of it.
+fn term(source: &str) -> String {
+    let source =
+        source.strip_suffix("tojson").and_then(|rest| rest.trim_end().strip_suffix('|')).unwrap_or(source).trim();
+    let is_one = source.split('|').all(|piece| !piece.trim().contains(' '));
+    if is_one { source.to_owned() } else { format!("({source})") }
+}
+
+fn is_one_of(filter: &Option<String>, filters: &[&str]) -> bool {
+    filter.as_deref().is_some_and(|filter| filters.contains(&filter))
+}
+
+/// Whether the template's own text is JSON, or begins as an object does.
+fn looks_like_json(parts: &[Part<'_>]) -> bool {
+    let mut text = String::new();
+    let (mut inside, mut escaped) = (false, false);
+    for part in parts {
+        match part {
+            Part::Char(c) => {
+                inside ^= *c == '"' && !escaped;
+                escaped = inside && !escaped && *c == '\\';
+                text.push(*c);
+            }
+            Part::Value { .. } if !inside => text.push('0'),
+            Part::Value { .. } | Part::Block => {}
+        }
+    }
+    let text = text.trim();
+    let object = text.strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with('"'));
+    object || (text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
+}
+
+/// Returns the pieces of a template that parsed.
+fn parts(source: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let (mut from, mut filter, mut piped) = (0, None, false);
+    for word in tokenize(source, false, SyntaxConfig::default()) {
+        let Ok((token, span)) = word else { break };
+        let was_piped = std::mem::replace(&mut piped, matches!(token, Token::Pipe));
+        match token {
+            Token::TemplateData(text) => parts.extend(text.chars().map(Part::Char)),
+            Token::VariableStart => (from, filter) = (span.end_offset as usize, None),
+            Token::VariableEnd => {
+                let source = source.get(from..span.start_offset as usize).unwrap_or_default().trim();
+                parts.push(Part::Value { source, filter: filter.take() });
+            }
+            Token::BlockStart => parts.push(Part::Block),
+            Token::Ident(name) if was_piped => filter = Some(name.to_owned()),
+            // What follows an operator is not under the filter before it.
+            Token::Tilde | Token::Plus => filter = None,
+            _ => {}
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::advice;
+
+    fn found(source: &str) -> Vec<String> {
+        advice(source, |expression| expression == "inputs.amount")
+    }
+
+    #[track_caller]
+    fn writes(source: &str, rewrite: &str) {
+        let found = found(source);
+        assert_eq!(found.len(), 1, "{source}: {found:?}");
+        assert!(found.iter().all(|why| why.ends_with(&format!("write `{rewrite}`"))), "{source}: {found:?}");
+    }
+
+    #[test]
+    fn a_value_between_quotes_is_named_with_what_to_write_instead() {
+        writes(r#"{"to": "{{ inputs.customer }}"}"#, "{{ inputs.customer | tojson }}");
+        writes(r#"{"to": "{{- inputs.customer | upper -}}"}"#, "{{ inputs.customer | upper | tojson }}");
+        writes(r#"{"to": "Dear {{ a.b['c'] }}!"}"#, r#"{{ ("Dear " ~ a.b['c'] ~ "!") | tojson }}"#);
+        writes(r#"{"to": "a\"{{ a }}\"\\"}"#, r#"{{ ("a\"" ~ a ~ "\"\\") | tojson }}"#);
+        writes(r#"{"to": "{{ a if b else c }}"}"#, "{{ (a if b else c) | tojson }}");
+        writes(r#"{"to": "{{ a }}, {{ b or c }}"}"#, r#"{{ (a ~ ", " ~ (b or c)) | tojson }}"#);
+        writes(r#"["{{ a }}"]"#, "{{ a | tojson }}");
+        writes("\n {\n \"a\": 1, \"b\": \"{{ a }}\"}", "{{ a | tojson }}");
+        // Quotes of one's own around tojson give two.
+        writes(r#"{"to": "{{ a | tojson }}"}"#, "{{ a | tojson }}");
+        writes(r#"{"{{ a }}": 1}"#, "{{ a | tojson }}");
+    }
+
+    #[test]
+    fn a_value_that_is_put_into_json_bare_is_named_too() {
+        writes(r#"{"to": {{ a }}}"#, "{{ a | tojson }}");
+        writes("[{{ a }}, 1]", "{{ a | tojson }}");
+        writes(r#"{"n": {{ a | int ~ b }}}"#, "{{ (a | int ~ b) | tojson }}");
+        writes(r#"{"to": {{ inputs.amount }}, "x": {{ a or b }}}"#, "{{ (a or b) | tojson }}");
+    }
+
+    #[test]
+    fn a_text_with_tags_in_it_is_made_in_a_step_before() {
+        let found = found(r#"{"to": "{% if a %}{{ a }}{% endif %}"}"#);
+        assert!(found.iter().all(|why| why.contains("`set` step")) && found.len() == 1, "{found:?}");
+    }
+
+    #[test]
+    fn json_that_is_escaped_and_text_that_is_no_json_are_left_alone() {
+        for source in [
+            r#"{"to": {{ inputs.customer | tojson }}, "n": {{ a | int }}, "m": {{ inputs.amount }}}"#,
+            r#"{"list": [{% for i in a %}{{ i | tojson }}{% if not loop.last %},{% endif %}{% endfor %}]}"#,
+            r#"{"url": "https://x.example/{{ a | urlencode }}", "n": "{{ a | length }}"}"#,
+            r#"{"to": {{ ("Dear " ~ a ~ "!") | tojson }}}"#,
+            "{{ steps.draft.response }}",
+            "Dear \"{{ a }}\"",
+            "[INFO] \"{{ a }}\"",
+            "{not json} \"{{ a }}\"",
+            "a={{ a | urlencode }}&b=\"{{ b }}\"",
+            "",
+            "{",
+            r#"{"a": 1}"#,
+            r#"{% raw %}{"a": "{{ b }}"}{% endraw %}"#,
+        ] {
+            assert_eq!(found(source), Vec::<String>::new(), "{source}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What text of models and people can do to a request, and what it cannot.
+
+use serde_json::json;
+use signoff_api::journal::StepPhase;
+
+use crate::driven::{Driven, agent, chain_of, gate};
+use crate::turn::{Command, HttpCall, What};
+
+/// The request that is sent at a path in this transition.
+fn sent<'a>(run: &'a Driven, path: &str) -> Option<&'a HttpCall> {
+    run.turn.commands.iter().find_map(|command| match command {
+        Command::Call(call) if call.path == path => match &call.what {
+            What::Http(http) => Some(http),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+/// A run in which a model says which order is read.
+fn read(answer: &str) -> Driven {
+    let url = "http://orders.shop.svc/orders/{{ steps.pick.response }}?full={{ steps.pick.response }}";
+    let mut run = Driven::new(json!([agent("pick", "writer", "which order?"), {"name": "read", "http": {"url": url}}]));
+    run.reply("pick", 1, answer);
+    run
+}
+
+#[test]
+fn a_models_text_in_a_url_does_not_make_another_request_of_it() {
+    for answer in ["../admin/delete?all=true", "..", "%2e%2e/admin", r"..\admin", "4711/../../admin/delete?all=true#"] {
+        let run = read(answer);
+        assert!(sent(&run, "read").is_none(), "{answer}");
+        let record = run.record("read");
+        assert_eq!(record.phase, StepPhase::Failed, "{answer}");
+        let error = record.error.as_ref().unwrap();
+        assert_eq!((error.class.as_str(), error.retryable), ("Template", false));
+        assert!(error.message.starts_with("spec.pattern.chain.steps[1].http.url: a value makes"), "{}", error.message);
+    }
+    for (answer, url) in [
+        ("4711", "http://orders.shop.svc/orders/4711?full=4711"),
+        ("1/delete?all=true", "http://orders.shop.svc/orders/1%2Fdelete%3Fall%3Dtrue?full=1%2Fdelete%3Fall%3Dtrue"),
+        ("1&all=true", "http://orders.shop.svc/orders/1%26all%3Dtrue?full=1%26all%3Dtrue"),
+    ] {
+        assert_eq!(sent(&read(answer), "read").unwrap().url, url);
+    }
+}
+
+#[test]
+fn people_approve_the_url_as_it_is_sent() {
+    let step = json!({"name": "read", "http": {"url": "http://orders.shop.svc/orders/{{ inputs.order }}"}});
+    let mut spec = chain_of(json!([step]));
+    spec["inputs"] = json!([{"name": "order", "value": "1/delete?all=true"}]);
+    let hitl = gate(json!({"allowedVerdicts": ["Approve", "Modify"]}));
+    spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["read"], "hitl": hitl}]);
+    let encoded = "http://orders.shop.svc/orders/1%2Fdelete%3Fall%3Dtrue";
+    let mut run = Driven::of(spec.clone());
+    let shown = run.asked("read/.start").request.reviews.as_ref().unwrap().response.clone();
+    assert!(shown.contains(encoded), "{shown}");
+    run.approve("read/.start");
+    assert_eq!(sent(&run, "read").unwrap().url, encoded);
+    assert_eq!(run.record("read").input_digest, run.record("read/.start").input_digest);
+    // A URL that a person gives is the whole URL.
+    let mut run = Driven::of(spec);
+    run.modify("read/.start", json!({"url": "http://orders.shop.svc/a/../b?c=d&e=f"}));
+    assert_eq!(sent(&run, "read").unwrap().url, "http://orders.shop.svc/a/../b?c=d&e=f");
+}
+
+#[test]
+fn a_whole_url_may_be_one_value_and_a_value_in_the_host_cannot_change_it() {
+    let url = |template: &str, input: &str| {
+        let mut spec = chain_of(json!([{"name": "read", "http": {"url": template}}]));
+        spec["inputs"] = json!([{"name": "v", "value": input}]);
+        let run = Driven::of(spec);
+        match sent(&run, "read") {
+            Some(call) => Ok(call.url.clone()),
+            None => Err(run.record("read").error.as_ref().unwrap().message.clone()),
+        }
+    };
+    let whole = "https://a.org/x/../y?z=1&w=2";
+    assert_eq!(url("{{ inputs.v }}", whole).unwrap(), whole);
+    assert_eq!(url("{{ inputs.v }}/orders", "https://a.org/v1").unwrap(), "https://a.org/v1/orders");
+    assert_eq!(url("http://{{ inputs.v }}.shop.svc/x", "orders").unwrap(), "http://orders.shop.svc/x");
+    for input in ["evil.org/", "evil.org#", "x@evil.org?", ""] {
+        let why = url("http://{{ inputs.v }}.shop.svc/x", input);
+        match input {
+            "" => assert!(why.unwrap_err().contains("in the host of the URL")),
+            _ => assert!(why.unwrap_err().starts_with("spec.pattern.chain.steps[0].http.url: "), "{input}"),
+        }
+    }
+}
