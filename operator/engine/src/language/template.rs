@@ -112,7 +112,7 @@ impl Template {
         Ok(text::clean(&rendered))
     }
 
-    /// The URL this template makes of `scope`: values are percent-encoded in its path and query, see [`url`].
+    /// The URL this template makes of `scope`: a value cannot change its host or its path.
     ///
     /// # Errors
     /// As [`Self::render`], and [`LanguageError::Evaluation`] for a value that would change the URL's host or path.
