@@ -2,6 +2,7 @@
 //! Nothing here opens a socket or waits in real time; what needs a real API server is in `cluster/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod calls;
 mod crash_at_every_step;
 mod disturbances;
 mod ending;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, names};
 use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, PodSettings, RunRef};
 use signoff_engine::{
-    Room,
+    Room, Settings,
     turn::{Call, Failure, Reply, What},
 };
 use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Kubelet, Resource, Seat, World};
@@ -38,6 +38,7 @@ pub struct Stage {
     pub guard: GuardMode,
     /// How much of a journal its Workflow holds.
     pub room: Room,
+    pub settings: Settings,
 }
 
 /// The kind `Workflow`, as a resource.
@@ -56,14 +57,28 @@ impl Stage {
         let world = World::new(server.clock());
         let kubelet = Kubelet::start(&server, &world, container);
         let guard = GuardMode::Assumed("epoch-1".to_owned());
-        Self { server, world, kubelet, pods: PodSettings::default(), lease: false, guard, room: Room::default() }
+        Self {
+            server,
+            world,
+            kubelet,
+            pods: PodSettings::default(),
+            lease: false,
+            guard,
+            room: Room::default(),
+            settings: Settings::default(),
+        }
     }
 
     /// Somebody applies a Workflow.
     pub fn apply(&self, name: &str, spec: &Value) -> Value {
+        self.apply_in(NAMESPACE, name, spec)
+    }
+
+    /// Applies a Workflow in any namespace.
+    pub fn apply_in(&self, namespace: &str, name: &str, spec: &Value) -> Value {
         let workflow = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-            "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec,
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec,
         });
         self.server.insert(workflow).unwrap()
     }
@@ -116,6 +131,7 @@ impl Stage {
             guard: self.guard.clone(),
             room: self.room,
             pods: self.pods.clone(),
+            settings: self.settings.clone(),
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())
         };

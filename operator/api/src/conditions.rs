@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::Moment;
 
 /// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`, `RequesterUnverified`,
-/// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`, `Unreadable`.
+/// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`, `TooLarge`, `Unreadable`.
 pub const ACCEPTED: &str = "Accepted";
 /// Workflow: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
 /// `PoliciesDiffer`.
@@ -24,6 +24,9 @@ pub const WAITING: &str = "Waiting";
 /// Workflow: whether a step's Pod does not run yet, and why. Reasons: `Queued`, `NotHere`, `Unschedulable`, `NothingPending`,
 /// or the kubelet's own word: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …
 pub const PODS_PENDING: &str = "PodsPending";
+/// Workflow: whether a step waits for a slot, because as many calls run as may at once. Reasons: `Queued`,
+/// `NothingPending`.
+pub const CALLS_PENDING: &str = "CallsPending";
 /// Workflow: whether the run has ended in whatever way. Reason: the phase.
 pub const FINISHED: &str = "Finished";
 /// Workflow: whether the run ended with success. Reason: the phase.

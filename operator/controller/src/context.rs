@@ -9,10 +9,11 @@ use std::sync::{
 
 use signoff_api::{Approval, Moment, Workflow};
 use signoff_engine::{Room, Settings, turn::Call};
-use signoff_runtime::{BlobStore, Clock, Owner, Permit, Pool, RunRef};
+use signoff_runtime::{BlobStore, Clock, Owner, RunRef};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
+    call_slots::{CallSlot, CallSlots},
     error::Error,
     events::Reporter,
     floors::FloorIndex,
@@ -42,7 +43,7 @@ pub(crate) struct Start {
 /// The place of a call among those that may be made at once: free again once this is dropped.
 pub(crate) enum Hold {
     /// Of a call that this process makes.
-    Call { _place: Permit },
+    Call { _slot: CallSlot },
     /// Of a Pod; and whether that was certainly never made before.
     Pod { _place: Place, begins: bool },
 }
@@ -64,7 +65,8 @@ pub(crate) struct Context {
     pub(crate) segments: SegmentCache,
     /// How much of a journal stands in its Workflow.
     pub(crate) room: Room,
-    pub(crate) pool: Pool,
+    /// How many calls run at once, and which is next.
+    pub(crate) call_slots: Arc<CallSlots>,
     /// The Pods of steps that are known.
     pub(crate) pods: Arc<Book>,
     /// How many of them may run.

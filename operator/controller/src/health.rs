@@ -68,7 +68,9 @@ impl Probe {
     /// Never in practice: a `String` takes any text.
     pub fn metrics(&self) -> Result<String, fmt::Error> {
         if let Some(context) = self.context.borrow().upgrade() {
-            self.metrics.levels(context.approvals.count_open(), context.pool.available(), context.queue.depth());
+            let (free, waiting) = context.call_slots.levels();
+            self.metrics.rests(context.workflows.held().0 + context.approvals.held().0);
+            self.metrics.levels(context.approvals.count_open(), free, waiting, context.queue.depth());
         }
         self.metrics.text()
     }

@@ -217,8 +217,15 @@ pub(crate) struct Meta {
     finalizers: Option<Vec<String>>,
 }
 
+/// The copy of the object that `kubectl apply` leaves in an annotation: up to 256 KiB that nothing here reads. A write of
+/// a status keeps the annotations that the API server has.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 impl From<Meta> for ObjectMeta {
-    fn from(meta: Meta) -> Self {
+    fn from(mut meta: Meta) -> Self {
+        if let Some(annotations) = &mut meta.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
         Self {
             name: meta.name,
             namespace: meta.namespace,

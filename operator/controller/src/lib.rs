@@ -13,6 +13,7 @@
 //! * `workflow`, `approval`: the two reconciles
 //! * [`watch`], `sights`, [`store`], [`queue`]: what is known, and what is to be looked at
 //! * `pods`: the Pods of steps
+//! * `call_slots`: how many calls run at once, and which is next
 //! * `floors`: what administrators demand in which namespace
 //! * [`wire`], `commit`: how state is read and written
 //! * [`runs`], [`secrets`], [`blobs`]: the outside world of a run
@@ -39,9 +40,11 @@ pub mod watch;
 pub mod wire;
 
 mod approval;
+mod call_slots;
 mod commit;
 mod context;
 mod floors;
+mod packed;
 mod plans;
 mod pods;
 mod segments;
@@ -51,6 +54,7 @@ mod vouched;
 mod workflow;
 mod works;
 
+pub use call_slots::CallLimits;
 pub use guard::{GuardMode, GuardSettings, Guarded, Standing};
 pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;

@@ -31,7 +31,9 @@ pub struct Metrics {
     calls: Family<Labels, Histogram>,
     pending: Gauge,
     permits: Gauge,
+    calls_waiting: Gauge,
     depth: Gauge,
+    rest_bytes: Gauge,
     in_force: Gauge,
     foreign: Gauge,
     leading: Gauge,
@@ -55,7 +57,9 @@ impl Default for Metrics {
             calls: Family::new_with_constructor(long),
             pending: Gauge::default(),
             permits: Gauge::default(),
+            calls_waiting: Gauge::default(),
             depth: Gauge::default(),
+            rest_bytes: Gauge::default(),
             in_force: Gauge::default(),
             foreign: Gauge::default(),
             leading: Gauge::default(),
@@ -85,7 +89,9 @@ impl Default for Metrics {
         registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
         registry.register("approvals_pending", "Open Approvals", all.pending.clone());
         registry.register("calls_free", "Calls that may still begin at once", all.permits.clone());
+        registry.register("calls_waiting", "Calls that wait for a free place", all.calls_waiting.clone());
         registry.register("queue_depth", "Objects waiting to be looked at", all.depth.clone());
+        registry.register("rest_bytes", "Bytes of Workflows and Approvals at rest", all.rest_bytes.clone());
         registry.register(
             "guard_in_force",
             "1 while the admission policies are in force as shipped",
@@ -154,11 +160,16 @@ impl Metrics {
         self.calls.get_or_create(&vec![("kind", kind), ("result", result)]).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn levels(&self, pending: usize, permits: usize, depth: usize) {
+    pub(crate) fn levels(&self, pending: usize, permits: usize, calls_waiting: usize, depth: usize) {
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.pending.set(number(pending));
         self.permits.set(number(permits));
+        self.calls_waiting.set(number(calls_waiting));
         self.depth.set(number(depth));
+    }
+
+    pub(crate) fn rests(&self, bytes: usize) {
+        self.rest_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn guarded(&self, standing: &Standing) {

@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use crate::{
+    call_slots::CallLimits,
     context::Context,
     guard::{GuardMode, Standing},
     health::{Probe, Stage},
@@ -54,8 +55,8 @@ pub struct Config {
     pub guard: GuardMode,
     /// What calls may not reach because of where it stands, and who is told of it; nobody where there are no calls.
     pub targets: Option<Targets>,
-    /// How many calls may be made at once.
-    pub max_calls: usize,
+    /// How many calls of models and addresses run at once.
+    pub call_limits: CallLimits,
     /// Where and how many steps may be Pods.
     pub pods: PodSettings,
     /// How many objects may be looked at at once.
@@ -81,7 +82,7 @@ impl Config {
             lease: None,
             guard: GuardMode::Checked(Box::default()),
             targets: None,
-            max_calls: 64,
+            call_limits: CallLimits::default(),
             pods: PodSettings::default(),
             max_reconciles: 16,
             grace: Duration::from_secs(10),

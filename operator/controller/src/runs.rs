@@ -5,7 +5,7 @@
 //! be lost, a result never.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,6 +17,9 @@ use crate::kinds::Name;
 /// The path and attempt of a call's record.
 pub type CallKey = (String, i32);
 
+/// The bytes of all cached values.
+const MOST_VALUE_BYTES: usize = 64 * 1024 * 1024;
+
 /// Everything that is under way.
 #[derive(Default)]
 pub struct Runs {
@@ -26,8 +29,6 @@ pub struct Runs {
 #[derive(Default)]
 struct Inner {
     runs: BTreeMap<Name, Run>,
-    /// Runs with a call that found no place in the pool, the longest-waiting first.
-    hungry: VecDeque<Name>,
     /// The Pods that this process was about to make, by their run.
     tried: BTreeMap<Name, BTreeSet<String>>,
 }
@@ -135,10 +136,15 @@ impl Runs {
         self.lock().run(name, uid).map(|run| run.values.clone()).unwrap_or_default()
     }
 
-    /// Keeps large values at hand while the run is busy with calls.
+    /// Keeps large values cached while the run is busy with calls; none where all runs together would hold more than
+    /// `MOST_VALUE_BYTES`: they are fetched again then.
     pub fn keep_values(&self, name: &Name, uid: &str, values: Blobs) {
-        if let Some(run) = self.lock().run(name, uid) {
-            run.values = values;
+        let bytes = |values: &Blobs| values.values().map(String::len).sum::<usize>();
+        let mut inner = self.lock();
+        let others: usize =
+            inner.runs.iter().filter(|(other, _)| *other != name).map(|(_, run)| bytes(&run.values)).sum();
+        if let Some(run) = inner.run(name, uid) {
+            run.values = if others + bytes(&values) <= MOST_VALUE_BYTES { values } else { Blobs::default() };
         }
     }
 
@@ -148,21 +154,6 @@ impl Runs {
         if inner.runs.get(name).is_some_and(|run| run.calls.is_empty() && run.ended.is_empty()) {
             inner.runs.remove(name);
         }
-    }
-
-    /// A call of this run found no place in the pool.
-    pub fn wants_place(&self, name: &Name) {
-        let mut inner = self.lock();
-        if !inner.hungry.contains(name) {
-            inner.hungry.push_back(name.clone());
-        }
-    }
-
-    /// So many places are free: the runs to be looked at.
-    pub fn places_free(&self, places: usize) -> Vec<Name> {
-        let mut inner = self.lock();
-        let most = places.min(inner.hungry.len());
-        inner.hungry.drain(..most).collect()
     }
 
     /// The runs with calls under way that would be lost, or results that are not committed.

@@ -15,7 +15,7 @@ use std::{
 use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
 use signoff_engine::{Fact, turn::What};
-use signoff_runtime::{BlobStore, Caller, Pool, calls::make, clock::wake_up};
+use signoff_runtime::{BlobStore, Caller, calls::make, clock::wake_up};
 use tokio::{
     sync::{Notify, mpsc},
     task::{Id, JoinError, JoinSet},
@@ -25,6 +25,7 @@ use tokio::{
 use crate::{
     approval,
     blobs::ConfigMapBlobs,
+    call_slots::CallSlots,
     context::{Context, Hold, Start},
     error::Error,
     events::{self, Delivery},
@@ -110,7 +111,7 @@ impl Works {
             plans: Plans::default(),
             segments: SegmentCache::default(),
             room: config.room,
-            pool: Pool::new(config.max_calls),
+            call_slots: Arc::new(CallSlots::new(config.call_limits)),
             room_for_pods: Arc::new(Room::new(config.pods.clone(), Arc::clone(&pods))),
             pods,
             guard: operator.guard.subscribe(),
@@ -170,7 +171,6 @@ impl Works {
         let mut shutdown = std::pin::pin!(shutdown);
         let context = Arc::clone(&self.context);
         let mut guard = context.guard.clone();
-        let mut freed = context.pool.freed();
         let mut room = context.room_for_pods.freed();
         let mut last_call: Option<Instant> = None;
         loop {
@@ -216,8 +216,8 @@ impl Works {
                         context.look_at_workflow(name);
                     }
                 }
-                Ok(()) = freed.changed() => {
-                    for name in context.runs.places_free(context.pool.available()) {
+                () = context.call_slots.granted() => {
+                    for name in context.call_slots.take_granted() {
                         context.look_at_workflow(name);
                     }
                 }

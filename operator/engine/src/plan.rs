@@ -48,6 +48,10 @@ pub struct Settings {
     pub default_gate_timeout: Duration,
     /// The longest time a gate may give.
     pub max_gate_timeout: Duration,
+    /// The longest `timeout` of an http step and of a turn of an agent.
+    pub max_call_timeout: Duration,
+    /// The most bytes that a spec may have, inputs included.
+    pub max_spec_bytes: usize,
 }
 
 impl Default for Settings {
@@ -55,6 +59,8 @@ impl Default for Settings {
         Self {
             default_gate_timeout: Duration::from_secs(24 * 3600),
             max_gate_timeout: Duration::from_secs(7 * 24 * 3600),
+            max_call_timeout: Duration::from_secs(3600),
+            max_spec_bytes: 512 * 1024,
         }
     }
 }
@@ -66,7 +72,7 @@ pub struct Complaint {
     pub field: String,
     /// What is wrong, and the remedy.
     pub message: String,
-    /// A reason of the condition `Accepted`: `Invalid`, `RequesterIsMachine`, `FloorsContradict` or `NotAllowed`.
+    /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `FloorsContradict` or `NotAllowed`.
     pub reason: &'static str,
 }
 
@@ -132,6 +138,9 @@ impl Plan {
     pub fn of(workflow: &Workflow, settings: &Settings, floors: &Arc<Floors>) -> Result<Self, Vec<Complaint>> {
         let spec = &workflow.spec;
         let accepted = workflow.status.as_ref().filter(|status| status.spec_digest.is_some());
+        if let (None, Some(why)) = (accepted, too_large(spec, settings)) {
+            return Err(vec![why]);
+        }
         let added = accepted.map_or_else(|| floors.added_steps(), |status| status.added_steps.clone());
         let mut check =
             Check { settings, floors, accepted: accepted.is_some(), complaints: Vec::new(), warnings: Vec::new() };
@@ -241,6 +250,46 @@ impl Plan {
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
+}
+
+/// Returns the bytes of a spec as JSON, inputs included.
+#[must_use]
+pub fn spec_bytes(spec: &WorkflowSpec) -> usize {
+    json_bytes(spec)
+}
+
+fn json_bytes(value: &impl serde::Serialize) -> usize {
+    let mut counter = Counter(0);
+    // A spec that has no JSON is refused for that.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+/// Counts what is written.
+struct Counter(usize);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Returns why a spec is too large, before anything of it is parsed.
+fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<Complaint> {
+    let (bytes, most) = (spec_bytes(spec), settings.max_spec_bytes);
+    (bytes > most).then(|| Complaint {
+        field: "spec".to_owned(),
+        message: format!(
+            "it has {bytes} bytes, {} of them in spec.inputs, and may have {most}; let a step fetch what is large, or ask an administrator to raise --max-workflow-bytes",
+            json_bytes(&spec.inputs)
+        ),
+        reason: "TooLarge",
+    })
 }
 
 /// A step by which each agent makes a final response anew.

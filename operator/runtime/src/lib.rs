@@ -14,7 +14,6 @@ pub mod error;
 mod excerpt;
 pub mod http;
 pub mod local;
-pub mod pool;
 mod resolve;
 pub mod secrets;
 
@@ -25,5 +24,4 @@ pub use calls::{Caller, Outside, RunRef};
 pub use clock::Clock;
 pub use error::{CallError, ErrorClass};
 pub use http::{Http, HttpClient, HttpReply, HttpRequest};
-pub use pool::{Permit, Pool};
 pub use secrets::{ExposeSecret, SecretText, Secrets, host_allowed};

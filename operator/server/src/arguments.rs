@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
-use signoff_controller::PodSettings;
+use signoff_controller::{CallLimits, PodSettings};
 use signoff_engine::Settings;
 use signoff_runtime::Allowed;
 
@@ -41,9 +41,24 @@ pub struct Arguments {
     /// be repeated.
     #[arg(long, value_name = "ADDRESS")]
     pub allow_address: Vec<Allowed>,
+    /// The longest `timeout` of an http step and of a turn of an agent.
+    #[arg(long, default_value = "1h", value_name = "DURATION")]
+    pub max_call_timeout: Span,
     /// How many calls of models and addresses may be made at once.
     #[arg(long, default_value_t = 64, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls: u16,
+    /// How many of them in one namespace. Default: half of them.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_calls_per_namespace: Option<u16>,
+    /// How many of them for one Workflow. Default: a quarter of them.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_calls_per_workflow: Option<u16>,
+    /// How many of them to one host: that of a provider's baseURL, or of an http step. Default: three quarters of them.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_calls_per_provider: Option<u16>,
+    /// The most bytes that the spec of a Workflow may have as JSON, inputs included.
+    #[arg(long, default_value_t = 524_288, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..))]
+    pub max_workflow_bytes: u32,
     /// No step may be a Pod: the operator then needs no rights on Pods.
     #[arg(long, conflicts_with = "pod_namespace")]
     pub no_pods: bool,
@@ -106,6 +121,18 @@ impl Arguments {
         format!("{identity}_{}", started.as_microsecond())
     }
 
+    /// How many calls of models and addresses run at once.
+    pub fn call_limits(&self) -> CallLimits {
+        let usual = CallLimits::of_total(self.max_calls.into());
+        let or = |given: Option<u16>, usual: usize| given.map_or(usual, usize::from);
+        CallLimits {
+            total: usual.total,
+            per_namespace: or(self.max_calls_per_namespace, usual.per_namespace),
+            per_workflow: or(self.max_calls_per_workflow, usual.per_workflow),
+            per_host: or(self.max_calls_per_provider, usual.per_host),
+        }
+    }
+
     /// Where and how many steps may be Pods.
     pub fn pods(&self) -> PodSettings {
         PodSettings {
@@ -121,6 +148,8 @@ impl Arguments {
         Settings {
             default_gate_timeout: self.default_gate_timeout.duration(),
             max_gate_timeout: self.max_gate_timeout.duration(),
+            max_call_timeout: self.max_call_timeout.duration(),
+            max_spec_bytes: usize::try_from(self.max_workflow_bytes).unwrap_or(usize::MAX),
         }
     }
 }

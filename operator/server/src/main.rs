@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     config.metrics = metrics;
     config.settings = arguments.settings();
     config.targets = Some(Targets { namespace: namespace.clone(), surroundings });
-    config.max_calls = arguments.max_calls.into();
+    config.call_limits = arguments.call_limits();
     config.pods = arguments.pods();
     config.guard = GuardMode::Checked(Box::new(GuardSettings {
         strict: arguments.strict_guard,

@@ -12,6 +12,12 @@ use observe::{Observed, Seen};
 
 /// Looks at an Approval and records what follows. Returns when to look again although nothing has happened.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+    let looked = look(context, name).await;
+    context.approvals.rest(name);
+    looked
+}
+
+async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let Seen { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
         Observed::Open(seen) => *seen,
         Observed::Nothing => return Ok(None),
@@ -19,7 +25,6 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     let now = Now { at: context.now(), guard_epoch: guard_epoch.to_string() };
     let ruling = tally(&approval, owner, &now);
     if !ruling.changed {
-        context.approvals.rest(name);
         return Ok(ruling.wake_at);
     }
     if approval.spec.request.digest_of_the_rest().ok().as_ref() != Some(&approval.spec.request.digest) {
@@ -46,8 +51,6 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     if after.is_end() {
         context.metrics.ended("Approval", after.name());
         tracing::info!(approval = %name, phase = after.name(), "decided");
-    } else {
-        context.approvals.rest(name);
     }
     for note in ruling.notes {
         let report = Report::about(&*stored, note.reason, &note.message, &note.key, context.clock.now());

@@ -1,7 +1,9 @@
-//! Which calls begin with this turn: those that find a place in the pool are marked as begun by this operator,
+//! Which calls begin with this turn: those that get a slot are marked as begun by this operator,
 //! so that the commit says so before they do.
 //!
 //! It may not begin one: a turn that is not committed begins nothing.
+
+use std::collections::BTreeSet;
 
 use signoff_api::journal::{StepPhase, StepRecord};
 use signoff_engine::{
@@ -11,6 +13,7 @@ use signoff_engine::{
 
 use super::observe::Seen;
 use crate::{
+    call_slots::{self, CallTicket, CallWait},
     context::{Context, Hold},
     kinds::Name,
     pods::{Ticket, Wait},
@@ -22,15 +25,17 @@ pub(super) struct Claim {
     pub(super) hold: Hold,
 }
 
-/// What begins with this turn, and which Pods have to wait.
+/// What begins with this turn, and which calls and Pods have to wait.
 pub(super) struct Claims {
     pub(super) begin: Vec<Claim>,
-    /// The names of steps, and why.
+    /// The paths of steps that wait for their Pods, and why.
     pub(super) wait: Vec<(String, Wait)>,
+    /// The paths of steps that wait for a slot, and why.
+    pub(super) calls_wait: Vec<(String, CallWait)>,
 }
 
 pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
-    let mut claims = Claims { begin: Vec::new(), wait: Vec::new() };
+    let mut claims = Claims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
     let calls: Vec<Call> = turn
         .commands
         .iter()
@@ -42,7 +47,9 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
     let is_suspended = seen.workflow.spec.suspend == Some(true);
     let asked = |pod: &Name| calls.iter().any(|call| matches!(&call.what, What::Pod(p) if *p.name == *pod.name));
     context.room_for_pods.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
-    for call in calls {
+    let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, turn, call)).collect();
+    context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
+    for mut call in calls {
         let key = (call.path.clone(), call.attempt);
         if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &key) {
             continue;
@@ -62,11 +69,16 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
                 }
             },
             What::Agent(_) | What::Http(_) => {
-                let Some(permit) = context.pool.try_acquire() else {
-                    context.runs.wants_place(&seen.name);
-                    continue;
-                };
-                Hold::Call { _place: permit }
+                // A Workflow that was accepted under another setting keeps to this one all the same.
+                call.timeout = call.timeout.min(context.settings.max_call_timeout);
+                let Some(ticket) = ticket(seen, turn, &call) else { continue };
+                match context.call_slots.acquire(ticket) {
+                    Ok(slot) => Hold::Call { _slot: slot },
+                    Err(wait) => {
+                        claims.calls_wait.push((record.path.clone(), wait));
+                        continue;
+                    }
+                }
             }
         };
         // A Pod that was begun stays what it is: it is found again by its name.
@@ -80,6 +92,18 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
         claims.begin.push(Claim { call, hold });
     }
     claims
+}
+
+/// Returns how a call queues for a slot; `None` for a Pod, and for a call that has no record.
+fn ticket(seen: &Seen, turn: &Turn, call: &Call) -> Option<CallTicket> {
+    let host = match &call.what {
+        What::Agent(agent) => agent.provider.openai.as_ref().and_then(|openai| call_slots::host(&openai.base_url)),
+        What::Http(http) => call_slots::host(&http.url),
+        What::Pod(_) => return None,
+    };
+    let seq = turn.journal.get(&call.path, call.attempt)?.seq;
+    let (call, workflow) = ((call.path.clone(), call.attempt), seen.name.clone());
+    Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host })
 }
 
 /// A place for a Pod: one that was begun keeps it, whatever the limits say by now.

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 use signoff_engine::{Plan, Turn, journal::Folded, status::apart};
 
-use super::{observe::Seen, plan::Refusal, status};
+use super::{observe::Seen, pending::Pending, plan::Refusal, status};
 use crate::{
     commit::commit as write,
     context::{Context, owner},
@@ -33,7 +33,7 @@ pub(super) async fn commit(
     plan: &Plan,
     turn: &Turn,
     folded: &[Folded],
-    pending: Option<(String, String)>,
+    pending: Pending,
 ) -> Result<Arc<Workflow>, Error> {
     let next = status::after(seen, plan, turn, pending);
     if next == seen.status {

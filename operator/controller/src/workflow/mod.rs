@@ -26,15 +26,19 @@ use plan::Planned;
 
 /// Looks at a Workflow and does what follows. Returns when to look again although nothing has happened.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
-    let looked = look(context, name).await;
-    if looked.is_err() {
-        // What cannot begin for now must not stand in the way of others' Pods.
+    let mut claimed = false;
+    let looked = look(context, name, &mut claimed).await;
+    if looked.is_err() || !claimed {
+        // A run that begins nothing for now must not hold back the Pods and calls of others.
         context.room_for_pods.forget(name);
+        context.call_slots.forget(name);
     }
+    context.workflows.rest(name);
     looked
 }
 
-async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+/// `claimed`: set once the calls of the run have their slots or places in the queue.
+async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     if let Some(why) = context.unreadable.why(&Key::Workflow(name.clone())) {
         return unreadable::itself(context, name, &why).await;
     }
@@ -59,14 +63,12 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     };
     let plan = match plan::plan(context, &seen)? {
         Planned::Runs(plan) => plan,
-        Planned::Held(why) => {
-            context.room_for_pods.forget(name);
-            return hold::hold(context, &seen, &why).await;
-        }
+        Planned::Held(why) => return hold::hold(context, &seen, &why).await,
         Planned::Refused(why) => return commit::refuse(context, &seen, &why).await,
     };
     let mut turn = advance::advance(context, &seen, &plan).await?;
     let claims = claim::claim(context, &seen, &mut turn);
+    *claimed = true;
     let pending = pending::of(context, &seen, &turn, &claims);
     let folded = commit::settle(context, &seen, &mut turn)?;
     let stored = commit::commit(context, &seen, &plan, &turn, &folded, pending).await?;

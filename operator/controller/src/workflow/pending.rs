@@ -1,17 +1,39 @@
-//! Which steps of a run wait for their Pods, and why, in the words of whoever keeps them waiting.
+//! The steps of a run that wait for their Pods or for a slot, and why.
 //!
-//! It may not speak of a Pod that runs.
+//! Says nothing of a Pod or a call that runs.
 
 use signoff_engine::Turn;
 
 use super::{claim::Claims, observe::Seen};
 use crate::context::Context;
 
-/// A reason and a sentence for the condition; none where nothing waits.
-pub(super) fn of(context: &Context, seen: &Seen, turn: &Turn, claims: &Claims) -> Option<(String, String)> {
+/// The steps that wait: a reason and a sentence for each condition, or `None` where nothing waits.
+pub(super) struct Pending {
+    /// For the condition `PodsPending`.
+    pub(super) pods: Option<(String, String)>,
+    /// For the condition `CallsPending`.
+    pub(super) calls: Option<(String, String)>,
+}
+
+/// Returns which steps of a run wait.
+pub(super) fn of(context: &Context, seen: &Seen, turn: &Turn, claims: &Claims) -> Pending {
     if turn.end.is_some() {
-        return None;
+        return Pending { pods: None, calls: None };
     }
+    Pending { pods: pods(context, seen, turn, claims), calls: calls(seen, claims) }
+}
+
+fn calls(seen: &Seen, claims: &Claims) -> Option<(String, String)> {
+    let (path, wait) = claims.calls_wait.first()?;
+    let why = wait.words(&seen.name.namespace);
+    Some(("Queued".to_owned(), format!("step {path}: {why}{}", behind(claims.calls_wait.len() - 1))))
+}
+
+fn behind(more: usize) -> String {
+    if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() }
+}
+
+fn pods(context: &Context, seen: &Seen, turn: &Turn, claims: &Claims) -> Option<(String, String)> {
     let step = |pod: &str| {
         let record = turn.journal.records().iter().find(|r| !r.phase.is_end() && r.object.as_deref() == Some(pod));
         record.map(|record| record.path.clone())
@@ -25,7 +47,5 @@ pub(super) fn of(context: &Context, seen: &Seen, turn: &Turn, claims: &Claims) -
     }
     let (path, wait) = claims.wait.first()?;
     let (reason, why) = wait.words(&seen.name.namespace);
-    let more = claims.wait.len() - 1;
-    let more = if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() };
-    Some((reason.to_owned(), format!("step {path}: {why}{more}")))
+    Some((reason.to_owned(), format!("step {path}: {why}{}", behind(claims.wait.len() - 1))))
 }

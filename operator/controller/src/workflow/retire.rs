@@ -28,7 +28,6 @@ pub(super) async fn rest(
         }
     }
     if matches!(turn.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
-        context.workflows.rest(&seen.name);
         context.runs.rest(&seen.name);
     }
     Ok(turn.wake_at)
@@ -57,6 +56,7 @@ pub(super) async fn retire(
 pub(super) fn call_off(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
     context.runs.close(name);
     context.room_for_pods.forget(name);
+    context.call_slots.forget(name);
     for approval in uid.map(|uid| context.approvals.owned_by(uid)).unwrap_or_default() {
         // Shrinking is for those that are over; what it leaves is to be cancelled.
         context.approvals.shrink(&approval);

@@ -10,28 +10,34 @@ use signoff_engine::{
     status::{after as after_turn, finish, say, waiting},
 };
 
-use super::{observe::Seen, plan::Refusal};
+use super::{observe::Seen, pending::Pending, plan::Refusal};
 use crate::guard::foreign_words;
 
 /// The status after a turn: what it says wherever a run is driven from, and that decisions are vouched for.
-pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Option<(String, String)>) -> WorkflowStatus {
+pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, turn, seen.overdue, now);
     let message = "the admission policies that vouch for decisions are in force";
     say(&mut status, workflow, now, conditions::GUARDED, true, "PoliciesInForce", message);
     foreign_mutation(&mut status, workflow, &seen.guarded.foreign, now);
     under_floors(&mut status, workflow, plan, turn, now);
-    pods_pending(&mut status, workflow, pending, now);
+    steps_wait(&mut status, workflow, (conditions::PODS_PENDING, "no step waits for its Pod"), pending.pods, now);
+    steps_wait(&mut status, workflow, (conditions::CALLS_PENDING, "no step waits for a slot"), pending.calls, now);
     status
 }
 
-/// Which step waits for its Pod; said only where there is or was something to say.
-fn pods_pending(status: &mut WorkflowStatus, workflow: &Workflow, pending: Option<(String, String)>, now: Moment) {
+/// Sets the condition that a step waits; only where one waits or has waited.
+fn steps_wait(
+    status: &mut WorkflowStatus,
+    workflow: &Workflow,
+    (kind, none): (&str, &str),
+    pending: Option<(String, String)>,
+    now: Moment,
+) {
     if let Some((reason, message)) = pending {
-        say(status, workflow, now, conditions::PODS_PENDING, true, &reason, &message);
-    } else if conditions::holds(&status.conditions, conditions::PODS_PENDING) {
-        let message = "no step waits for its Pod";
-        say(status, workflow, now, conditions::PODS_PENDING, false, "NothingPending", message);
+        say(status, workflow, now, kind, true, &reason, &message);
+    } else if conditions::holds(&status.conditions, kind) {
+        say(status, workflow, now, kind, false, "NothingPending", none);
     }
 }
 

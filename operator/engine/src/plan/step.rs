@@ -260,6 +260,9 @@ impl Check<'_> {
             Action::Pod(_) => POD_TIMEOUT,
             _ => Duration::from_secs(30),
         };
+        if matches!(action, Action::Agent(_) | Action::Http(_)) {
+            self.call_timeout(step.timeout, &place.field("timeout"));
+        }
         let mut planned = PlannedStep {
             path: format!("{}{}", place.prefix, step.name),
             vars,
@@ -276,6 +279,19 @@ impl Check<'_> {
             planned.guards = self.guards(step, place);
         }
         Some(planned)
+    }
+
+    /// Refuses a `timeout` of a call that is longer than the operator allows. An accepted run keeps its spec: the
+    /// operator cuts its calls short instead.
+    pub(super) fn call_timeout(&mut self, timeout: Option<Span>, field: &str) {
+        let (given, most) = (timeout.map(Span::duration).unwrap_or_default(), self.settings.max_call_timeout);
+        if given > most && !self.accepted {
+            let (given, most) = (Span::from(given), Span::from(most));
+            let message = format!(
+                "{given} is longer than a call may take: give at most {most}, or ask an administrator to raise --max-call-timeout"
+            );
+            self.complain(field, message);
+        }
     }
 
     pub(super) fn name(&mut self, name: &str, field: &str) {

@@ -228,3 +228,64 @@ fn the_digest_of_a_spec_ignores_what_may_change_and_nothing_else() {
     assert_ne!(one, digest(json!({"requestedBy": "dana", "pattern": steps("y")})));
     assert_ne!(one, digest(json!({"requestedBy": "mallory", "pattern": steps("x")})));
 }
+
+/// The complaints about a spec whose JSON has so many bytes, most of them in its inputs.
+fn of_bytes(bytes: usize) -> Vec<String> {
+    let spec = |fill: usize| {
+        json!({
+            "requestedBy": "dana", "inputs": [{"name": "report", "value": "x".repeat(fill)}],
+            "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "{{ inputs.report }}"}}]}},
+        })
+    };
+    let rest = spec_bytes(&serde_json::from_value(spec(0)).unwrap());
+    complaints(spec(bytes - rest))
+}
+
+#[test]
+fn a_spec_is_refused_beyond_its_bytes_and_accepted_up_to_them() {
+    assert_eq!(of_bytes(512 * 1024), Vec::<String>::new());
+    let found = of_bytes(512 * 1024 + 1);
+    refuses(&found, "spec", "it has 524289 bytes, ");
+    refuses(&found, "spec", "and may have 524288; let a step fetch what is large");
+}
+
+#[test]
+fn an_accepted_run_is_bound_by_neither_a_smaller_size_nor_a_shorter_timeout() {
+    let of = |status: Value, settings: &Settings| {
+        let step = json!({"name": "a", "timeout": "2h", "http": {"url": "http://x/"}});
+        let workflow = serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "status": status,
+            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [step]}}},
+        }));
+        Plan::of(&workflow.unwrap(), settings, &Arc::default()).err().unwrap_or_default()
+    };
+    let small = Settings { max_spec_bytes: 10, ..Settings::default() };
+    assert_eq!(of(json!({}), &small).iter().map(|why| why.reason).collect::<Vec<_>>(), ["TooLarge"]);
+    assert_eq!(of(json!({}), &Settings::default()).iter().map(|why| why.reason).collect::<Vec<_>>(), ["Invalid"]);
+    assert!(of(json!({"specDigest": Digest::of_bytes(b"")}), &small).is_empty());
+}
+
+#[test]
+fn a_call_longer_than_the_operator_allows_is_refused_wherever_it_stands() {
+    let step = |timeout: &str, what: Value| {
+        let mut step = json!({"name": "a", "timeout": timeout});
+        step.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
+        of_steps(json!([step]))
+    };
+    for what in [json!({"http": {"url": "http://x/"}}), json!({"agent": {"name": "writer", "input": "x"}})] {
+        refuses(&step("1h1s", what.clone()), &format!("{STEPS}[0].timeout"), "at most 1h, or ask an administrator");
+        assert_eq!(step("1h", what), Vec::<String>::new());
+    }
+    let pod = json!({"pod": {"image": "tool", "command": ["tool"]}});
+    assert_eq!(step("5h", pod), Vec::<String>::new(), "containers run elsewhere");
+    let workers = |timeout: &str| {
+        complaints(json!({
+            "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
+            "pattern": {"orchestratorWorkers": {
+                "orchestrator": {"agent": "writer", "input": "plan"}, "worker": {"agent": "writer", "timeout": timeout},
+            }},
+        }))
+    };
+    refuses(&workers("2h"), "spec.pattern.orchestratorWorkers.worker.timeout", "at most 1h");
+    assert_eq!(workers("1h"), Vec::<String>::new());
+}

@@ -133,6 +133,11 @@ pub const TERMS: &[Term] = &[
         "PodsPending",
         "Whether a step's Pod does not run yet; the message names it and says why, in the words of the scheduler or the kubelet.",
     ),
+    term(
+        CONDITION,
+        "CallsPending",
+        "Whether a step waits because as many calls of models and addresses run as may at once; the message names the step and the limit. It goes on by itself.",
+    ),
     term(CONDITION, "Finished", "Whether the run has ended in whatever way; its reason is the phase."),
     term(CONDITION, "Complete", "Whether the run ended with success; its reason is the phase."),
     term(CONDITION, "Failed", "Whether the run ended otherwise; its reason is the phase."),
@@ -143,6 +148,11 @@ pub const TERMS: &[Term] = &[
         REASON,
         "Invalid",
         "The spec cannot be run: the message names each field and what to write instead. `signoff validate` shows the same with the place in the file.",
+    ),
+    term(
+        REASON,
+        "TooLarge",
+        "The spec and its inputs have more bytes than the operator allows (--max-workflow-bytes, 512 KiB by default). Let a step fetch what is large, or split the Workflow.",
     ),
     term(
         REASON,

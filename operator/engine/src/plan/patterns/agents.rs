@@ -123,6 +123,7 @@ impl Check<'_> {
         // Its guards stand beneath each worker: several are at work at once.
         let place = Place::new(ground, format!("{field}.worker"), ".worker/", at_work);
         let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
+        self.call_timeout(spec.worker.timeout, &format!("{field}.worker.timeout"));
         let worker = self.made_agent("worker", Made::of(&spec.worker.agent, Some(input), None), &place).map(|worker| {
             PlannedStep {
                 retry: PlannedRetry::of(spec.worker.retry.as_ref()),

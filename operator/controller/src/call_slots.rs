@@ -1,0 +1,345 @@
+//! Slots for calls of models and addresses: how many calls run at once in all, in a namespace, for a Workflow and to a
+//! host, and which waiting call gets a slot that becomes free.
+//!
+//! **Invariant:** free slots are given by turns to the namespaces that wait, and within a namespace by turns to its
+//! Workflows. A call that is held back by a limit of its own delays no other call.
+//!
+//! A free slot is reserved for one waiting call, and its Workflow is enqueued. A reconcile that does not claim the slot
+//! returns it by [`CallSlots::retain`] or [`CallSlots::forget`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+use url::Url;
+
+use crate::{kinds::Name, runs::CallKey};
+
+/// How many calls of models and addresses run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// In all.
+    pub total: usize,
+    /// In one namespace.
+    pub per_namespace: usize,
+    /// For one Workflow.
+    pub per_workflow: usize,
+    /// To one host: that of a provider's `baseURL`, or of the URL of an http step.
+    pub per_host: usize,
+}
+
+impl CallLimits {
+    /// Returns the default limits beside `total`: half of it for a namespace, a quarter for a Workflow, three quarters
+    /// for a host. None of them is below 1.
+    #[must_use]
+    pub fn of_total(total: usize) -> Self {
+        let total = total.max(1);
+        let share = |quarters: usize| (total * quarters).div_ceil(4);
+        Self { total, per_namespace: share(2), per_workflow: share(1), per_host: share(3) }
+    }
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self::of_total(64)
+    }
+}
+
+/// The slots of one operator.
+pub(crate) struct CallSlots {
+    limits: CallLimits,
+    inner: Mutex<Inner>,
+    granted: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Slots of calls that run, and those reserved.
+    taken: Taken,
+    waiting: BTreeMap<Arc<str>, Line>,
+    /// The namespace that got the last free slot.
+    last: Option<Arc<str>>,
+    /// Calls with a reserved slot, by their Workflow.
+    reserved: BTreeMap<Name, BTreeSet<CallTicket>>,
+    /// Workflows that got a slot since the last [`CallSlots::take_granted`].
+    wake: BTreeSet<Name>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    namespaces: BTreeMap<Arc<str>, usize>,
+    runs: BTreeMap<Arc<str>, usize>,
+    hosts: BTreeMap<Arc<str>, usize>,
+}
+
+/// The calls of one namespace that wait.
+#[derive(Default)]
+struct Line {
+    workflows: BTreeMap<Name, BTreeSet<CallTicket>>,
+    /// The Workflow that got the last free slot.
+    last: Option<Name>,
+}
+
+/// A call that is to run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CallTicket {
+    /// The `seq` of its record: the calls of a Workflow run in this order.
+    pub(crate) seq: i64,
+    /// Its path and attempt.
+    pub(crate) call: CallKey,
+    /// Its Workflow.
+    pub(crate) workflow: Name,
+    /// The uid of its Workflow.
+    pub(crate) run: Arc<str>,
+    /// The host it goes to; `None` where it leaves no process, as a scripted model does.
+    pub(crate) host: Option<Arc<str>>,
+}
+
+/// The limit that holds a call back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallWait {
+    /// Of its Workflow.
+    Workflow(usize),
+    /// Of its namespace.
+    Namespace(usize),
+    /// Of the host it goes to.
+    Host(Arc<str>, usize),
+    /// Of the operator.
+    Total(usize),
+}
+
+/// The slot of a call that runs; free again once this is dropped.
+pub(crate) struct CallSlot {
+    slots: Arc<CallSlots>,
+    ticket: CallTicket,
+}
+
+impl Drop for CallSlot {
+    fn drop(&mut self) {
+        self.slots.change(|inner| inner.taken.remove(&self.ticket));
+    }
+}
+
+/// Returns the host that limits count a URL under.
+pub(crate) fn host(url: &str) -> Option<Arc<str>> {
+    let url: Url = url.parse().ok()?;
+    let host = url.host_str()?;
+    Some(host.strip_suffix('.').unwrap_or(host).into())
+}
+
+impl CallSlots {
+    pub(crate) fn new(limits: CallLimits) -> Self {
+        Self { limits, inner: Mutex::default(), granted: Notify::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Applies a change that may have freed slots, and reserves those for the calls that are next.
+    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        let mut inner = self.lock();
+        let changed = change(&mut inner);
+        inner.reserve(&self.limits);
+        if !inner.wake.is_empty() {
+            self.granted.notify_one();
+        }
+        changed
+    }
+
+    /// Acquires a slot for a call, or queues the call.
+    pub(crate) fn acquire(self: &Arc<Self>, ticket: CallTicket) -> Result<CallSlot, CallWait> {
+        let mut inner = self.lock();
+        if !inner.claim(&ticket) {
+            let line = inner.waiting.entry(Arc::clone(&ticket.workflow.namespace)).or_default();
+            line.workflows.entry(ticket.workflow.clone()).or_default().insert(ticket.clone());
+            inner.reserve(&self.limits);
+            if !inner.claim(&ticket) {
+                return Err(inner.taken.full(&ticket, &self.limits).unwrap_or(CallWait::Total(self.limits.total)));
+            }
+        }
+        drop(inner);
+        Ok(CallSlot { slots: Arc::clone(self), ticket })
+    }
+
+    /// Keeps only these calls of a Workflow in the queue; the reserved slots of all its others are free again.
+    pub(crate) fn retain(&self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
+        self.change(|inner| inner.retain(workflow, wanted));
+    }
+
+    /// Removes every call of a Workflow from the queue.
+    pub(crate) fn forget(&self, workflow: &Name) {
+        self.retain(workflow, |_| false);
+    }
+
+    /// Waits until slots were reserved since this last returned.
+    pub(crate) async fn granted(&self) {
+        self.granted.notified().await;
+    }
+
+    /// Returns the Workflows for which slots were reserved since the last time.
+    pub(crate) fn take_granted(&self) -> BTreeSet<Name> {
+        std::mem::take(&mut self.lock().wake)
+    }
+
+    /// Returns how many slots are free, and how many calls wait for one.
+    pub(crate) fn levels(&self) -> (usize, usize) {
+        let inner = self.lock();
+        let waiting = inner.waiting.values().flat_map(|line| line.workflows.values()).map(BTreeSet::len).sum();
+        (self.limits.total.saturating_sub(inner.taken.all), waiting)
+    }
+}
+
+impl Inner {
+    /// Reserves free slots for the calls that are next.
+    fn reserve(&mut self, limits: &CallLimits) {
+        while self.taken.all < limits.total
+            && let Some(ticket) = self.next(limits)
+        {
+            self.taken.add(&ticket);
+            self.wake.insert(ticket.workflow.clone());
+            self.reserved.entry(ticket.workflow.clone()).or_default().insert(ticket);
+        }
+    }
+
+    /// Removes the call that is next from the queue, and returns it.
+    fn next(&mut self, limits: &CallLimits) -> Option<CallTicket> {
+        let order: Vec<Arc<str>> = after(&self.waiting, self.last.as_ref()).map(|(name, _)| Arc::clone(name)).collect();
+        for namespace in order {
+            if self.taken.in_namespace(&namespace) >= limits.per_namespace {
+                continue;
+            }
+            let Some(line) = self.waiting.get_mut(&namespace) else { continue };
+            let found = after(&line.workflows, line.last.as_ref())
+                .find_map(|(_, tickets)| tickets.iter().find(|ticket| self.taken.full(ticket, limits).is_none()));
+            let Some(ticket) = found.cloned() else { continue };
+            line.last = Some(ticket.workflow.clone());
+            self.drop_waiting(&ticket.workflow, |other| *other != ticket);
+            self.last = Some(namespace);
+            return Some(ticket);
+        }
+        None
+    }
+
+    /// Takes the reserved slot of a call. Returns whether there was one.
+    fn claim(&mut self, ticket: &CallTicket) -> bool {
+        let Some(reserved) = self.reserved.get_mut(&ticket.workflow) else { return false };
+        let claimed = reserved.remove(ticket);
+        if reserved.is_empty() {
+            self.reserved.remove(&ticket.workflow);
+            self.wake.remove(&ticket.workflow);
+        }
+        claimed
+    }
+
+    fn retain(&mut self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
+        self.drop_waiting(workflow, &wanted);
+        if let Some(mut reserved) = self.reserved.remove(workflow) {
+            for ticket in reserved.extract_if(.., |ticket| !wanted(ticket)) {
+                self.taken.remove(&ticket);
+            }
+            if reserved.is_empty() {
+                self.wake.remove(workflow);
+            } else {
+                self.reserved.insert(workflow.clone(), reserved);
+            }
+        }
+    }
+
+    fn drop_waiting(&mut self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
+        let Some(line) = self.waiting.get_mut(&workflow.namespace) else { return };
+        if let Some(tickets) = line.workflows.get_mut(workflow) {
+            tickets.retain(wanted);
+            if tickets.is_empty() {
+                line.workflows.remove(workflow);
+            }
+        }
+        if line.workflows.is_empty() {
+            self.waiting.remove(&workflow.namespace);
+        }
+    }
+}
+
+impl Taken {
+    fn in_namespace(&self, namespace: &str) -> usize {
+        self.namespaces.get(namespace).copied().unwrap_or_default()
+    }
+
+    /// Returns the limit that holds a call back, or `None`.
+    fn full(&self, ticket: &CallTicket, limits: &CallLimits) -> Option<CallWait> {
+        let of_run = self.runs.get(&ticket.run).copied().unwrap_or_default();
+        let to_host = ticket.host.as_ref().map(|host| (host, self.hosts.get(host).copied().unwrap_or_default()));
+        if of_run >= limits.per_workflow {
+            Some(CallWait::Workflow(limits.per_workflow))
+        } else if self.in_namespace(&ticket.workflow.namespace) >= limits.per_namespace {
+            Some(CallWait::Namespace(limits.per_namespace))
+        } else if let Some((host, count)) = to_host
+            && count >= limits.per_host
+        {
+            Some(CallWait::Host(Arc::clone(host), limits.per_host))
+        } else {
+            (self.all >= limits.total).then_some(CallWait::Total(limits.total))
+        }
+    }
+
+    fn add(&mut self, ticket: &CallTicket) {
+        self.all += 1;
+        *self.namespaces.entry(Arc::clone(&ticket.workflow.namespace)).or_default() += 1;
+        *self.runs.entry(Arc::clone(&ticket.run)).or_default() += 1;
+        if let Some(host) = &ticket.host {
+            *self.hosts.entry(Arc::clone(host)).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, ticket: &CallTicket) {
+        self.all = self.all.saturating_sub(1);
+        decrement(&mut self.namespaces, &ticket.workflow.namespace);
+        decrement(&mut self.runs, &ticket.run);
+        if let Some(host) = &ticket.host {
+            decrement(&mut self.hosts, host);
+        }
+    }
+}
+
+/// Counts one less, and keeps no zero.
+fn decrement(counts: &mut BTreeMap<Arc<str>, usize>, key: &Arc<str>) {
+    if let Some(count) = counts.get_mut(key) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+/// Returns the entries of a map, beginning after `last` and ending with it.
+fn after<'m, K: Ord, V>(map: &'m BTreeMap<K, V>, last: Option<&K>) -> impl Iterator<Item = (&'m K, &'m V)> {
+    let after = last.map_or(Bound::Unbounded, Bound::Excluded);
+    let until = last.map(|last| map.range((Bound::Unbounded, Bound::Included(last))));
+    map.range((after, Bound::Unbounded)).chain(until.into_iter().flatten())
+}
+
+impl CallWait {
+    /// Returns a sentence for the condition `CallsPending`. It names the limit and no place in the queue, which would
+    /// cost a write each time it changed.
+    pub(crate) fn words(&self, namespace: &str) -> String {
+        let of = |whose: String, most: usize, flag: &str| {
+            format!("{most} calls of {whose} run, as many as may at once ({flag}); free places are given by turns")
+        };
+        match self {
+            Self::Workflow(most) => of("its Workflow".to_owned(), *most, "--max-calls-per-workflow"),
+            Self::Namespace(most) => of(format!("the namespace {namespace}"), *most, "--max-calls-per-namespace"),
+            Self::Host(host, most) => {
+                format!("{most} calls to {host} run, as many as may at once (--max-calls-per-provider)")
+            }
+            Self::Total(most) => of("the operator".to_owned(), *most, "--max-calls"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "call_slots_tests.rs"]
+mod tests;

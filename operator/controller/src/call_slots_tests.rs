@@ -1,0 +1,187 @@
+//! Which call gets a free slot, and which limit holds a call back.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::*;
+
+fn slots(total: usize, per_namespace: usize, per_workflow: usize, per_host: usize) -> Arc<CallSlots> {
+    Arc::new(CallSlots::new(CallLimits { total, per_namespace, per_workflow, per_host }))
+}
+
+/// The call `seq` of a Workflow, to the host of its own.
+fn ticket(namespace: &str, workflow: &str, seq: i64) -> CallTicket {
+    CallTicket {
+        seq,
+        call: (format!("step-{seq}"), 1),
+        workflow: Name::new(namespace, workflow),
+        run: format!("uid of {namespace}/{workflow}").into(),
+        host: Some(format!("{workflow}.test").into()),
+    }
+}
+
+fn to(host: &str, ticket: CallTicket) -> CallTicket {
+    CallTicket { host: Some(host.into()), ..ticket }
+}
+
+#[track_caller]
+fn runs(slots: &Arc<CallSlots>, ticket: &CallTicket) -> CallSlot {
+    slots.acquire(ticket.clone()).unwrap_or_else(|wait| panic!("{ticket:?}: {wait:?}"))
+}
+
+#[track_caller]
+fn waits(slots: &Arc<CallSlots>, ticket: &CallTicket) -> CallWait {
+    slots.acquire(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{ticket:?} runs"))
+}
+
+fn granted(slots: &CallSlots) -> Vec<String> {
+    slots.take_granted().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn each_limit_holds_back_only_the_calls_it_is_about() {
+    let slots = slots(6, 4, 2, 3);
+    let _a = [1, 2].map(|seq| runs(&slots, &ticket("a", "one", seq)));
+    assert_eq!(waits(&slots, &ticket("a", "one", 3)), CallWait::Workflow(2));
+    let _b = [1, 2].map(|seq| runs(&slots, &to("shared.test", ticket("a", "two", seq))));
+    assert_eq!(waits(&slots, &ticket("a", "three", 1)), CallWait::Namespace(4));
+    let _c = runs(&slots, &to("shared.test", ticket("b", "one", 1)));
+    assert_eq!(waits(&slots, &to("shared.test", ticket("b", "one", 2))), CallWait::Host("shared.test".into(), 3));
+    let _d = runs(&slots, &ticket("b", "one", 3));
+    assert_eq!(waits(&slots, &ticket("c", "four", 1)), CallWait::Total(6));
+    assert_eq!(slots.levels(), (0, 4));
+    assert_eq!(granted(&slots), <[&str; 0]>::default(), "a call that got its slot at once wakes nothing");
+}
+
+#[test]
+fn a_scripted_model_has_no_host_and_counts_for_the_other_limits() {
+    let slots = slots(9, 9, 2, 1);
+    let scripted = |seq| CallTicket { host: None, ..ticket("a", "one", seq) };
+    let _running = [1, 2].map(|seq| runs(&slots, &scripted(seq)));
+    assert_eq!(waits(&slots, &scripted(3)), CallWait::Workflow(2));
+}
+
+#[test]
+fn a_namespace_with_a_thousand_calls_delays_anothers_call_by_at_most_one_round() {
+    let slots = slots(4, 4, 4, 99);
+    let mut running: Vec<_> = (1..=4).map(|seq| runs(&slots, &ticket("crowd", "big", seq))).collect();
+    for seq in 5..=1000 {
+        waits(&slots, &ticket("crowd", "big", seq));
+    }
+    waits(&slots, &ticket("other", "small", 1));
+    waits(&slots, &ticket("third", "small", 1));
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        drop(running.pop());
+        order.extend(granted(&slots));
+    }
+    let order: BTreeSet<_> = order.into_iter().collect();
+    assert_eq!(order, ["crowd/big", "other/small", "third/small"].map(str::to_owned).into());
+}
+
+#[test]
+fn a_namespace_that_asks_again_and_again_gets_no_more_than_every_other_slot() {
+    let slots = slots(1, 1, 1, 9);
+    let mut running = Some(runs(&slots, &ticket("crowd", "big", 1)));
+    for seq in 2..100 {
+        waits(&slots, &ticket("crowd", "big", seq));
+    }
+    let (mut eager, mut crowd, mut next) = (0, 0, 2);
+    for seq in 1..=20 {
+        let again = ticket("eager", "w", seq);
+        let known = slots.acquire(again.clone()).is_err();
+        assert!(known);
+        running.take();
+        running = match granted(&slots).as_slice() {
+            [name] if name == "eager/w" => {
+                eager += 1;
+                Some(runs(&slots, &again))
+            }
+            [_] => {
+                crowd += 1;
+                next += 1;
+                Some(runs(&slots, &ticket("crowd", "big", next - 1)))
+            }
+            other => panic!("{other:?}"),
+        };
+        slots.forget(&Name::new("eager", "w"));
+    }
+    assert_eq!((eager, crowd), (10, 10));
+}
+
+#[test]
+fn workflows_of_one_namespace_take_turns_too() {
+    let slots = slots(1, 1, 1, 9);
+    let running = runs(&slots, &ticket("a", "big", 1));
+    for seq in 2..50 {
+        waits(&slots, &ticket("a", "big", seq));
+    }
+    waits(&slots, &ticket("a", "small", 1));
+    drop(running);
+    assert_eq!(granted(&slots), ["a/big"], "the first turn");
+    drop(runs(&slots, &ticket("a", "big", 2)));
+    assert_eq!(granted(&slots), ["a/small"]);
+}
+
+#[test]
+fn a_reserved_slot_is_no_other_calls() {
+    let slots = slots(1, 1, 1, 9);
+    let running = runs(&slots, &ticket("a", "one", 1));
+    waits(&slots, &ticket("b", "one", 1));
+    drop(running);
+    assert_eq!(waits(&slots, &ticket("c", "one", 1)), CallWait::Total(1));
+    let _running = runs(&slots, &ticket("b", "one", 1));
+}
+
+#[test]
+fn a_reserved_slot_that_is_not_claimed_goes_to_the_next() {
+    let slots = slots(1, 1, 1, 9);
+    let running = runs(&slots, &ticket("a", "one", 1));
+    waits(&slots, &ticket("b", "one", 1));
+    waits(&slots, &ticket("c", "one", 1));
+    drop(running);
+    assert_eq!(granted(&slots), ["b/one"]);
+    slots.forget(&Name::new("b", "one"));
+    assert_eq!(granted(&slots), ["c/one"]);
+    slots.retain(&Name::new("c", "one"), |ticket| ticket.seq == 1);
+    drop(runs(&slots, &ticket("c", "one", 1)));
+    assert_eq!(slots.levels(), (1, 0));
+}
+
+#[test]
+fn nothing_is_kept_of_calls_that_are_over() {
+    let slots = slots(2, 2, 2, 2);
+    drop([1, 2].map(|seq| runs(&slots, &ticket("a", "one", seq))));
+    let inner = slots.lock();
+    assert!(inner.taken.namespaces.is_empty() && inner.taken.runs.is_empty() && inner.taken.hosts.is_empty());
+    assert!(inner.waiting.is_empty() && inner.reserved.is_empty());
+}
+
+#[tokio::test]
+async fn a_task_that_dies_gives_its_slot_back() {
+    let slots = slots(1, 1, 1, 1);
+    let slot = runs(&slots, &ticket("a", "one", 1));
+    waits(&slots, &ticket("b", "one", 1));
+    let task = tokio::spawn(async move {
+        let _slot = slot;
+        std::future::pending::<()>().await;
+    });
+    task.abort();
+    slots.granted().await;
+    assert_eq!(granted(&slots), ["b/one"]);
+}
+
+#[test]
+fn every_spelling_of_a_host_is_one_host() {
+    for url in ["https://Models.Example.com/v1", "http://models.example.com:8080", "https://u:p@models.example.com./x"]
+    {
+        assert_eq!(host(url).as_deref(), Some("models.example.com"), "{url}");
+    }
+    assert_eq!(host("no url"), None);
+}
+
+#[test]
+fn default_limits_leave_room_for_others_and_are_never_zero() {
+    assert_eq!(CallLimits::of_total(64), CallLimits { total: 64, per_namespace: 32, per_workflow: 16, per_host: 48 });
+    assert_eq!(CallLimits::of_total(0), CallLimits { total: 1, per_namespace: 1, per_workflow: 1, per_host: 1 });
+}
