@@ -15,6 +15,7 @@ mod people;
 mod pods;
 mod requests;
 mod scenarios;
+mod size;
 mod stage;
 mod strangers;
 mod telling;

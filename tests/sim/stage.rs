@@ -1,14 +1,17 @@
 //! The stage of every simulation: a simulated API server, a world of effects, and the real operator between them.
 //! It may not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the simulation's.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, names};
-use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, PodSettings, RunRef};
+use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef};
 use signoff_engine::{
     Room, Settings,
     turn::{Call, Failure, Reply, What},
@@ -39,6 +42,8 @@ pub struct Stage {
     /// How much of a journal its Workflow holds.
     pub room: Room,
     pub settings: Settings,
+    /// Of the operator that began last.
+    pub probe: Arc<Mutex<Option<Probe>>>,
 }
 
 /// The kind `Workflow`, as a resource.
@@ -66,6 +71,7 @@ impl Stage {
             guard,
             room: Room::default(),
             settings: Settings::default(),
+            probe: Arc::default(),
         }
     }
 
@@ -135,9 +141,11 @@ impl Stage {
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())
         };
+        let operator = Operator::new(config);
+        *self.probe.lock().unwrap() = Some(operator.probe());
         Box::pin(async move {
             // That it ended is all there is to know: the next life shows whether it ended well.
-            let _ = Operator::new(config).run(shutdown).await;
+            let _ = operator.run(shutdown).await;
         })
     }
 
@@ -171,6 +179,13 @@ impl Stage {
         let life = self.begin(actor);
         self.pass(1).await;
         life
+    }
+
+    /// A number of the operator that began last.
+    pub fn metric(&self, name: &str) -> i64 {
+        let text = self.probe.lock().unwrap().as_ref().unwrap().metrics().unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("there is no {name} in {text}")).parse().unwrap()
     }
 
     /// Lets this many seconds pass.

@@ -69,7 +69,8 @@ impl Probe {
     pub fn metrics(&self) -> Result<String, fmt::Error> {
         if let Some(context) = self.context.borrow().upgrade() {
             let (free, waiting) = context.call_slots.levels();
-            self.metrics.rests(context.workflows.held().0 + context.approvals.held().0);
+            let (workflows, approvals) = (context.workflows.held(), context.approvals.held());
+            self.metrics.rests(workflows.0 + approvals.0, workflows.1 + approvals.1);
             self.metrics.levels(context.approvals.count_open(), free, waiting, context.queue.depth());
         }
         self.metrics.text()

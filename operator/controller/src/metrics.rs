@@ -34,6 +34,7 @@ pub struct Metrics {
     calls_waiting: Gauge,
     depth: Gauge,
     rest_bytes: Gauge,
+    in_use: Gauge,
     in_force: Gauge,
     foreign: Gauge,
     leading: Gauge,
@@ -60,6 +61,7 @@ impl Default for Metrics {
             calls_waiting: Gauge::default(),
             depth: Gauge::default(),
             rest_bytes: Gauge::default(),
+            in_use: Gauge::default(),
             in_force: Gauge::default(),
             foreign: Gauge::default(),
             leading: Gauge::default(),
@@ -92,6 +94,7 @@ impl Default for Metrics {
         registry.register("calls_waiting", "Calls that wait for a free place", all.calls_waiting.clone());
         registry.register("queue_depth", "Objects waiting to be looked at", all.depth.clone());
         registry.register("rest_bytes", "Bytes of Workflows and Approvals at rest", all.rest_bytes.clone());
+        registry.register("objects_in_use", "Workflows and Approvals that are not at rest", all.in_use.clone());
         registry.register(
             "guard_in_force",
             "1 while the admission policies are in force as shipped",
@@ -168,8 +171,9 @@ impl Metrics {
         self.depth.set(number(depth));
     }
 
-    pub(crate) fn rests(&self, bytes: usize) {
+    pub(crate) fn rests(&self, bytes: usize, in_use: usize) {
         self.rest_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.in_use.set(i64::try_from(in_use).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn guarded(&self, standing: &Standing) {
