@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use jsonschema::PatternOptions;
 use serde_json::Value;
 use signoff_api::{
     ApprovalRequest, Decision, JsonObject, Verdict,
@@ -15,6 +14,7 @@ use signoff_api::{
 use crate::{
     language::{budget, re2, text},
     parameters::shape,
+    schema::Schema,
 };
 
 /// What a decision brings along, in one form whatever way it was typed. Two votes agree where verdict and
@@ -54,10 +54,10 @@ fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<J
         (Some(_), None) if verdict == Verdict::Retry => Ok(None),
         (Some(schema), None) => Err(format!("{verdict} needs parameters: {}", text::display(&shape(schema), 300))),
         (Some(schema), Some(given)) => {
-            let validator = validator(schema)?;
-            if let Some(error) = validator.iter_errors(&Value::Object(given.0.clone())).next() {
-                let place = error.instance_path().to_string().replace('/', ".");
-                let problem = text::display(&error.to_string(), 300);
+            let judged = Schema::of_value(schema)?.check(&Value::Object(given.0.clone()));
+            if let Err((place, problem)) = judged {
+                let place = place.replace('/', ".");
+                let problem = text::display(&problem, 300);
                 return Err(format!("parameters{}: {problem}: give {}", text::display(&place, 120), shape(schema)));
             }
             signoff_api::digest::canonical(given).map_err(|why| format!("parameters: {why}"))?;
@@ -170,11 +170,9 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
     }
     if let Some(schema) = &question.schema {
         let value: Value = serde_json::from_str(given).map_err(|why| format!("it must be JSON: {why}"))?;
-        let validator = compile(schema)?;
-        if let Some(error) = validator.iter_errors(&value).next() {
-            let place = error.instance_path().to_string();
+        if let Err((place, problem)) = Schema::compile(schema)?.check(&value) {
             let place = if place.is_empty() { "the answer".to_owned() } else { place };
-            return Err(format!("{}: {}", text::display(&place, 120), text::display(&error.to_string(), 400)));
+            return Err(format!("{}: {}", text::display(&place, 120), text::display(&problem, 400)));
         }
     }
     Ok(())
@@ -189,21 +187,6 @@ pub(crate) fn whole(pattern: &str) -> Result<regex::Regex, String> {
     let read = re2::read(pattern).map_err(|why| about(&why))?;
     let built = regex::RegexBuilder::new(&format!("^(?:{read})$")).size_limit(1 << 20).build();
     built.map_err(|_| about("is too large: repeat less"))
-}
-
-/// A JSON Schema without anything that backtracks or is fetched.
-///
-/// # Errors
-/// One sentence for the author of the schema.
-pub(crate) fn compile(schema: &JsonObject) -> Result<jsonschema::Validator, String> {
-    validator(&Value::Object(schema.0.clone()))
-}
-
-fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
-    jsonschema::options()
-        .with_pattern_options(PatternOptions::regex().size_limit(1 << 20))
-        .build(schema)
-        .map_err(|why| format!("not a JSON Schema: {}", text::display(&why.to_string(), 300)))
 }
 
 /// The answers that a timeout with the action Default gives: `default` to the only question, or every question's own.

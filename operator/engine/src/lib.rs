@@ -33,6 +33,7 @@ mod decision;
 mod inputs;
 mod patterns;
 mod request;
+mod schema;
 mod scope;
 mod steps;
 

@@ -11,12 +11,14 @@ use super::budget;
 const SEARCHED: usize = 1 << 20;
 /// How many places in a text are tried as the start of an object or array.
 const ATTEMPTS: usize = 64;
+/// Bytes read by all attempts together: a text of openings without ends would be read once for each.
+const READ: usize = 4 << 20;
 
 /// The JSON in `text`: the whole text if it is JSON, else the first object or array in a fenced
 /// ```` ```json ```` block, else the first object or array anywhere in the text.
 ///
-/// Returns nothing if there is none in the first MiB or among the first 64 places that look like
-/// one, or if the [`budget`] is stopped. Nesting is bounded at 128.
+/// Returns nothing if there is none in the first MiB, among the first 64 places that look like
+/// one or after 4 MiB were read at them, or if the [`budget`] is stopped. Nesting is bounded at 128.
 pub fn extract(text: &str) -> Option<Value> {
     extract_where(text, |_| true)
 }
@@ -31,7 +33,7 @@ pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Valu
     {
         return Some(whole);
     }
-    let mut attempts = ATTEMPTS;
+    let mut attempts = Attempts { places: ATTEMPTS, bytes: READ };
     fenced(text)
         .find_map(|block| first_container(block, &mut attempts, &accept))
         .or_else(|| first_container(text, &mut attempts, &accept))
@@ -61,22 +63,40 @@ fn fenced(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The first object or array in `text` that parses and is accepted.
-fn first_container(text: &str, attempts: &mut usize, accept: &impl Fn(&Value) -> bool) -> Option<Value> {
+fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value) -> bool) -> Option<Value> {
     let mut from = 0;
     while let Some(offset) = text.get(from..)?.find(['{', '[']) {
-        *attempts = attempts.checked_sub(1)?;
+        attempts.places = attempts.places.checked_sub(1)?;
         let start = from + offset;
-        budget::charge(text.len() - start).ok()?;
         // The deserializer reads one value and ignores what follows it, and knows about strings.
         let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        from = match values.next() {
+        let found = values.next();
+        let read = match &found {
+            Some(Err(error)) => offset_of(error, &text[start..]),
+            _ => values.byte_offset(),
+        };
+        budget::charge(read).ok()?;
+        from = match found {
             Some(Ok(value)) if accept(&value) => return Some(value),
             // Parsed but not wanted: look behind it, not inside.
-            Some(Ok(_)) => start + values.byte_offset().max(1),
+            Some(Ok(_)) => start + read.max(1),
             _ => start + 1,
         };
+        attempts.bytes = attempts.bytes.checked_sub(read)?;
     }
     None
+}
+
+/// What the search may still do.
+struct Attempts {
+    places: usize,
+    bytes: usize,
+}
+
+/// The bytes that were read until an error.
+fn offset_of(error: &serde_json::Error, text: &str) -> usize {
+    let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
+    lines.saturating_add(error.column())
 }
 
 #[cfg(test)]
@@ -128,5 +148,9 @@ mod tests {
         assert_eq!(extract(&"{\"a\":".repeat(200_000)), None);
         assert_eq!(extract(&"```json\n".repeat(100_000)), None);
         assert_eq!(extract(&("é".repeat(1 << 20) + "{\"a\": 1}")), None);
+        let before = budget::charged();
+        let open = "[1,".repeat(100) + &"1,\n".repeat(300_000);
+        assert_eq!(extract(&open), None);
+        assert!(budget::charged() - before < 8 << 20, "{}", budget::charged() - before);
     }
 }

@@ -24,7 +24,7 @@ pub mod handbook;
 pub mod json;
 #[cfg(test)]
 mod manual_tests;
-mod pattern;
+pub(crate) mod pattern;
 pub(crate) mod re2;
 pub mod reference;
 pub mod scope;

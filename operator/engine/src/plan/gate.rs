@@ -17,6 +17,7 @@ use crate::{
     decision,
     floors::{Contradiction, Requester, Tightened},
     language::Template,
+    schema::Schema,
 };
 
 /// A gate with every default filled in, as floors leave it.
@@ -256,7 +257,7 @@ impl Check<'_> {
                 self.complain(format!("{field}.pattern"), why);
             }
             if let Some(schema) = &question.schema
-                && let Err(why) = decision::compile(schema)
+                && let Err(why) = Schema::compile(schema)
             {
                 self.complain(format!("{field}.schema"), why);
             }

@@ -15,8 +15,9 @@ use signoff_api::{
 
 use super::{Check, PlannedAgent, PlannedGate, PlannedPod, gates::Gates};
 use crate::{
-    decision, floors,
+    floors,
     language::{Condition, Known, Template, is_identifier},
+    schema::Schema,
     scope::RESERVED,
 };
 
@@ -247,7 +248,7 @@ impl Check<'_> {
         let skip_if =
             step.skip_if.as_ref().and_then(|source| self.condition(source, &place.field("skipIf"), &place.known));
         if let Some(schema) = &step.output_schema
-            && let Err(why) = decision::compile(schema)
+            && let Err(why) = Schema::compile(schema)
         {
             self.complain(place.field("outputSchema"), why);
         }

@@ -14,9 +14,9 @@ use signoff_api::{
 use super::{Decided, Reviewed, Stop, attempts, gate, or_stop};
 use crate::{
     activity::{Change, Opening, Place, Run, Work, error},
-    decision,
     language::{json as extract, text},
     plan::{Action, PlannedOutput, PlannedStep},
+    schema::Schema,
     scope::Frame,
 };
 
@@ -166,13 +166,13 @@ async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<String, Stop>
 
 /// Whether a text holds JSON that fits a schema.
 fn fits(schema: &signoff_api::JsonObject, text: &str) -> Result<(), String> {
-    let validator = decision::compile(schema)?;
-    let found = extract::extract_where(text, |value| validator.is_valid(value));
+    let judge = Schema::compile(schema)?;
+    let found = extract::extract_where(text, |value| judge.is_valid(value).unwrap_or(false));
     if found.is_some() {
         return Ok(());
     }
     let Some(value) = extract::extract(text) else { return Err("there is no JSON in it".to_owned()) };
-    let why = validator.iter_errors(&value).next().map(|e| e.to_string()).unwrap_or_default();
+    let why = judge.check(&value).err().map(|(_, problem)| problem).unwrap_or_default();
     Err(text::display(&why, QUOTED))
 }
 

@@ -115,7 +115,8 @@ impl<'a> Evaluator<'a> {
             Kind::Matches { text, pattern } => match self.value(text, local)? {
                 Value::Text(text) => {
                     // Matching costs more a byte than reading.
-                    self.work.spend(1000 + text.as_str().len() / 8, at)?;
+                    self.work.spend(1000, at)?;
+                    self.work.spend_text(pattern.cost(text.as_str().len()), at)?;
                     Ok(Value::Bool(pattern.is_match(text.as_str())))
                 }
                 other => Err(Fault::evaluation(at, format!("`matches` needs a text, not {}", other.kind()))),

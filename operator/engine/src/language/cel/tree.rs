@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::signature::Function;
+use crate::language::pattern::Pattern;
 use crate::language::reference::{Member, Reference};
 
 /// A node and the column it starts at.
@@ -63,7 +64,7 @@ pub(super) enum Kind {
     /// `text.matches('…')`: the pattern is compiled once, when the condition is parsed.
     Matches {
         text: Box<Node>,
-        pattern: regex::Regex,
+        pattern: Pattern,
     },
     Comprehension(Box<Comprehension>),
 }

@@ -11,7 +11,7 @@ use minijinja_contrib::pycompat;
 
 use super::budget::{Bounded, Bytes, MAX_TEXT, go_on, making, pay_for, spend, too_much};
 use super::vocabulary::{METHODS, has};
-use crate::language::pattern;
+use crate::language::pattern::Pattern;
 
 /// Elements of a `range`, and the largest number in one.
 pub(in crate::language) const MAX_RANGE: usize = 1000;
@@ -183,7 +183,8 @@ pub(super) fn tojson(state: &mut State, value: &Value, indent: Option<usize>, kw
 pub(super) fn regex_search(state: &mut State, value: &Value, source: &str) -> Result<Value, Error> {
     let text = text(state, value)?;
     spend(state, PATTERN_WORK)?;
-    let pattern = pattern::compile(source).map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem))?;
+    let pattern = Pattern::compile(source).map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem))?;
+    spend(state, pattern.cost(text.len()))?;
     Ok(pattern.find(&text).map_or(Value::from(()), |found| Value::from(found.as_str())))
 }
 

@@ -163,7 +163,7 @@ fn only_workers_that_there_are_can_be_named() {
     let schemas = run.asked(".reduce-review").request.parameters.clone().unwrap();
     let takes = |verdict: &str, workers: Value| {
         let schema = serde_json::from_value(schemas.0[verdict].clone()).unwrap();
-        crate::decision::compile(&schema).unwrap().is_valid(&json!({"workers": workers}))
+        crate::schema::Schema::compile(&schema).unwrap().is_valid(&json!({"workers": workers})).unwrap()
     };
     assert!(takes("Modify", json!({"0": "a", "1": "b"})) && takes("Retry", json!([0, 1])));
     assert!(!takes("Modify", json!({"2": "c"})) && !takes("Modify", json!({"01": "c"})));

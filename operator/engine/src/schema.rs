@@ -1,0 +1,289 @@
+//! JSON Schemas that authors write, bounded when they are accepted and when they judge a value.
+//!
+//! The work of one validation is at most the number of values in the schema, with every `$ref` replaced by what it
+//! refers to, times the size of the judged value. Both factors are counted before anything runs, and their product is
+//! charged to the [`budget`].
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use jsonschema::PatternOptions;
+use serde_json::Value;
+use signoff_api::JsonObject;
+
+use crate::language::{budget, pattern, re2, text};
+
+/// Bytes of a schema as JSON.
+const MAX_BYTES: usize = 64 << 10;
+/// Values of a schema whose references are all replaced by what they refer to.
+const MAX_VALUES: u64 = 5_000;
+/// Values within each other, references replaced.
+const MAX_DEPTH: usize = 64;
+/// Values of the schema times values of the judged JSON (64 bytes of text count as a value), and 8 bytes matched by a state of a pattern.
+const MAX_STEPS: u64 = 100_000_000;
+/// States of the patterns of a schema, references replaced.
+const MAX_STATES: u64 = 20_000;
+/// Regular expressions, references not replaced.
+const MAX_PATTERNS: usize = 32;
+
+/// Keywords whose values are data.
+const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
+/// Keywords whose values are schemas by name.
+const NAMED: [&str; 6] =
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
+/// Keywords that rename parts of a schema, refer elsewhere, or evaluate parts more than once.
+const REFUSED: [(&str, &str); 9] = [
+    ("$anchor", "name the part in $defs and refer to it as #/$defs/<name>"),
+    ("$dynamicAnchor", "name the part in $defs and refer to it as #/$defs/<name>"),
+    ("$dynamicRef", "name the part in $defs and refer to it as #/$defs/<name>"),
+    ("$id", "leave it out: references are within this schema"),
+    ("$recursiveAnchor", "name the part in $defs and refer to it as #/$defs/<name>"),
+    ("$recursiveRef", "name the part in $defs and refer to it as #/$defs/<name>"),
+    ("$vocabulary", "leave it out"),
+    ("unevaluatedItems", "use items or additionalItems"),
+    ("unevaluatedProperties", "use additionalProperties"),
+];
+/// What `$schema` may name: the drafts, by the part of the URL that tells them apart.
+const DRAFTS: [&str; 4] = ["/draft-06/schema", "/draft-07/schema", "/draft/2019-09/schema", "/draft/2020-12/schema"];
+
+/// A compiled schema, and the factor by which the size of a value becomes work.
+pub(crate) struct Schema {
+    validator: jsonschema::Validator,
+    measure: Measure,
+    left: Cell<u64>,
+}
+
+impl Schema {
+    /// Compiles `schema` if it is within the bounds.
+    ///
+    /// # Errors
+    /// One sentence for the author of the schema: what is wrong, and the remedy.
+    pub(crate) fn compile(schema: &JsonObject) -> Result<Self, String> {
+        Self::of_value(&Value::Object(schema.0.clone()))
+    }
+
+    /// As [`Self::compile`], of any JSON value.
+    pub(crate) fn of_value(schema: &Value) -> Result<Self, String> {
+        let bytes = size(schema).bytes;
+        if bytes > MAX_BYTES {
+            return Err(format!("the schema has {bytes} bytes, and {MAX_BYTES} are allowed: make it smaller"));
+        }
+        budget::charge(bytes).map_err(|stopped| stopped.to_string())?;
+        let mut reader = Reader { root: schema, known: BTreeMap::new(), open: Vec::new(), patterns: 0 };
+        let measure = reader.schema(schema, 0)?;
+        if measure.values > MAX_VALUES {
+            return Err(format!(
+                "the schema has more than {MAX_VALUES} values when each $ref is replaced by what it refers to: refer to less, or repeat less"
+            ));
+        }
+        if measure.states > MAX_STATES {
+            return Err("the patterns of the schema are too large when each $ref is replaced by what it refers to: repeat less in them".to_owned());
+        }
+        let validator = jsonschema::options()
+            .with_pattern_options(PatternOptions::regex().size_limit(1 << 18).dfa_size_limit(1 << 18))
+            .build(schema)
+            .map_err(|why| format!("not a JSON Schema: {}", text::display(&why.to_string(), 300)))?;
+        Ok(Self { validator, measure, left: Cell::new(MAX_STEPS) })
+    }
+
+    /// Whether `value` fits.
+    ///
+    /// # Errors
+    /// `value` is too large to be judged by this schema, or the evaluation was stopped.
+    pub(crate) fn is_valid(&self, value: &Value) -> Result<bool, String> {
+        self.pay(value)?;
+        Ok(self.validator.is_valid(value))
+    }
+
+    /// Checks `value`.
+    ///
+    /// # Errors
+    /// The place in `value` as a JSON pointer (empty for all of it), and the first problem there.
+    pub(crate) fn check(&self, value: &Value) -> Result<(), (String, String)> {
+        self.pay(value).map_err(|why| (String::new(), why))?;
+        self.validator.validate(value).map_err(|error| {
+            // The message quotes the value, which may be large; the caller cuts it.
+            (error.instance_path().to_string(), error.to_string())
+        })
+    }
+
+    /// Pays for judging `value` once. All values that one compiled schema judges share one allowance.
+    fn pay(&self, value: &Value) -> Result<(), String> {
+        let size = size(value);
+        let matched = u64::try_from(size.bytes / 8).unwrap_or(u64::MAX).saturating_mul(self.measure.states);
+        let steps = self.measure.values.saturating_mul(size.values()).saturating_add(matched);
+        budget::charge(usize::try_from(steps).unwrap_or(usize::MAX)).map_err(|stopped| stopped.to_string())?;
+        let left = self.left.get().checked_sub(steps);
+        self.left.set(left.unwrap_or(0));
+        left.map(drop).ok_or_else(|| "the JSON is too large for a schema of this size: give less JSON".to_owned())
+    }
+}
+
+/// The size of a JSON value.
+#[derive(Default)]
+struct Size {
+    nodes: u64,
+    bytes: usize,
+}
+
+impl Size {
+    fn values(&self) -> u64 {
+        self.nodes.saturating_add(u64::try_from(self.bytes / 64).unwrap_or(u64::MAX))
+    }
+}
+
+fn size(value: &Value) -> Size {
+    let mut size = Size::default();
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        size.nodes += 1;
+        size.bytes += match value {
+            Value::String(text) => text.len() + 2,
+            Value::Array(items) => {
+                open.extend(items);
+                items.len() + 2
+            }
+            Value::Object(fields) => {
+                open.extend(fields.values());
+                fields.keys().map(|key| key.len() + 4).sum::<usize>() + 2
+            }
+            _ => 5,
+        };
+    }
+    size
+}
+
+/// How large and how deep a part of a schema is, its references replaced.
+#[derive(Clone, Copy)]
+struct Measure {
+    values: u64,
+    /// The states of its patterns, as [`pattern::states`] counts them.
+    states: u64,
+    depth: usize,
+}
+
+impl Measure {
+    const ONE: Self = Self { values: 1, states: 0, depth: 1 };
+
+    fn holds(&mut self, inner: Self) {
+        self.values = self.values.saturating_add(inner.values);
+        self.states = self.states.saturating_add(inner.states);
+        self.depth = self.depth.max(inner.depth.saturating_add(1));
+    }
+}
+
+/// Reads a schema from its root. Each definition is measured once.
+struct Reader<'s> {
+    root: &'s Value,
+    known: BTreeMap<&'s str, Measure>,
+    open: Vec<&'s str>,
+    patterns: usize,
+}
+
+impl<'s> Reader<'s> {
+    fn schema(&mut self, schema: &'s Value, level: usize) -> Result<Measure, String> {
+        let mut measure = Measure::ONE;
+        let too_deep =
+            || format!("the schema nests deeper than {MAX_DEPTH} levels when each $ref is replaced: make it flatter");
+        if level > MAX_DEPTH {
+            return Err(too_deep());
+        }
+        match schema {
+            Value::Object(fields) => {
+                for (keyword, value) in fields {
+                    measure.holds(self.keyword(keyword, value, level)?);
+                }
+            }
+            Value::Array(items) => {
+                for item in items {
+                    measure.holds(self.schema(item, level + 1)?);
+                }
+            }
+            _ => {}
+        }
+        if measure.depth > MAX_DEPTH { Err(too_deep()) } else { Ok(measure) }
+    }
+
+    fn keyword(&mut self, keyword: &'s str, value: &'s Value, level: usize) -> Result<Measure, String> {
+        if let Some((_, remedy)) = REFUSED.iter().find(|(refused, _)| *refused == keyword) {
+            return Err(format!("{keyword} is not available in schemas here: {remedy}"));
+        }
+        match (keyword, value) {
+            ("$ref", Value::String(target)) => self.reference(target),
+            ("$schema", Value::String(draft)) => {
+                let known = level == 0 && DRAFTS.iter().any(|known| draft.trim_end_matches('#').ends_with(known));
+                if known {
+                    Ok(Measure::ONE)
+                } else {
+                    Err("$schema: name draft 6, 7, 2019-09 or 2020-12 at the top of the schema, or leave it out"
+                        .to_owned())
+                }
+            }
+            ("format", Value::String(format)) if format == "regex" => {
+                Err("format regex is not available in schemas here: use pattern".to_owned())
+            }
+            ("pattern", Value::String(source)) => self.pattern(source),
+            _ if DATA.contains(&keyword) => Ok(Measure { values: size(value).values(), ..Measure::ONE }),
+            (_, Value::Object(named)) if NAMED.contains(&keyword) => {
+                let mut measure = Measure::ONE;
+                for (name, schema) in named {
+                    if keyword == "patternProperties" {
+                        measure.holds(self.pattern(name)?);
+                    }
+                    measure.holds(self.schema(schema, level + 1)?);
+                }
+                Ok(measure)
+            }
+            _ => self.schema(value, level + 1),
+        }
+    }
+
+    /// A definition at the root, by `#/$defs/<name>` or `#/definitions/<name>`.
+    fn reference(&mut self, target: &'s str) -> Result<Measure, String> {
+        if let Some(known) = self.known.get(target) {
+            return Ok(*known);
+        }
+        let shown = text::display(target, 120);
+        let by_name = |place: &str| target.strip_prefix("#/")?.strip_prefix(place)?.strip_prefix('/');
+        let found = ["$defs", "definitions"].into_iter().find_map(|place| Some((place, by_name(place)?)));
+        let Some((place, name)) = found.filter(|(_, name)| !name.contains(['/', '~', '%'])) else {
+            return Err(format!(
+                "$ref: {shown} is not in this schema by name: write #/$defs/<name>, with a name without /, ~ and %"
+            ));
+        };
+        let Some(schema) = self.root.get(place).and_then(|definitions| definitions.get(name)) else {
+            return Err(format!("$ref: there is no {shown} in this schema: define it under {place}"));
+        };
+        if self.open.contains(&target) {
+            return Err(format!(
+                "$ref: {shown} refers to itself, which is not available in schemas here: write out as many levels as are needed"
+            ));
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return Err(format!("more than {MAX_DEPTH} definitions refer to one another in a row: make it flatter"));
+        }
+        self.open.push(target);
+        let measure = self.schema(schema, 0)?;
+        self.open.pop();
+        self.known.insert(target, measure);
+        Ok(measure)
+    }
+
+    fn pattern(&mut self, source: &str) -> Result<Measure, String> {
+        self.patterns += 1;
+        if self.patterns > MAX_PATTERNS {
+            return Err(format!("the schema has more than {MAX_PATTERNS} patterns: use fewer"));
+        }
+        let about = |why: &str| format!("pattern: {} {why}", text::display(source, 120));
+        if source.chars().count() > pattern::MAX_PATTERN {
+            return Err(about(&format!("is longer than {} characters: make it shorter", pattern::MAX_PATTERN)));
+        }
+        re2::read(source).map_err(|why| about(&why))?;
+        let states = pattern::states(source).ok_or_else(|| about("is no regular expression (RE2)"))?;
+        Ok(Measure { states: u64::try_from(states).unwrap_or(u64::MAX), ..Measure::ONE })
+    }
+}
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;
