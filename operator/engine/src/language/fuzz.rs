@@ -15,6 +15,14 @@ pub fn template(data: &[u8]) {
         if let Ok(rendered) = template.render_within(&scope(&source), 1 << 16) {
             assert_eq!(text::clean(&rendered), rendered, "rendered text is clean");
         }
+        let _ = (template.render_url(&scope(&source)), template.json_advice(|_| false));
+    }
+    if let Ok(quote) = Template::parse("https://h.example/a/{{ text }}/b?c={{ text }}", "fuzz")
+        && let Ok(rendered) = quote.render_url(&scope(&source))
+    {
+        let read = url::Url::parse(&rendered);
+        let place = read.as_ref().ok().and_then(|url| Some((url.host_str()?, url.path_segments()?.count())));
+        assert_eq!(place, Some(("h.example", 3)), "a value stays a segment");
     }
     if let Ok(quote) = Template::parse("{{ text }}", "fuzz")
         && let Ok(rendered) = quote.render(&scope(&source))

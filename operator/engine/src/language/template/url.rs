@@ -6,7 +6,7 @@
 //! | place | rule |
 //! |---|---|
 //! | the beginning | taken as it is: it is the URL's scheme and host, which `allowedHosts` judges |
-//! | before the end of the host and port | only characters of host names, ports and addresses |
+//! | before the end of the host and port | only characters of host names, ports and addresses; only a port where the value at the beginning holds the host |
 //! | after that | percent-encoded, unless `urlencode` did it; no path segment becomes `.` or `..` |
 
 use std::ops::Range;
@@ -84,6 +84,8 @@ struct Url {
     /// The places of the values but the one at the beginning. An empty value has a place, too.
     values: Vec<Range<usize>>,
     has_value: bool,
+    /// Whether the value at the beginning holds the scheme, and with it the host.
+    begins_host: bool,
 }
 
 impl Url {
@@ -96,6 +98,7 @@ impl Url {
         let from = self.text.len();
         if first && self.text.trim().is_empty() {
             self.text.push_str(&clean(value));
+            self.begins_host = value.contains(':');
             return Ok(());
         }
         if end_of_authority(&self.text).is_some() {
@@ -112,7 +115,8 @@ impl Url {
     /// Refuses a value in the host or port that could end it, or leave it to what follows.
     fn check_host(&self, value: &str) -> Result<(), String> {
         let empty = value.is_empty() && self.text.ends_with(['/', '\\', ':']);
-        if is_host(value) && !empty && self.text.len() + value.len() <= MAX_HOST {
+        let port = self.text.ends_with(':') && value.bytes().all(|byte| byte.is_ascii_digit());
+        if is_host(value) && !empty && (port || !self.begins_host) && self.text.len() + value.len() <= MAX_HOST {
             return Ok(());
         }
         Err("a value in the host of the URL is not a host name, a port, or both; put what belongs to the path after a `/` \

@@ -201,6 +201,13 @@ fn a_value_in_the_host_cannot_end_it() {
             refused(template, value, HOST);
         }
     }
+    // It cannot go on with the host that another value began.
+    for value in [".evil.example", "-evil.example", ":8080", "8080"] {
+        refused("{{ 'https://api.example.com' }}{{ v }}/x", value, HOST);
+        refused("{{ 'https://api' }}.eu{{ v }}.example.com/x", value, HOST);
+    }
+    gives("{{ 'http://api.svc' }}:{{ v }}/x", 8080, "http://api.svc:8080/x");
+    gives("{{ 'http' }}://{{ v }}/x", "api.svc", "http://api.svc/x");
     // An empty host would make what follows the host.
     refused("https://{{ v }}/orders/x", "", HOST);
     refused("https://{{ v }}{{ v }}/orders/x", "", HOST);
