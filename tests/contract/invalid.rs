@@ -39,7 +39,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
 /// only floors or a decision can bring about.
-const NO_COMPLAINTS: [&str; 25] = [
+const NO_COMPLAINTS: [&str; 29] = [
     // What agents are told.
     "Answer with JSON and nothing else",
     "Judge this draft.",
@@ -52,6 +52,11 @@ const NO_COMPLAINTS: [&str; 25] = [
     // What only floors bring about.
     "policies add {} gates",
     "{source} adds a gate named {}",
+    "a Reject here goes on with {}",
+    "leave Defer out; a policy has a gate before that step",
+    // What a request says of a Reject.
+    "the end of the run",
+    "the other workers",
     // What the schema says first, in its own words.
     "a name is needed, and a namespace",
     // What decisions are told.

@@ -203,3 +203,102 @@ async fn a_call_that_has_to_be_sent_again_is_not_where_a_floor_has_forbidden_it_
     assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
     life.crash().await;
 }
+
+/// Chance that is the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % (below as u64)).unwrap()
+    }
+
+    /// Something that the request allows; after many decisions nothing that asks again.
+    fn decision(&mut self, request: &Value, late: bool) -> Value {
+        let again = ["Retry", "Defer", "Respond", "Modify"];
+        let ends = ["Reject", "Abort", "Skip"];
+        let allowed: Vec<&str> = list(&request["allowedVerdicts"])
+            .filter_map(Value::as_str)
+            .filter(|verdict| if late { !again.contains(verdict) } else { !ends.contains(verdict) })
+            .collect();
+        let word = allowed[self.below(allowed.len())];
+        let mut decision = verdict(word);
+        match word {
+            "Defer" => decision["guidance"] = json!("another way"),
+            "Respond" => decision["response"] = json!("a hint"),
+            "Modify" => {
+                let fields = request["parameters"]["Modify"]["properties"].as_object();
+                let field = fields.and_then(|fields| fields.keys().next().cloned()).unwrap_or("response".to_owned());
+                decision["parameters"] = json!({field: format!("http://other.test/{}", self.below(3))});
+            }
+            _ => {}
+        }
+        decision
+    }
+}
+
+/// People who decide at random, and an operator that dies now and then: nothing runs that the policy's people did not
+/// approve (a law), whatever the author's own people change and repeat.
+#[tokio::test(start_paused = true)]
+async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() {
+    let mut calls = 0;
+    for seed in 1..=24_u64 {
+        let mut dice = Dice(seed * 0x9e37_79b9);
+        let stage = Stage::new();
+        let verdicts = json!(["Approve", "Modify", "Retry", "Skip", "Reject"]);
+        let hitl = gate("x", json!({"allowedVerdicts": verdicts}))["hitl"].clone();
+        apply_floor(&stage, json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}]}));
+        for attempt in 1..=6 {
+            let answer = match dice.below(4) {
+                0 => signoff_tests::sim::Answer::value("{\"ok\": true}"),
+                1 => signoff_tests::sim::Answer::value("nonsense"),
+                _ => signoff_tests::sim::Answer::failure("Unreachable", "no route"),
+            };
+            stage.world.answers_attempt("refund/pay", attempt, answer.clone());
+            stage.world.answers_attempt("refund/write", attempt, answer);
+        }
+        if seed % 2 == 0 {
+            stage.server.fault(On::writes_of(OPERATOR).nth(3 + seed), Fault::Crash(Crash::Applied));
+        }
+        let own = |type_: &str, verdicts: Value| json!({"name": type_.to_lowercase(), "type": type_, "hitl": gate("x", json!({"allowedVerdicts": verdicts}))["hitl"]});
+        let mut pay = crate::scenarios::post("pay", "{{ steps.write.response }}", "escalate");
+        pay["retry"] = json!({"limit": 2, "backoff": {"base": "1s"}});
+        let write = json!({"name": "write", "agent": {"name": "writer", "input": "write"}, "onError": "escalate",
+            "outputSchema": {"type": "object", "required": ["ok"]}, "retry": {"limit": 1}});
+        let mut spec = chain(json!([write, pay]));
+        spec["gates"] = json!([
+            own("stepStart", json!(["Approve", "Modify", "Retry", "Skip"])),
+            own("errorEscalation", json!(["Retry", "Modify", "Defer", "Respond", "Skip"])),
+            own("outputValidation", json!(["Approve", "Defer", "Retry", "Respond"])),
+        ]);
+        stage.apply(RUN, &spec);
+        let open = |stage: &Stage| {
+            let approvals = stage.approvals();
+            let open = |approval: &&Value| approval["status"]["outcome"].is_null();
+            approvals.iter().find(open).cloned()
+        };
+        let ended = |stage: &Stage| stage.workflow(RUN)["status"]["finishedAt"].is_string();
+        let story = async {
+            for decided in 0.. {
+                stage.server.until_all(|_| ended(&stage) || open(&stage).is_some()).await;
+                let Some(approval) = open(&stage).filter(|_| !ended(&stage)) else { break };
+                stage.pass(5).await;
+                let name = crate::people::name(&approval);
+                let decision = dice.decision(&approval["spec"]["request"], decided > 12);
+                stage.people().votes("alice", &name, decision);
+                let over = |stage: &Stage| {
+                    let now = stage.approvals().into_iter().find(|other| crate::people::name(other) == name);
+                    now.is_none_or(|now| !now["status"]["outcome"].is_null())
+                };
+                stage.server.until_all(|_| ended(&stage) || over(&stage)).await;
+            }
+            stage.pass(QUIET.as_secs()).await;
+        };
+        stage.keep_alive(&[OPERATOR], story).await;
+        laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("seed {seed}: {law}\n{}", stage.server.story()));
+        calls += stage.world.effects().len();
+    }
+    assert!(calls > 24, "{calls} calls in all walks");
+}

@@ -21,6 +21,7 @@ pub fn hold(stage: &Stage, run: &str) -> Result<(), String> {
     a_segment_is_stored_before_it_is_named(stage, run)?;
     what_is_open_stands_in_the_workflow(stage, run)?;
     every_vote_that_counted_was_cast(stage)?;
+    what_runs_was_approved_by_the_policys_people(stage, run)?;
     nothing_happens_after_the_end(stage, run)
 }
 
@@ -178,6 +179,42 @@ fn every_vote_that_counted_was_cast(stage: &Stage) -> Result<(), String> {
             if cast["verdict"] != vote["verdict"] {
                 return Err(format!("{vote} of {} was never cast", approval["metadata"]["name"]));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Behind the gate `release` of a policy, each call has the digest that its people approved last, and what came since is
+/// nothing but known failures of the same call.
+fn what_runs_was_approved_by_the_policys_people(stage: &Stage, run: &str) -> Result<(), String> {
+    let added = stage.workflow(run)["status"]["addedSteps"].clone();
+    if !list(&added).any(|step| step["step"]["name"] == "release" && step["step"]["before"].is_object()) {
+        return Ok(());
+    }
+    let Some((_, records)) = journals(stage, run).pop() else { return Ok(()) };
+    let seq = |record: &Value| record["seq"].as_i64().unwrap_or_default();
+    let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
+    let step = |record: &Value| text(record, "path").split(['#', '/']).next().unwrap_or_default().to_owned();
+    let is_call = |record: &&Value| matches!(record["kind"].as_str(), Some("Agent" | "Http" | "Pod"));
+    let began = |record: &&Value| record["inputDigest"].is_string();
+    for call in list(&records).filter(is_call).filter(began) {
+        let gate = format!("release-{}", step(call));
+        let of_gate = |record: &&Value| record["kind"] == "Hitl" && step(record) == gate;
+        let decided = |record: &&Value| record["done"].as_i64().is_some_and(|done| done < seq(call));
+        let newest = list(&records).filter(of_gate).filter(decided).max_by_key(|record| record["done"].as_i64());
+        let place = format!("{}@{}", call["path"], call["attempt"]);
+        let Some(approval) = newest else { return Err(format!("{place} ran, and {gate} was never decided")) };
+        if approval["decision"]["verdict"] != "Approve" || approval["inputDigest"] != call["inputDigest"] {
+            return Err(format!("{place} ran, which {} did not approve", approval["path"]));
+        }
+        let since = |record: &&Value| seq(record) > seq(approval) && seq(record) < seq(call);
+        let known = |record: &Value| record["phase"] == "Failed" && record["error"]["retryable"] == true;
+        let other = list(&records).filter(since).filter(is_call).filter(|record| step(record) == step(call));
+        if let Some(other) = other.into_iter().find(|record| record["path"] != call["path"] || !known(record)) {
+            return Err(format!(
+                "{} was used by {}@{} and by {place}",
+                approval["path"], other["path"], other["attempt"]
+            ));
         }
     }
     Ok(())

@@ -115,6 +115,11 @@ pub struct ApprovalRequest {
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_verdicts: Vec<Verdict>,
+    /// Where the run may go on after a Reject, as names of steps or in words. Absent: a Reject ends the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub after_reject: Vec<String>,
     /// What the `parameters` of a decision must look like: a JSON Schema by verdict. Default: Modify takes
     /// `{response: ...}` and no other verdict takes any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     approval::GateType,
     gate::{PersonRule, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
-    step::{HitlStep, Step},
+    step::HitlStep,
     values::Span,
     verdict::Verdict,
 };
@@ -163,6 +163,15 @@ pub enum LabelOperator {
     DoesNotExist,
 }
 
+impl GateFloor {
+    /// Whether a run must end with a Reject at the gates of this policy.
+    #[must_use]
+    pub fn forbids_continue_after_reject(&self) -> bool {
+        let decides = self.deciders.is_some() || self.min_threshold.is_some() || !self.timeout_actions.is_empty();
+        decides && self.allow_continue_after_reject != Some(true)
+    }
+}
+
 impl NamespaceSelector {
     /// Whether a namespace with these labels is meant.
     #[must_use]
@@ -243,6 +252,11 @@ pub struct GateFloor {
     /// The longest time that people, and each level of an escalation, may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_timeout: Option<Span>,
+    /// Whether a run may go on after a Reject at a gate: by `onReject: continue`, an edge of a graph, `onError` or a
+    /// timeout that counts as Reject. Default: false where this policy has `deciders`, `minThreshold` or
+    /// `timeoutActions`; a Workflow that could go on is refused then. Otherwise the policy demands nothing about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_continue_after_reject: Option<bool>,
 }
 
 /// A quorum that must be met besides the gate's own.
@@ -324,18 +338,8 @@ pub enum GuardedKind {
     Pod,
     /// One HTTP request.
     Http,
-}
-
-impl GuardedKind {
-    /// Whether a step is of this kind.
-    #[must_use]
-    pub fn is(self, step: &Step) -> bool {
-        match self {
-            Self::Agent => step.agent.is_some(),
-            Self::Pod => step.pod.is_some(),
-            Self::Http => step.http.is_some(),
-        }
-    }
+    /// Everything that leaves the operator: requests, turns of agents, and every kind of call to come.
+    Egress,
 }
 
 /// A gate that a policy added to a run when it was accepted.

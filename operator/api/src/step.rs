@@ -150,7 +150,7 @@ impl HttpStep {
     /// Whether it may be repeated when its outcome is not known.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
-        self.idempotent.unwrap_or(!matches!(self.method, Some(Method::Post | Method::Patch)))
+        self.idempotent.unwrap_or(self.method.unwrap_or_default().is_idempotent())
     }
 }
 
@@ -169,6 +169,12 @@ pub enum Method {
 }
 
 impl Method {
+    /// Whether HTTP says that repeating a request of this method does no harm.
+    #[must_use]
+    pub fn is_idempotent(self) -> bool {
+        !matches!(self, Self::Post | Self::Patch)
+    }
+
     /// As HTTP writes it.
     #[must_use]
     pub fn name(self) -> &'static str {

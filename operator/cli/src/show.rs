@@ -134,6 +134,10 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     if request.require_reason == Some(true) {
         page.fact("Reason", "required");
     }
+    if !request.after_reject.is_empty() {
+        let targets = one_line(&request.after_reject.join(", "), 2000);
+        page.fact("After Reject", &format!("the run goes on with {targets}"));
+    }
     if !status.phase.is_end() {
         let deadline = mine::deadline(approval);
         page.fact("Deadline", &format!("{} ({})", deadline.ceil_to_second(), distance(deadline, now)));

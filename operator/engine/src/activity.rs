@@ -52,6 +52,7 @@ pub(crate) struct Run<'a> {
 }
 
 /// A step at work: enough to say again what it was given.
+#[derive(Clone)]
 pub(crate) struct Work<'a> {
     pub(crate) frame: Frame<'a>,
     pub(crate) step: &'a PlannedStep,
@@ -60,12 +61,35 @@ pub(crate) struct Work<'a> {
     pub(crate) change: Change,
     /// The digest of what people approved, where they were asked: nothing else may run.
     pub(crate) approved: Option<Digest>,
+    /// The number at which the first gate before the step asked: what it showed is what its templates see.
+    pub(crate) first_asked: Option<i64>,
+    /// The number at which the first gate before the present attempts asked: what an agent hears was decided before it.
+    pub(crate) last_asked: Option<i64>,
 }
 
 impl<'a> Work<'a> {
-    /// The number that the first attempt began with; `seq` where it has not begun.
+    /// A step whose first attempt stands at `base`.
+    pub(crate) fn new(frame: &Frame<'a>, step: &'a PlannedStep, base: &str) -> Self {
+        Self {
+            frame: frame.clone(),
+            step,
+            base: base.to_owned(),
+            change: Change::default(),
+            approved: None,
+            first_asked: None,
+            last_asked: None,
+        }
+    }
+
+    /// The number before which everything is known that its templates see. `seq`: where nothing of it has begun.
     pub(crate) fn began(&self, run: &Run<'a>, seq: i64) -> i64 {
-        run.books.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq)
+        let first = || run.books.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
+        self.first_asked.unwrap_or_else(first)
+    }
+
+    /// The number before which everything was decided that an attempt hears which begins at `seq`.
+    pub(crate) fn heard(&self, seq: i64) -> i64 {
+        self.last_asked.unwrap_or(seq)
     }
 
     /// What the templates of an attempt see that begins at `seq`.

@@ -45,7 +45,7 @@ pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>
         end = match poll(patterns::run(&run)) {
             None => None,
             Some(Ok(shown)) => Some(End::Succeeded(shown.outputs)).inspect(|_| artifacts = shown.artifacts),
-            Some(Err(Stop::Failed(why))) => Some(End::Failed(why)),
+            Some(Err(Stop::Failed(why) | Stop::GivenUp(why))) => Some(End::Failed(why)),
             Some(Err(Stop::Rejected(why))) => Some(End::Rejected(why)),
             Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
         };

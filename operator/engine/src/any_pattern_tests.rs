@@ -48,7 +48,7 @@ fn list(kinds: &[u8]) -> Vec<Value> {
 }
 
 /// A spec of one of the patterns.
-fn spec() -> impl Strategy<Value = Value> {
+pub(crate) fn spec() -> impl Strategy<Value = Value> {
     let kinds = || prop::collection::vec(any::<u8>(), 1..5);
     let many = prop::collection::vec(kinds(), 2..5);
     (0..7_u8, many, any::<u8>(), prop::option::of(1..3_i32)).prop_map(|(pattern, lists, bits, limit)| {

@@ -158,6 +158,15 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
+#[path = "floors/bypass_tests.rs"]
+mod bypass_tests;
+#[cfg(test)]
+#[path = "floors/law_tests.rs"]
+mod law_tests;
+#[cfg(test)]
+#[path = "floors/reject_tests.rs"]
+mod reject_tests;
+#[cfg(test)]
 #[path = "floors/run_tests.rs"]
 mod run_tests;
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod about;
 mod added;
+mod after_reject;
 mod gate;
 mod gates;
 mod patterns;
@@ -19,6 +20,7 @@ use signoff_api::{
     Digest, Workflow, WorkflowSpec,
     digest::{self},
     floor::{AddedStep, Position},
+    step::{AgentStep, Step},
     workflow::{Agent, Artifact, Provider, SpecGateType},
 };
 
@@ -30,7 +32,7 @@ use crate::{
 };
 
 use gates::Gates;
-use step::Ground;
+use step::{Ground, Place};
 
 pub(crate) use about::About;
 pub(crate) use gate::{PlannedGate, allowed, form};
@@ -156,18 +158,21 @@ impl Plan {
         let gates = Gates::of(spec);
         let ground = Ground { spec, agents: &agents, added: &added, gates: &gates };
         let everywhere = Check::known_everywhere(spec);
-        let start = check.added(&ground, Position::Start, &everywhere);
-        let pattern = check.pattern(&ground);
+        let mut start = check.added(&ground, Position::Start, &everywhere);
+        let mut pattern = check.pattern(&ground);
         let known = pattern.as_ref().map_or(everywhere, |(_, known)| known.clone());
         let shown = known.with("last_response", Members::Open);
-        let end = check.added(&ground, Position::End, &shown);
+        let mut end = check.added(&ground, Position::End, &shown);
         let (outputs, artifacts) = check.outputs(spec, &shown);
         let asked = shown.with("output", Members::Open);
         let revisable = pattern.iter().flat_map(|(pattern, _)| pattern.steps()).any(PlannedStep::is_agent);
         let about = About::Final(revisable);
         let release = check.gate_of_run(&ground, SpecGateType::FinalResponse, ".final", &asked, about);
-        let revisers = revisers(&agents);
+        let revisers = if release.is_some() && revisable { check.revisers(&ground, &asked) } else { Vec::new() };
         check.spec_gates(spec, &gates);
+        if let Some((pattern, _)) = &mut pattern {
+            check.after_reject(&mut start, pattern, &mut end);
+        }
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
         check.added_fit(&added, steps.chain(&start).chain(&end));
         let metadata = &workflow.metadata;
@@ -202,7 +207,9 @@ impl Plan {
     pub(crate) fn step_of(&self, path: &str) -> Option<&PlannedStep> {
         let place = without_visits(path);
         let of_pattern = self.pattern.steps();
-        let mut all = of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release);
+        let of_revisers = self.revisers.iter().flat_map(|reviser| &reviser.policy_gates);
+        let mut all =
+            of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release).chain(of_revisers);
         all.find(|step| step.path == place)
     }
 
@@ -290,16 +297,6 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<Complaint> {
         ),
         reason: "TooLarge",
     })
-}
-
-/// A step by which each agent makes a final response anew.
-fn revisers(agents: &BTreeMap<String, PlannedAgent>) -> Vec<PlannedStep> {
-    let revise = Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
-    let one = |agent: &String| {
-        let agent = PlannedAgentStep { agent: agent.clone(), input: revise.clone(), addition: None, fresh: false };
-        PlannedStep { path: ".revision".to_owned(), ..PlannedStep::new(".revision", Action::Agent(agent)) }
-    };
-    agents.keys().map(one).collect()
 }
 
 /// Whether a file may have this path: relative, and nowhere out of the folder it is written into.
@@ -410,6 +407,25 @@ impl Check<'_> {
             }
         }
         (from, planned)
+    }
+
+    /// A step by which each agent makes a final response again, behind the gates that policies put before agents.
+    fn revisers(&mut self, ground: &Ground<'_>, known: &Known) -> Vec<PlannedStep> {
+        let revise =
+            Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
+        let one = |agent: &String| {
+            let agent = PlannedAgentStep { agent: agent.clone(), input: revise.clone(), addition: None, fresh: false };
+            PlannedStep { path: ".revision".to_owned(), ..PlannedStep::new(".revision", Action::Agent(agent)) }
+        };
+        let mut revisers: Vec<_> = ground.agents.keys().map(one).collect();
+        // Only one of them ever makes a final response: all have the same gates.
+        let Some(first) = revisers.first_mut() else { return revisers };
+        let agent = AgentStep { name: "the agent of the final response".to_owned(), ..AgentStep::default() };
+        let written = Step { name: ".revision".to_owned(), agent: Some(agent), ..Step::default() };
+        self.with_policy_gates(first, &written, &Place::new(ground, "spec.gates", "", known.clone()));
+        let gates = first.policy_gates.clone();
+        revisers.iter_mut().for_each(|reviser| reviser.policy_gates.clone_from(&gates));
+        revisers
     }
 
     fn agents(&mut self, spec: &WorkflowSpec) -> BTreeMap<String, PlannedAgent> {

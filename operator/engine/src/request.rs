@@ -83,6 +83,7 @@ pub(crate) fn ask<'a>(
         reviews: reviewed.map(review),
         form: gate.form.clone(),
         allowed_verdicts: gate.allowed.clone(),
+        after_reject: gate.after_reject.clone(),
         require_reason: spec.require_reason,
         approvers: spec.approvers.clone(),
         threshold: spec.threshold.unwrap_or(1),

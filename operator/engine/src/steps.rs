@@ -4,12 +4,12 @@
 //! The kinds of steps stand below; none of them knows what pattern it is in.
 
 mod agent;
+mod before;
 mod failure;
 mod gate;
 mod http;
 mod output;
 mod pod;
-mod start;
 
 use std::{rc::Rc, time::Duration};
 
@@ -19,12 +19,14 @@ use signoff_api::{
 };
 
 use crate::{
-    activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
+    activity::{Opening, Place, Run, Trouble, Work, input_digest},
     language::Condition,
     plan::{Action, PlannedStep},
     scope::{self, Frame},
 };
 
+use before::GateBefore;
+use failure::StepFailure;
 pub(crate) use gate::{Decided, Reviewed, decide};
 use gate::{MOST_AGAIN, Shown};
 pub(crate) use output::{ANSWER, Reads};
@@ -44,6 +46,8 @@ pub(crate) enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     Failed(String),
+    /// Failed, because a person said no: nothing beside it goes on.
+    GivenUp(String),
     Rejected(String),
     Aborted(String),
 }
@@ -77,62 +81,56 @@ pub(crate) async fn perform<'a>(
     base: &str,
     reads: Option<&Reads<'_>>,
 ) -> Result<Performed, Stop> {
-    for guard in &step.guards {
-        let own = guard.path.strip_prefix(&format!("{}/", step.path)).map(|name| format!("{base}/{name}"));
-        pass(run, frame, guard, own.as_deref().unwrap_or(&guard.path), &|_| Ok(None)).await?;
-    }
     let (path, _) = run.visit(base);
+    let mut work = Work::new(frame, step, &path);
+    let (own_gate, policy_gates) = (before::own_gate(step, &path), before::policy_gates(step, base));
+    let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
     let mut attempt = 1;
-    // What people put in the author's place, and what they approved: both hold for every attempt that follows.
-    let (mut change, mut approved) = (Change::default(), None);
-    let mut ask = step.start.as_deref();
     // So many further attempts before people are asked; one more each time they say so.
     let mut limit = match &step.escalation {
         Some((after, _)) => step.retry.limit.unwrap_or_else(|| step.unless_told()).min(after - 1),
         None => step.retry.limit.unwrap_or(0),
     };
     loop {
-        let mut work = Work { frame: frame.clone(), step, base: path.clone(), change: change.clone(), approved };
         let place = Place { path: path.clone(), attempt, kind: kind(step) };
-        if let Some(gate) = ask.take() {
-            match start::ask(run, &work, gate, &place).await? {
-                start::Said::Run(digest) => work.approved = digest,
-                start::Said::Changed(changed) => work.change.and(changed),
-                start::Said::Skip => {
-                    run.activity(frame, place, |_| Ok(Opening::Skipped)).await;
-                    return Ok(Performed::Skipped);
-                }
-            }
+        if !before::ask(run, &mut work, &place, gates, limit).await? {
+            run.activity(frame, place, |_| Ok(Opening::Skipped)).await;
+            return Ok(Performed::Skipped);
         }
-        (change, approved) = (work.change.clone(), work.approved.clone());
-        let record = attempts(run, work, &place, attempt, limit).await;
+        let record = attempts(run, &work, &place, limit).await;
         attempt = record.attempt;
-        let trouble = match (record.phase, record.error) {
+        let failure = match (record.phase, record.error) {
             (StepPhase::Skipped, _) => return Ok(Performed::Skipped),
-            (StepPhase::Succeeded, _) => match output::settle(run, frame, step, &path, attempt, reads).await? {
+            (StepPhase::Succeeded, _) => match output::settle(run, &work, &policy_gates, attempt, reads).await? {
                 output::Settled::Accepted(text) => return Ok(Performed::Answered(text)),
                 output::Settled::Again => {
                     (attempt, limit) = (attempt + 1, 0);
+                    gates = again(&own_gate, &policy_gates, false);
                     continue;
                 }
-                output::Settled::Refused(why) => why,
+                output::Settled::Refused(why) => StepFailure::of(why),
+                output::Settled::Rejected(why) => StepFailure { by_a_person: true, ..StepFailure::of(why) },
             },
-            (_, Some(error)) => error,
-            (_, None) => crate::activity::error("Failed", "it failed"),
+            (_, Some(error)) => StepFailure::of(error),
+            (_, None) => StepFailure::of(crate::activity::error("Failed", "it failed")),
         };
-        match failure::decide(run, frame, step, &path, attempt, &trouble).await? {
-            failure::Remedy::Again(changed) => {
-                if !changed.parameters.is_empty() {
-                    // What was changed was not approved yet.
-                    (ask, approved) = (step.start.as_deref(), None);
-                    change.and(changed);
-                }
+        match failure::decide(run, frame, step, &path, attempt, &failure).await? {
+            failure::Remedy::Again(change) => {
+                gates = again(&own_gate, &policy_gates, !change.parameters.is_empty());
+                work.change.and(change);
                 (attempt, limit) = (attempt + 1, 0);
             }
             failure::Remedy::Skip => return Ok(Performed::Skipped),
-            failure::Remedy::Bear => return Ok(Performed::Failed(trouble.message)),
+            failure::Remedy::Bear => return Ok(Performed::Failed(failure.error.message)),
         }
     }
+}
+
+/// The gates that are asked before an attempt that people or a timeout ordered: those of policies always, that of the
+/// author where something was changed.
+fn again<'a>(own: &Option<GateBefore<'a>>, of_policies: &[GateBefore<'a>], changed: bool) -> Vec<GateBefore<'a>> {
+    let own = own.iter().filter(|(gate, _)| changed || before::is_of_a_policy(gate));
+    own.chain(of_policies).cloned().collect()
 }
 
 /// Asks at a gate that stands before or after something, until it lets the run through.
@@ -155,8 +153,8 @@ pub(crate) async fn pass<'a>(
 }
 
 /// One attempt after the other, until one is not to be repeated.
-async fn attempts<'a>(run: &Run<'a>, work: Work<'a>, place: &Place, first: i32, limit: i32) -> StepRecord {
-    let work = Rc::new(work);
+async fn attempts<'a>(run: &Run<'a>, work: &Work<'a>, place: &Place, limit: i32) -> StepRecord {
+    let (work, first) = (Rc::new(work.clone()), place.attempt);
     let mut attempt = first;
     loop {
         let place = Place { attempt, ..place.clone() };
@@ -164,9 +162,10 @@ async fn attempts<'a>(run: &Run<'a>, work: Work<'a>, place: &Place, first: i32, 
             run.told.borrow_mut().insert((place.path.clone(), attempt), Rc::clone(&work));
         }
         // Whether a step is left out is asked once, before its first attempt.
-        let open = |seq| match work.began(run, seq) {
-            began if began == seq => unless_skipped(run, &work.frame, work.step, seq, || open(run, &work, seq, &place)),
-            _ => open(run, &work, seq, &place),
+        let is_first = place.attempt == 1 && place.path == work.base;
+        let open = |seq| match is_first {
+            true => unless_skipped(run, &work.frame, work.step, work.began(run, seq), || open(run, &work, seq, &place)),
+            false => open(run, &work, seq, &place),
         };
         let record = run.activity(&work.frame, place.clone(), open).await;
         let again = record.phase == StepPhase::Failed
@@ -191,18 +190,23 @@ fn kind(step: &PlannedStep) -> StepKind {
     }
 }
 
+/// What an attempt is given, where it is what people approved.
 fn open<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
-    let opening = made(run, work, seq, place)?;
-    if let (Opening::Call(call), Some(approved)) = (&opening, &work.approved)
-        && input_digest(call).as_ref() != Ok(approved)
-    {
-        let why = "what would run is not what was approved: the Workflow, or the operator, has changed since";
-        return Err(Trouble::Invalid(why.to_owned()));
+    let opening = rendered(run, work, seq, place)?;
+    let Opening::Call(call) = &opening else { return Ok(opening) };
+    let approved = match &work.approved {
+        Some(approved) => input_digest(call).as_ref() == Ok(approved),
+        None => work.step.policy_gates.is_empty(),
+    };
+    if approved {
+        return Ok(opening);
     }
-    Ok(opening)
+    let why = "what would run is not what was approved: the Workflow, or the operator, has changed since";
+    Err(Trouble::Invalid(why.to_owned()))
 }
 
-fn made<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
+/// What an attempt is given, rendered from the values known at `seq`.
+fn rendered<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
     match &work.step.action {
         Action::Agent(agent) => agent::call(run, work, agent, seq, place),
         Action::Pod(pod) => pod::call(run, work, pod, seq, place),

@@ -1,6 +1,7 @@
 //! Floors on a real API server, with the real operator and several users: none of them gets below a policy, and nothing
 //! of a policy reaches what was asked before it.
 
+mod bypass;
 mod kinds;
 mod stage;
 

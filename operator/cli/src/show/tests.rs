@@ -195,6 +195,14 @@ fn words_of_others_cannot_pass_for_facts() {
 }
 
 #[test]
+fn a_request_whose_run_goes_on_after_a_reject_says_with_what() {
+    let mut approval = sample::approval();
+    assert!(!shown(approval.clone()).contains("After Reject"));
+    approval.spec.request.after_reject = vec!["send".to_owned(), "log".to_owned()];
+    assert!(shown(approval).contains("After Reject: the run goes on with send, log\n"));
+}
+
+#[test]
 fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
     let mut approval = sample::approval();
     approval.spec.request.required_by = serde_json::from_value(json!([

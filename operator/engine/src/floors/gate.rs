@@ -63,6 +63,8 @@ pub(crate) struct Tightened {
     pub(crate) also: Vec<Also>,
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
+    /// The policies that demand that a Reject ends the run.
+    pub(crate) ends_on_reject: Vec<String>,
     pub(crate) contradictions: Vec<Contradiction>,
 }
 
@@ -99,6 +101,7 @@ impl Floors {
             also: Vec::new(),
             persons: Vec::new(),
             required_by: Vec::new(),
+            ends_on_reject: Vec::new(),
             contradictions: Vec::new(),
         };
         if let Some(source) = added_by {
@@ -114,6 +117,9 @@ impl Floors {
         persons(&mut gate, &floors);
         for (source, demand) in &demands {
             quorum(&mut gate, source, demand, requester);
+            if demand.forbids_continue_after_reject() {
+                gate.ends_on_reject.push((*source).to_owned());
+            }
         }
         verdicts(&mut gate, &demands, about);
         timeout(&mut gate, &demands, usual);

@@ -17,19 +17,19 @@ use crate::{
 };
 
 /// A run whose plan is made anew before every turn, as after a restart.
-struct Run {
-    workflow: Workflow,
-    journal: Journal,
-    blobs: Blobs,
-    turn: Turn,
+pub(super) struct Run {
+    pub(super) workflow: Workflow,
+    pub(super) journal: Journal,
+    pub(super) blobs: Blobs,
+    pub(super) turn: Turn,
 }
 
 impl Run {
-    fn start(floors: &Floors, steps: Value) -> Self {
+    pub(super) fn start(floors: &Floors, steps: Value) -> Self {
         Self::of(floors, json!({"requestedBy": "dana", "pattern": {"chain": {"steps": steps}}}))
     }
 
-    fn of(floors: &Floors, spec: Value) -> Self {
+    pub(super) fn of(floors: &Floors, spec: Value) -> Self {
         let mut workflow: Workflow = serde_json::from_value(json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"}, "spec": spec,
@@ -47,19 +47,19 @@ impl Run {
         run
     }
 
-    fn commit(&mut self) {
+    pub(super) fn commit(&mut self) {
         self.blobs.extend(self.turn.blobs.iter().cloned());
         let records: Vec<StepRecord> =
             serde_json::from_value(serde_json::to_value(self.turn.journal.records()).unwrap()).unwrap();
         self.journal = Journal::new(self.turn.journal.seq(), records);
     }
 
-    fn take(&mut self, floors: &Floors, facts: Vec<Fact>) {
+    pub(super) fn take(&mut self, floors: &Floors, facts: Vec<Fact>) {
         self.turn = turn(&plan(&self.workflow, floors), self.journal.clone(), facts, &self.blobs);
         self.commit();
     }
 
-    fn decide(&mut self, floors: &Floors, path: &str, verdict: Verdict) {
+    pub(super) fn decide(&mut self, floors: &Floors, path: &str, verdict: Verdict) {
         let outcome = Outcome {
             verdict: Some(verdict),
             phase: ApprovalPhase::of(verdict),
@@ -69,12 +69,12 @@ impl Run {
         self.take(floors, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
     }
 
-    fn reply(&mut self, floors: &Floors, path: &str, text: &str) {
+    pub(super) fn reply(&mut self, floors: &Floors, path: &str, text: &str) {
         let result = Ok(Reply { response: json!(text), ..Reply::default() });
         self.take(floors, vec![Fact::Ended { path: path.into(), attempt: 1, result, at: moment() }]);
     }
 
-    fn asks(&self) -> Vec<&ApprovalRequest> {
+    pub(super) fn asks(&self) -> Vec<&ApprovalRequest> {
         let asks = self.turn.commands.iter().filter_map(|c| match c {
             Command::Ask(ask) => Some(&ask.request),
             Command::Call(_) => None,
@@ -82,7 +82,7 @@ impl Run {
         asks.collect()
     }
 
-    fn calls(&self) -> Vec<&Call> {
+    pub(super) fn calls(&self) -> Vec<&Call> {
         let calls = self.turn.commands.iter().filter_map(|c| match c {
             Command::Call(call) => Some(&**call),
             Command::Ask(_) => None,
@@ -91,7 +91,7 @@ impl Run {
     }
 
     #[track_caller]
-    fn asked(&self, path: &str) -> &ApprovalRequest {
+    pub(super) fn asked(&self, path: &str) -> &ApprovalRequest {
         let asks = self.asks();
         let [ask] = asks.as_slice() else {
             panic!("{path} is not what is asked: {:?}", asks.iter().map(|a| &a.gate.path).collect::<Vec<_>>())
@@ -100,25 +100,25 @@ impl Run {
         ask
     }
 
-    fn record(&self, path: &str) -> &StepRecord {
+    pub(super) fn record(&self, path: &str) -> &StepRecord {
         self.journal.get(path, 1).unwrap_or_else(|| panic!("no record {path}"))
     }
 }
 
-fn moment() -> Moment {
+pub(super) fn moment() -> Moment {
     Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())
 }
 
-fn plan(workflow: &Workflow, floors: &Floors) -> Plan {
+pub(super) fn plan(workflow: &Workflow, floors: &Floors) -> Plan {
     Plan::of(workflow, &Settings::default(), &Arc::new(floors.clone())).unwrap_or_else(|why| panic!("{why:?}"))
 }
 
-fn turn(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Turn {
+pub(super) fn turn(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Turn {
     let now = Now { at: moment(), guard_epoch: "epoch".into() };
     advance(plan, Control::default(), journal, facts, blobs, &now)
 }
 
-fn gate(more: Value) -> Value {
+pub(super) fn gate(more: Value) -> Value {
     let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}]});
     for (key, value) in more.as_object().unwrap() {
         hitl[key] = value.clone();
@@ -126,7 +126,7 @@ fn gate(more: Value) -> Value {
     hitl
 }
 
-fn added(place: Value) -> Floors {
+pub(super) fn added(place: Value) -> Floors {
     let mut step = json!({"name": "check", "hitl": gate(json!({}))});
     for (key, value) in place.as_object().unwrap() {
         step[key] = value.clone();
@@ -134,7 +134,7 @@ fn added(place: Value) -> Floors {
     cluster(&[("prod", json!({"steps": [step]}))])
 }
 
-fn none() -> Floors {
+pub(super) fn none() -> Floors {
     Floors::default()
 }
 

@@ -3,15 +3,27 @@
 //! It may not leave one out: what has no place is a complaint.
 
 use signoff_api::{
-    floor::{AddedStep, Position},
+    floor::{AddedStep, GuardedKind, Position},
     step::Step,
 };
 
 use super::{
-    Check, PlannedStep,
+    Action, Check, PlannedStep,
     step::{Ground, Place},
 };
 use crate::{floors::MOST_ADDED, language::Known};
+
+/// Whether a policy means an action by this kind. Every action is named here, so that a new one cannot leave the
+/// operator without a decision about `egress`.
+fn covers(kind: GuardedKind, action: &Action) -> bool {
+    match action {
+        Action::Agent(_) => matches!(kind, GuardedKind::Agent | GuardedKind::Egress),
+        Action::Http(_) => matches!(kind, GuardedKind::Http | GuardedKind::Egress),
+        // A container has a network of its own: a NetworkPolicy bounds it.
+        Action::Pod(_) => kind == GuardedKind::Pod,
+        Action::Set(_) | Action::Gate(_) => false,
+    }
+}
 
 impl Check<'_> {
     /// The gates at one end of the run.
@@ -20,16 +32,24 @@ impl Check<'_> {
         here.filter_map(|one| self.placed(ground, one, one.step.name.clone(), None, "", known.clone())).collect()
     }
 
-    /// The gates before a step.
-    pub(super) fn guards(&mut self, step: &Step, place: &Place<'_>) -> Vec<PlannedStep> {
+    /// Puts the gates of policies before a step; `step`: as its author wrote it.
+    pub(super) fn with_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, place: &Place<'_>) {
         let is_meant = |one: &&AddedStep| {
-            one.step.before.as_ref().is_some_and(|before| before.kinds.iter().any(|kind| kind.is(step)))
+            one.step
+                .before
+                .as_ref()
+                .is_some_and(|before| before.kinds.iter().any(|kind| covers(*kind, &planned.action)))
         };
         let name = |one: &AddedStep| format!("{}-{}", one.step.name, step.name.trim_start_matches('.'));
-        let meant = place.ground.added.iter().filter(is_meant);
-        meant
-            .filter_map(|one| self.placed(place.ground, one, name(one), Some(step), place.prefix, place.known.clone()))
-            .collect()
+        let before = Some((step, planned.can_be_changed()));
+        let meant: Vec<_> = place.ground.added.iter().filter(is_meant).collect();
+        let gates = meant
+            .into_iter()
+            .filter_map(|one| self.placed(place.ground, one, name(one), before, place.prefix, place.known.clone()));
+        // A step that is skipped is not asked about.
+        planned.policy_gates = gates
+            .map(|gate| PlannedStep { skip_if: planned.skip_if.clone(), vars: planned.vars.clone(), ..gate })
+            .collect();
     }
 
     fn placed(
@@ -37,13 +57,13 @@ impl Check<'_> {
         ground: &Ground<'_>,
         added: &AddedStep,
         name: String,
-        guarded: Option<&Step>,
+        before: Option<(&Step, &'static [&'static str])>,
         prefix: &str,
         known: Known,
     ) -> Option<PlannedStep> {
         let field = format!("{}: spec.steps[{}]", added.source, added.step.name);
         let mut place = Place::new(ground, field, prefix, known);
-        (place.added_by, place.guarded) = (Some(added.source.as_str()), guarded);
+        (place.added_by, place.before) = (Some(added.source.as_str()), before);
         let step = Step { name, hitl: Some(added.step.hitl.clone()), ..Step::default() };
         self.step(&step, &place)
     }

@@ -8,7 +8,7 @@ use signoff_api::{
     Span, Verdict,
     approval::RequiredBy,
     gate::{Also, Form, PersonRule, Question, Subject, SubjectKind, TimeoutAction},
-    step::{HitlStep, OnReject, Step},
+    step::{HitlStep, OnReject},
     workflow::WorkflowSpec,
 };
 
@@ -38,6 +38,12 @@ pub(crate) struct PlannedGate {
     pub(crate) required_by: Vec<RequiredBy>,
     /// Why it cannot be asked as floors demand; none where it can.
     pub(crate) held: Option<Complaint>,
+    /// Where it is written, for complaints.
+    pub(crate) field: String,
+    /// Where the run may go on after a Reject; empty where that ends it.
+    pub(crate) after_reject: Vec<String>,
+    /// The policies that demand that a Reject ends the run.
+    pub(crate) ends_on_reject: Vec<String>,
 }
 
 impl PlannedGate {
@@ -53,7 +59,11 @@ impl PlannedGate {
 impl Check<'_> {
     /// A gate of a list of steps: it reviews an earlier one of them.
     pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<PlannedGate> {
-        let about = if place.result { About::Result } else { About::Step(self.reviewed(hitl, field, place)) };
+        let about = match place.before {
+            Some((_, fields)) => About::Start(fields),
+            None if place.result => About::Result,
+            None => About::Step(self.reviewed(hitl, field, place)),
+        };
         self.gate(hitl, field, place, about)
     }
 
@@ -96,13 +106,13 @@ impl Check<'_> {
         let spec = place.ground.spec;
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
         let usual = self.settings.default_gate_timeout;
-        let Tightened { hitl, allowed, form, also, persons, required_by, contradictions } =
+        let Tightened { hitl, allowed, form, also, persons, required_by, ends_on_reject, contradictions } =
             self.floors.tighten(hitl, &about, requester, usual, place.added_by);
         let held = self.contradicted(&contradictions, field);
         Some(PlannedGate {
             prompt: prompt?,
             context,
-            shows: place.guarded.map(Step::definition),
+            shows: place.before.map(|(step, _)| step.definition()),
             about,
             allowed,
             form,
@@ -113,6 +123,9 @@ impl Check<'_> {
             persons,
             required_by,
             held,
+            field: field.to_owned(),
+            after_reject: Vec::new(),
+            ends_on_reject,
         })
     }
 
@@ -228,10 +241,13 @@ impl Check<'_> {
         if let (true, About::Step(Some(from))) = (allowed.contains(&Verdict::Defer), about) {
             let again = place.earlier.iter().skip_while(|(at, _)| at != from);
             for (_, step) in again.filter(|(_, step)| !step.is_idempotent()) {
-                let message = format!(
-                    "Defer runs step {} again, which is not idempotent: leave Defer out, or say idempotent: true where that is so",
-                    step.name
-                );
+                let remedy = match step.policy_gates.is_empty() {
+                    true => "leave Defer out, or say idempotent: true where that is so",
+                    false => {
+                        "leave Defer out; a policy has a gate before that step, so its kind and method say what may be repeated"
+                    }
+                };
+                let message = format!("Defer runs step {} again, which is not idempotent: {remedy}", step.name);
                 self.complain(&field, message);
             }
         }

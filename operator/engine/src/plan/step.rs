@@ -49,8 +49,8 @@ pub(crate) struct PlannedStep {
     pub(crate) added_by: Option<String>,
     /// Who is asked whether it may begin, and is shown what will run.
     pub(crate) start: Option<Box<PlannedStep>>,
-    /// Gates that floors put before it: it never begins without them.
-    pub(crate) guards: Vec<PlannedStep>,
+    /// Gates that policies put before it: nothing runs that they did not approve.
+    pub(crate) policy_gates: Vec<PlannedStep>,
 }
 
 /// What a step does.
@@ -108,11 +108,14 @@ pub(crate) struct PlannedRetry {
 }
 
 impl PlannedStep {
-    /// Whether running it twice does no harm.
+    /// Whether running it twice does no harm. Behind a gate of a policy the kind and the method say so, and not the
+    /// author.
     pub(crate) fn is_idempotent(&self) -> bool {
+        let author_says = self.policy_gates.is_empty();
         match &self.action {
-            Action::Http(http) => http.spec.is_idempotent(),
-            Action::Pod(pod) => pod.spec.is_idempotent(),
+            Action::Http(http) if author_says => http.spec.is_idempotent(),
+            Action::Http(http) => http.spec.method.unwrap_or_default().is_idempotent(),
+            Action::Pod(pod) => author_says && pod.spec.is_idempotent(),
             Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,
         }
     }
@@ -144,7 +147,7 @@ impl PlannedStep {
     pub(crate) fn with_its_gates(&self) -> impl Iterator<Item = &Self> {
         let output = self.output.iter().filter_map(|output| output.gate.as_deref());
         let escalation = self.escalation.iter().map(|(_, gate)| &**gate);
-        self.guards.iter().chain(self.start.as_deref()).chain(output).chain(escalation).chain([self])
+        self.policy_gates.iter().chain(self.start.as_deref()).chain(output).chain(escalation).chain([self])
     }
 }
 
@@ -169,8 +172,8 @@ pub(super) struct Place<'a> {
     pub(super) prefix: &'a str,
     /// The policy that added it.
     pub(super) added_by: Option<&'a str>,
-    /// The step that it was added before.
-    pub(super) guarded: Option<&'a Step>,
+    /// The step that it was added before, and what Modify may change of that.
+    pub(super) before: Option<(&'a Step, &'static [&'static str])>,
     /// Whether there is a joined result that a gate here reviews.
     pub(super) result: bool,
 }
@@ -184,7 +187,7 @@ impl<'a> Place<'a> {
             field: field.into(),
             prefix,
             added_by: None,
-            guarded: None,
+            before: None,
             result: false,
         }
     }
@@ -276,8 +279,8 @@ impl Check<'_> {
             ..PlannedStep::new(&step.name, action)
         };
         self.with_gates(&mut planned, step.output_schema.clone(), place);
-        if place.guarded.is_none() && place.added_by.is_none() {
-            planned.guards = self.guards(step, place);
+        if place.added_by.is_none() {
+            self.with_policy_gates(&mut planned, step, place);
         }
         Some(planned)
     }
@@ -425,7 +428,7 @@ impl PlannedStep {
             escalation: None,
             added_by: None,
             start: None,
-            guards: Vec::new(),
+            policy_gates: Vec::new(),
         }
     }
 

@@ -32,6 +32,7 @@ pub(super) fn call<'a>(
         return Err(Trouble::Invalid(format!("no agent is named {}", planned.agent)));
     };
     let scope = work.scope(run, seq)?;
+    let seq = work.heard(seq);
     let past = turns(run, &work.frame, &planned.agent, seq)?;
     let decided = decisions(run, seq);
     let mut messages = if planned.fresh { Vec::new() } else { memory(run, &past, &decided)? };
@@ -41,7 +42,7 @@ pub(super) fn call<'a>(
     Ok(Opening::Call(Call {
         path: place.path.clone(),
         attempt: place.attempt,
-        idempotent: true,
+        idempotent: work.step.is_idempotent(),
         timeout: work.step.timeout,
         what: What::Agent(AgentCall {
             agent: planned.agent.clone(),
@@ -58,7 +59,7 @@ pub(super) fn call<'a>(
 /// A turn that an agent had: what it was told is made again, what it said is in the journal.
 struct Past<'a> {
     told: Rc<Work<'a>>,
-    /// The number it began with.
+    /// The number before which everything was decided that it heard.
     began: i64,
     said: String,
 }
@@ -83,7 +84,7 @@ fn turns<'a>(run: &Run<'a>, frame: &Frame<'a>, agent: &str, seq: i64) -> Result<
     }
     let said = |(told, record): (Rc<Work<'a>>, StepRecord)| {
         let said = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
-        Ok(Past { told, began: record.seq, said: said.unwrap_or_default() })
+        Ok(Past { began: told.heard(record.seq), told, said: said.unwrap_or_default() })
     };
     scope::all(turns.into_iter().map(said).collect())
 }

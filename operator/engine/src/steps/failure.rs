@@ -16,6 +16,19 @@ use crate::{
 /// is another attempt at mending it, and no bound on that helps anybody.
 const ASKS_AGAIN: [Verdict; 3] = [Verdict::Retry, Verdict::Defer, Verdict::Respond];
 
+/// A step that failed.
+pub(super) struct StepFailure {
+    pub(super) error: StepError,
+    /// Whether a person said no to what it answered: the run ends then, and nothing beside it goes on.
+    pub(super) by_a_person: bool,
+}
+
+impl StepFailure {
+    pub(super) fn of(error: StepError) -> Self {
+        Self { error, by_a_person: false }
+    }
+}
+
 /// What is done about a failure.
 pub(super) enum Remedy {
     /// Once more, with these changes.
@@ -32,12 +45,15 @@ pub(super) async fn decide<'a>(
     step: &'a PlannedStep,
     path: &str,
     attempt: i32,
-    error: &StepError,
+    failure: &StepFailure,
 ) -> Result<Remedy, Stop> {
-    let name = step.name.trim_start_matches('.');
+    let (name, error) = (step.name.trim_start_matches('.'), &failure.error);
     let by_itself = || match step.on_error {
         OnError::Continue => Ok(Remedy::Bear),
-        OnError::Fail | OnError::Escalate => Err(Stop::Failed(format!("step {name}: {}", error.message))),
+        OnError::Fail | OnError::Escalate => {
+            let why = format!("step {name}: {}", error.message);
+            Err(if failure.by_a_person { Stop::GivenUp(why) } else { Stop::Failed(why) })
+        }
     };
     let Some((_, asked)) = &step.escalation else { return by_itself() };
     let record = run.books.borrow().journal.get(path, attempt).cloned();
@@ -59,7 +75,7 @@ pub(super) async fn decide<'a>(
         return by_itself();
     }
     if decided.verdict == Verdict::Reject {
-        return Err(Stop::Failed(format!("step {name}: {}; given up at {}", error.message, decided.told(""))));
+        return Err(Stop::GivenUp(format!("step {name}: {}; given up at {}", error.message, decided.told(""))));
     }
     match or_stop(run, &decided, &ASKS_AGAIN)? {
         Verdict::Skip => Ok(Remedy::Skip),

@@ -12,7 +12,7 @@ use super::{Next, Stop, or_stop, unless_skipped};
 use crate::{
     activity::{Opening, Place, Run, Trouble},
     language::text,
-    plan::{PlannedGate, PlannedStep},
+    plan::{About, PlannedGate, PlannedStep},
     request::{self, Facts},
     scope::{self, Frame},
 };
@@ -146,7 +146,14 @@ fn ask<'a>(
         deadline: asked.as_ref().map_or_else(|| run.now.at.after(gate.after).ceil_to_second(), |asked| asked.deadline),
         guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
     };
-    request::ask(run, frame, step, gate, &facts, shown(seq)?).map(|ask| Opening::Gate(Box::new(ask)))
+    let shown = match shown(seq) {
+        // The step that would run fails for the same reason, by a record of its own.
+        Err(Trouble::Language(_) | Trouble::Invalid(_)) if matches!(gate.about, About::Start(_)) => {
+            return Ok(Opening::Skipped);
+        }
+        shown => shown?,
+    };
+    request::ask(run, frame, step, gate, &facts, shown).map(|ask| Opening::Gate(Box::new(ask)))
 }
 
 /// The step that a gate of a list asks about, as it stood at `seq`.

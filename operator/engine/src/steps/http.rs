@@ -28,7 +28,7 @@ pub(super) fn call<'a>(
     Ok(Opening::Call(Call {
         path: place.path.clone(),
         attempt: place.attempt,
-        idempotent: http.spec.is_idempotent(),
+        idempotent: work.step.is_idempotent(),
         timeout: work.step.timeout,
         what: What::Http(HttpCall {
             method: http.spec.method.unwrap_or_default().name().to_owned(),

@@ -11,7 +11,7 @@ use signoff_api::{
     journal::{StepError, StepKind, StepPhase},
 };
 
-use super::{Decided, Reviewed, Stop, attempts, gate, or_stop};
+use super::{Decided, Reviewed, Stop, attempts, before, before::GateBefore, gate, or_stop};
 use crate::{
     activity::{Change, Opening, Place, Run, Work, error},
     language::{json as extract, text},
@@ -43,25 +43,27 @@ pub(super) enum Settled {
     Again,
     /// It is not used.
     Refused(StepError),
+    /// People discarded it.
+    Rejected(StepError),
 }
 
 /// Settles the answer of the attempt at `path` that succeeded last.
 pub(super) async fn settle<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &'a PlannedStep,
-    path: &str,
+    work: &Work<'a>,
+    policy_gates: &[GateBefore<'a>],
     attempt: i32,
     reads: Option<&Reads<'_>>,
 ) -> Result<Settled, Stop> {
+    let (path, step, frame) = (work.base.as_str(), work.step, &work.frame);
     let given = answer(run, path, attempt).await?;
     if reads.is_none() && step.output.is_none() {
         return Ok(Settled::Accepted(given));
     }
-    let settled = looked_at(run, frame, step, path, given.clone(), reads).await?;
+    let settled = looked_at(run, work, policy_gates, given.clone(), reads).await?;
     let opening = match &settled {
         Settled::Accepted(text) if *text != given => Opening::Done(text.clone()),
-        Settled::Refused(error) => Opening::Failed(error.clone()),
+        Settled::Refused(error) | Settled::Rejected(error) => Opening::Failed(error.clone()),
         // The record of the attempt says all there is to say.
         Settled::Accepted(_) | Settled::Again => return Ok(settled),
     };
@@ -74,12 +76,12 @@ pub(super) async fn settle<'a>(
 /// Asks the agent, and then people, about an answer that is not as it should be, or that is always asked about.
 async fn looked_at<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
-    step: &'a PlannedStep,
-    path: &str,
+    work: &Work<'a>,
+    policy_gates: &[GateBefore<'a>],
     mut answer: String,
     reads: Option<&Reads<'_>>,
 ) -> Result<Settled, Stop> {
+    let (path, step, frame) = (work.base.as_str(), work.step, &work.frame);
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
     let problem = |text: &str| -> Option<String> {
         if let Some(Err(why)) = reads.map(|reads| (reads.read)(text)) {
@@ -95,8 +97,12 @@ async fn looked_at<'a>(
         let (_, count) = run.visit(&format!("{path}/.ask"));
         let place = Place { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
         let change = Change { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
-        let work = Work { frame: frame.clone(), step, base: path.to_owned(), change, approved: None };
-        let record = attempts(run, work, &place, 1, step.retry.limit.unwrap_or(0)).await;
+        let mut work = Work { change, approved: None, last_asked: None, ..work.clone() };
+        let retries = step.retry.limit.unwrap_or(0);
+        if !before::ask(run, &mut work, &place, policy_gates.to_vec(), retries).await? {
+            break;
+        }
+        let record = attempts(run, &work, &place, retries).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
             return Ok(Settled::Refused(failed));
@@ -134,7 +140,7 @@ async fn judged<'a>(
         return Ok(malformed(&problem.unwrap_or_default()));
     }
     if decided.verdict == Verdict::Reject {
-        return Ok(Settled::Refused(error("Rejected", &decided.told(""))));
+        return Ok(Settled::Rejected(error("Rejected", &decided.told(""))));
     }
     match or_stop(run, &decided, &ASKS_AGAIN)? {
         Verdict::Modify => Ok(Settled::Accepted(replacement(run, &decided).await?)),

@@ -66,7 +66,7 @@ pub(super) fn call<'a>(
     Ok(Opening::Call(Call {
         path: place.path.clone(),
         attempt: place.attempt,
-        idempotent: spec.is_idempotent(),
+        idempotent: work.step.is_idempotent(),
         timeout: work.step.timeout,
         what: What::Pod(Box::new(PodCall {
             name: signoff_api::names::pod(&plan.name, &plan.uid, &place.path, place.attempt),

@@ -55,6 +55,9 @@ fn terms(approval: &Approval, now: Moment) -> String {
         let have = status.tally.unwrap_or_default().have;
         terms += &format!(" ({have} of {} agree)", request.threshold);
     }
+    if !request.after_reject.is_empty() {
+        terms += &format!(". After Reject the run goes on with {}", one_line(&request.after_reject.join(", "), 2000));
+    }
     terms + &format!(". {}.", deadline(approval, now))
 }
 

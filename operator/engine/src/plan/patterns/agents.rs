@@ -56,7 +56,8 @@ impl Check<'_> {
         let mut step = PlannedStep { path: format!(".{name}"), ..PlannedStep::new(&format!(".{name}"), action) };
         self.with_gates(&mut step, None, place);
         let agent = AgentStep { name: agent.to_owned(), ..AgentStep::default() };
-        step.guards = self.guards(&Step { name: format!(".{name}"), agent: Some(agent), ..Step::default() }, place);
+        let written = Step { name: format!(".{name}"), agent: Some(agent), ..Step::default() };
+        self.with_policy_gates(&mut step, &written, place);
         Some(step)
     }
 
@@ -120,7 +121,7 @@ impl Check<'_> {
         );
         let parts = with_decision(parts).with("num_workers", Members::Open);
         let at_work = parts.clone().with("task", Members::Open).with("index", Members::Open);
-        // Its guards stand beneath each worker: several are at work at once.
+        // Its policy gates stand beneath each worker: several are at work at once.
         let place = Place::new(ground, format!("{field}.worker"), ".worker/", at_work);
         let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
         self.call_timeout(spec.worker.timeout, &format!("{field}.worker.timeout"));

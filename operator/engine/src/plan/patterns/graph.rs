@@ -143,7 +143,7 @@ impl Check<'_> {
 
 impl PlannedEdge {
     /// The nodes it may lead to.
-    pub(super) fn targets(&self) -> Vec<usize> {
+    pub(in crate::plan) fn targets(&self) -> Vec<usize> {
         match self {
             Self::Always(to) => vec![*to],
             Self::Choose(choices) => choices.iter().map(|(_, to)| *to).collect(),

@@ -1,0 +1,319 @@
+//! Attempts of an author to run something that the people of a policy did not approve, each with its honest twin.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::{Value, json};
+use signoff_api::{Outcome, Verdict, approval::ApprovalPhase};
+
+use super::{
+    run_tests::{Run, gate, moment},
+    tests::cluster,
+    *,
+};
+use crate::{
+    Fact,
+    turn::{Call, Failure},
+};
+
+/// A policy with a gate `release` before steps of these kinds, at which everything may be decided.
+fn release(kinds: Value) -> Floors {
+    let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify", "Skip", "Retry"]}));
+    cluster(&[("prod", json!({"steps": [{"name": "release", "before": {"kinds": kinds}, "hitl": hitl}]}))])
+}
+
+/// A chain of one POST, and the author's own gates.
+fn pay(step: Value, gates: Value) -> Value {
+    let mut pay = json!({"name": "pay", "http": {"method": "POST", "url": "https://a.org/pay", "body": "420"}});
+    for (field, value) in step.as_object().unwrap() {
+        pay[field] = value.clone();
+    }
+    json!({"requestedBy": "dana", "pattern": {"chain": {"steps": [pay]}}, "gates": gates})
+}
+
+fn own(type_: &str) -> Value {
+    let verdicts = match type_ {
+        "errorEscalation" => json!(["Retry", "Modify", "Defer", "Respond", "Skip", "Reject"]),
+        "outputValidation" => json!(["Approve", "Retry", "Defer", "Reject"]),
+        _ => json!(["Approve", "Modify", "Reject"]),
+    };
+    let hitl = gate(json!({"allowedVerdicts": verdicts}));
+    let mut gate = json!({"name": "own", "type": type_, "hitl": hitl});
+    if type_ != "finalResponse" {
+        gate["steps"] = json!(["pay"]);
+    }
+    if type_ == "errorEscalation" {
+        gate["afterAttempts"] = json!(1);
+    }
+    json!([gate])
+}
+
+/// A chain of one agent, and the author's own gates.
+fn write(step: Value, gates: Value) -> Value {
+    let mut write = json!({"name": "pay", "agent": {"name": "writer", "input": "write"}});
+    for (field, value) in step.as_object().unwrap() {
+        write[field] = value.clone();
+    }
+    json!({
+        "requestedBy": "dana", "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}],
+        "agents": [{"name": "writer"}], "pattern": {"chain": {"steps": [write]}}, "gates": gates,
+    })
+}
+
+fn modified(parameters: Value) -> Outcome {
+    let parameters = Some(serde_json::from_value(parameters).unwrap());
+    let (verdict, phase) = (Some(Verdict::Modify), ApprovalPhase::of(Verdict::Modify));
+    Outcome { verdict, phase, parameters, ..Outcome::default() }
+}
+
+impl Run {
+    fn outcome(&mut self, floors: &Floors, path: &str, outcome: Outcome) {
+        self.take(floors, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
+    }
+
+    fn fails(&mut self, floors: &Floors, attempt: i32, retryable: bool, unknown: bool) {
+        let failure = Failure {
+            class: "Status".into(),
+            message: "503".into(),
+            retryable,
+            unknown,
+            not_before: None,
+            facts: BTreeMap::new(),
+            log: None,
+        };
+        let (path, at) = ("pay".to_owned(), moment().after(std::time::Duration::from_secs(600)));
+        self.take(floors, vec![Fact::Ended { path, attempt, result: Err(failure), at }]);
+    }
+
+    #[track_caller]
+    fn shows(&self, path: &str, words: &str) {
+        let review = self.asked(path).reviews.clone().expect("something is shown");
+        assert!(review.response.contains(words), "{words} is not in {}", review.response);
+        assert!(self.calls().is_empty(), "nothing runs before it is approved");
+    }
+
+    /// The only call, which has the digest that was approved at `path`.
+    #[track_caller]
+    fn runs_as_approved_at(&self, path: &str) -> &Call {
+        let calls = self.calls();
+        let [call] = calls.as_slice() else { panic!("{} calls, asked: {:?}", calls.len(), self.asks()) };
+        let record = self.journal.get(&call.path, call.attempt).unwrap();
+        assert!(record.input_digest.is_some());
+        assert_eq!(record.input_digest, self.record(path).input_digest, "what runs is what was approved at {path}");
+        call
+    }
+}
+
+fn url(call: &Call) -> &str {
+    match &call.what {
+        What::Http(http) => &http.url,
+        _ => panic!("no request"),
+    }
+}
+
+#[test]
+fn a_modify_at_the_authors_start_gate_is_shown_to_the_policys_people() {
+    let floors = release(json!(["http"]));
+    let mut run = Run::of(&floors, pay(json!({}), own("stepStart")));
+    run.asked("pay/.start");
+    run.outcome(&floors, "pay/.start", modified(json!({"url": "https://evil.org/"})));
+    run.shows("release-pay", "https://evil.org/");
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    assert_eq!(url(run.runs_as_approved_at("release-pay")), "https://evil.org/");
+
+    let mut honest = Run::of(&floors, pay(json!({}), own("stepStart")));
+    honest.decide(&floors, "pay/.start", Verdict::Approve);
+    honest.shows("release-pay", "https://a.org/pay");
+    honest.decide(&floors, "release-pay", Verdict::Approve);
+    honest.runs_as_approved_at("release-pay");
+    honest.runs_as_approved_at("pay/.start");
+}
+
+#[test]
+fn a_modify_at_the_authors_error_gate_is_approved_again() {
+    let floors = release(json!(["http"]));
+    let mut run = Run::of(&floors, pay(json!({}), own("errorEscalation")));
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.runs_as_approved_at("release-pay");
+    run.fails(&floors, 1, false, false);
+    run.outcome(&floors, "pay/.error", modified(json!({"body": "42000"})));
+    run.shows("release-pay#2", "42000");
+    run.decide(&floors, "release-pay#2", Verdict::Reject);
+    assert!(matches!(run.turn.end, Some(crate::End::Rejected(_))));
+}
+
+#[test]
+fn every_attempt_that_another_gate_ordered_is_approved_again() {
+    let floors = release(json!(["http"]));
+    for verdict in [Verdict::Retry, Verdict::Defer, Verdict::Respond] {
+        let mut run = Run::of(&floors, pay(json!({}), own("errorEscalation")));
+        run.decide(&floors, "release-pay", Verdict::Approve);
+        for attempt in 1..=3 {
+            run.fails(&floors, attempt, false, false);
+            let visit = if attempt == 1 { String::new() } else { format!("#{attempt}") };
+            run.decide(&floors, &format!("pay/.error{visit}"), verdict);
+            let again = format!("release-pay#{}", attempt + 1);
+            run.shows(&again, "https://a.org/pay");
+            run.decide(&floors, &again, Verdict::Approve);
+            run.runs_as_approved_at(&again);
+        }
+    }
+}
+
+#[test]
+fn a_retry_that_a_timeout_ordered_is_approved_again() {
+    let floors = release(json!(["http"]));
+    let mut run = Run::of(&floors, pay(json!({}), own("errorEscalation")));
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.fails(&floors, 1, false, true);
+    let outcome = Outcome {
+        verdict: Some(Verdict::Retry),
+        phase: ApprovalPhase::Expired,
+        source: signoff_api::approval::Source::Timeout,
+        ..Outcome::default()
+    };
+    run.outcome(&floors, "pay/.error", outcome);
+    run.shows("release-pay#2", "attempts: 1\n");
+}
+
+#[test]
+fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() {
+    let floors = release(json!(["http"]));
+    let step = json!({"http": {"url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
+    let mut run = Run::of(&floors, pay(step, json!([])));
+    run.shows("release-pay", "attempts: 3 # at most");
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.fails(&floors, 1, true, false);
+    let (pause, now) = (run.turn.wake_at.unwrap(), moment());
+    assert!(pause > now);
+    let later = crate::Now { at: pause, guard_epoch: "epoch".into() };
+    let plan = run_tests::plan(&run.workflow, &floors);
+    run.turn = crate::advance(&plan, crate::Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &later);
+    run.commit();
+    let call = run.runs_as_approved_at("release-pay");
+    assert_eq!(call.attempt, 2);
+}
+
+#[test]
+fn behind_a_policys_gate_the_method_says_what_may_be_repeated_and_not_the_author() {
+    let says = json!({"http": {"method": "POST", "url": "https://a.org/", "idempotent": true}, "retry": {"limit": 5}});
+    let (floors, none) = (release(json!(["http"])), Floors::default());
+    let mut run = Run::of(&floors, pay(says.clone(), json!([])));
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    assert!(!run.runs_as_approved_at("release-pay").idempotent);
+    assert!(Run::of(&none, pay(says, json!([]))).calls()[0].idempotent, "without a policy the author may say so");
+    let get = json!({"http": {"url": "https://a.org/"}});
+    let mut run = Run::of(&floors, pay(get, json!([])));
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    assert!(run.runs_as_approved_at("release-pay").idempotent);
+}
+
+#[test]
+fn a_modify_of_the_policys_people_is_shown_at_every_gate_of_a_policy() {
+    let hitl = || gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify"]}));
+    let step = |name: &str| json!({"steps": [{"name": name, "before": {"kinds": ["http"]}, "hitl": hitl()}]});
+    let floors = cluster(&[("one", step("first")), ("two", step("second"))]);
+    let mut run = Run::of(&floors, pay(json!({}), json!([])));
+    run.decide(&floors, "first-pay", Verdict::Approve);
+    run.outcome(&floors, "second-pay", modified(json!({"url": "https://b.org/"})));
+    run.shows("first-pay#2", "https://b.org/");
+    run.decide(&floors, "first-pay#2", Verdict::Approve);
+    run.shows("second-pay#2", "https://b.org/");
+    run.decide(&floors, "second-pay#2", Verdict::Approve);
+    run.runs_as_approved_at("first-pay#2");
+    assert_eq!(url(run.runs_as_approved_at("second-pay#2")), "https://b.org/");
+}
+
+#[test]
+fn skip_at_a_policys_gate_leaves_the_step_out() {
+    let floors = release(json!(["http"]));
+    let mut run = Run::of(&floors, pay(json!({}), json!([])));
+    run.decide(&floors, "release-pay", Verdict::Skip);
+    assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
+}
+
+#[test]
+fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_run() {
+    let floors = release(json!(["http"]));
+    let mut run = Run::of(&floors, pay(json!({"skipIf": "true"}), json!([])));
+    assert!(run.asks().is_empty() && run.calls().is_empty());
+    assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
+    let broken = json!({"http": {"url": "https://a.org/{{ inputs.none.none }}"}, "onError": "continue"});
+    let mut spec = pay(broken, json!([]));
+    spec["inputs"] = json!([{"name": "none", "type": "object", "value": {}}]);
+    run = Run::of(&floors, spec);
+    assert!(run.asks().is_empty() && run.calls().is_empty());
+    assert_eq!(run.record("pay").error.as_ref().unwrap().class, "Template");
+    assert!(matches!(run.turn.end, Some(crate::End::Succeeded(_))), "onError holds: {:?}", run.turn.end);
+}
+
+#[test]
+fn an_agent_that_answers_again_is_approved_again_whoever_orders_it() {
+    let floors = release(json!(["agent"]));
+    let schema = json!({"type": "object", "required": ["ok"]});
+    let mut run = Run::of(&floors, write(json!({"outputSchema": schema}), own("outputValidation")));
+    run.shows("release-pay", "role: User");
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.runs_as_approved_at("release-pay");
+    run.reply(&floors, "pay", "not json");
+    run.shows("release-pay#2", "cannot be used");
+    run.decide(&floors, "release-pay#2", Verdict::Approve);
+    assert_eq!(run.runs_as_approved_at("release-pay#2").path, "pay/.ask-2");
+    run.reply(&floors, "pay/.ask-2", r#"{"ok": true}"#);
+    run.decide(&floors, "pay/.output", Verdict::Defer);
+    run.shows("release-pay#3", "again");
+    run.decide(&floors, "release-pay#3", Verdict::Approve);
+    assert_eq!(run.runs_as_approved_at("release-pay#3").attempt, 2);
+}
+
+#[test]
+fn a_reason_given_at_the_gate_changes_nothing_of_what_was_approved() {
+    let floors = release(json!(["agent"]));
+    let mut run = Run::of(&floors, write(json!({}), json!([])));
+    let (verdict, phase) = (Some(Verdict::Approve), ApprovalPhase::of(Verdict::Approve));
+    run.outcome(
+        &floors,
+        "release-pay",
+        Outcome { verdict, phase, reason: Some("looks right".into()), ..Outcome::default() },
+    );
+    run.runs_as_approved_at("release-pay");
+}
+
+#[test]
+fn a_final_response_that_is_made_again_is_approved_too() {
+    let floors = release(json!(["egress"]));
+    let mut gates = own("finalResponse");
+    gates[0]["hitl"]["allowedVerdicts"] = json!(["Approve", "Retry", "Reject"]);
+    let mut run = Run::of(&floors, write(json!({}), gates));
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.reply(&floors, "pay", "first");
+    run.decide(&floors, ".final", Verdict::Retry);
+    run.shows("release-revision", "Make your final response");
+    run.decide(&floors, "release-revision", Verdict::Approve);
+    assert_eq!(run.runs_as_approved_at("release-revision").path, ".revision");
+}
+
+#[test]
+fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
+    let floors = release(json!(["http"]));
+    let review = gate(json!({"allowedVerdicts": ["Approve", "Modify"]}));
+    let mut run = Run::start(
+        &floors,
+        json!([
+            {"name": "where", "set": {"value": "good"}}, {"name": "review", "hitl": review},
+            {"name": "pay", "http": {"method": "POST", "url": "https://a.org/{{ steps.where.response }}"}},
+        ]),
+    );
+    run.outcome(&floors, "review", modified(json!({"response": "evil"})));
+    run.shows("release-pay", "https://a.org/evil");
+}
+
+#[test]
+fn egress_means_everything_that_leaves_the_operator_and_no_container() {
+    let floors = release(json!(["egress"]));
+    let run = Run::of(&floors, write(json!({}), json!([])));
+    run.shows("release-pay", "provider:");
+    Run::of(&floors, pay(json!({}), json!([]))).shows("release-pay", "https://a.org/pay");
+    let pod = json!([{"name": "work", "pod": {"image": "tool@sha256:1"}}]);
+    assert_eq!(Run::start(&floors, pod).calls().len(), 1, "a NetworkPolicy bounds containers");
+    let only_http = Run::of(&release(json!(["http"])), write(json!({}), json!([])));
+    assert_eq!(only_http.calls().len(), 1, "http means http steps");
+}

@@ -1,0 +1,235 @@
+//! The law of a policy's gates, on random walks over all patterns: whatever the order of Modify, Retry, Defer, Respond,
+//! failures, edges and restarts, nothing runs whose digest the policy's people did not approve for that attempt.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use signoff_api::{
+    ApprovalRequest, Outcome, Verdict,
+    approval::ApprovalPhase,
+    journal::{StepKind, StepPhase, StepRecord},
+};
+
+use super::{
+    run_tests::{Run, gate},
+    tests::cluster,
+    *,
+};
+use crate::{
+    Control, Fact, Now, advance,
+    any_pattern_tests::spec,
+    turn::{Command, Failure, Reply},
+};
+
+/// How many turns a walk takes at most.
+const STEPS: usize = 80;
+
+/// A spec of any pattern whose author lets people change and repeat everything.
+fn hostile(mut spec: Value) -> Value {
+    spec["requestedBy"] = json!("dana");
+    let asks = |type_: &str, verdicts: Value| json!({"name": type_.to_lowercase(), "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
+    let gates = spec["gates"].as_array_mut().unwrap();
+    for own in gates.iter_mut().filter(|gate| gate["type"] == "errorEscalation") {
+        own["afterAttempts"] = json!(1);
+        own["hitl"]["allowedVerdicts"] = json!(["Retry", "Skip", "Modify", "Defer", "Respond"]);
+    }
+    let text = spec["pattern"].to_string();
+    let gates = spec["gates"].as_array_mut().unwrap();
+    if text.contains(r#""http":"#) {
+        gates.push(asks("stepStart", json!(["Approve", "Modify", "Retry", "Skip"])));
+    }
+    if text.contains(r#""outputSchema":"#) {
+        gates.push(asks("outputValidation", json!(["Approve", "Defer", "Retry", "Respond"])));
+    }
+    spec
+}
+
+fn policies() -> Floors {
+    let hitl = gate(json!({"allowedVerdicts": ["Approve", "Modify", "Retry", "Skip"]}));
+    cluster(&[("prod", json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}]}))])
+}
+
+/// A source of chance that is the same at every run of a case.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % (below.max(1) as u64)).unwrap()
+    }
+
+    fn decision(&mut self, request: &ApprovalRequest) -> Outcome {
+        let verdict = request.allowed_verdicts[self.below(request.allowed_verdicts.len())];
+        let field = request.parameters.as_ref().and_then(|schemas| {
+            let fields = schemas.0.get("Modify")?.get("properties")?.as_object()?;
+            Some(fields.keys().nth(self.below(fields.len()))?.clone())
+        });
+        let text = format!("https://other.org/{}", self.below(3));
+        let parameters = (verdict == Verdict::Modify)
+            .then(|| serde_json::from_value(json!({field.unwrap_or_else(|| "response".into()): text})).unwrap());
+        let said = |is: bool| is.then(|| format!("word {}", self.0 % 3));
+        Outcome {
+            verdict: Some(verdict),
+            phase: ApprovalPhase::of(verdict),
+            reason: said(self.0 % 2 == 0),
+            response: said(verdict == Verdict::Respond),
+            guidance: said(verdict == Verdict::Defer),
+            parameters,
+            ..Outcome::default()
+        }
+    }
+
+    fn end(&mut self, path: &str) -> Result<Reply, Failure> {
+        if self.below(3) == 0 {
+            let (retryable, unknown) = (self.below(2) == 0, self.below(3) == 0);
+            let (class, message) = ("Status".to_owned(), "no".to_owned());
+            let facts = BTreeMap::new();
+            return Err(Failure { class, message, retryable, unknown, not_before: None, facts, log: None });
+        }
+        let text = match path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap() {
+            _ if self.below(5) == 0 => "nonsense".to_owned(),
+            "router" => r#"{"route": "b1"}"#.to_owned(),
+            "evaluator" => format!("{{\"score\": {}}}", 60 + 10 * self.below(4)),
+            "orchestrator" => r#"[{"task": "one"}, {"task": "two"}]"#.to_owned(),
+            _ => r#"{"ok": true}"#.to_owned(),
+        };
+        Ok(Reply { response: json!(text), ..Reply::default() })
+    }
+}
+
+fn without_visit(path: &str) -> &str {
+    match path.rsplit_once('#') {
+        Some((place, visit)) if !visit.contains('/') => place,
+        _ => path,
+    }
+}
+
+/// The step that a call belongs to: an answer that is asked for again is its step's.
+fn owner(path: &str) -> &str {
+    without_visit(path.split_once("/.ask").map_or(path, |(owner, _)| owner))
+}
+
+/// Where the policy's gate stands before the call at this path.
+fn gate_of(path: &str) -> String {
+    let owner = owner(path);
+    if owner.starts_with(".worker-") {
+        return format!("{owner}/release-worker");
+    }
+    match owner.rsplit_once('/') {
+        Some((list, name)) => format!("{list}/release-{name}"),
+        None => format!("release-{}", owner.trim_start_matches('.')),
+    }
+}
+
+/// Why a call breaks the law; none where it keeps it.
+fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
+    let gate = gate_of(&call.path);
+    let approvals = records.iter().filter(|r| r.kind == StepKind::Hitl && without_visit(&r.path) == gate);
+    let decided = approvals.filter(|r| r.done.is_some_and(|done| done < call.seq) && r.decision.is_some());
+    let Some(newest) = decided.max_by_key(|r| r.done) else { return Some(format!("{gate} was never decided")) };
+    if newest.decision.as_ref().and_then(|d| d.verdict) != Some(Verdict::Approve) {
+        return Some(format!("{} is {:?}", newest.path, newest.decision));
+    }
+    if newest.input_digest != call.input_digest || call.input_digest.is_none() {
+        return Some(format!("{} approved {:?}, and {:?} runs", newest.path, newest.input_digest, call.input_digest));
+    }
+    let since = |r: &&StepRecord| r.seq > newest.seq && r.seq < call.seq;
+    let is_call = |r: &&StepRecord| matches!(r.kind, StepKind::Agent | StepKind::Http);
+    for other in records.iter().filter(since).filter(is_call).filter(|r| gate_of(&r.path) == gate) {
+        let known = other.phase == StepPhase::Failed && other.error.as_ref().is_some_and(|e| e.retryable);
+        if other.path != call.path || !known {
+            return Some(format!("the approval {} was used by {}@{}", newest.path, other.path, other.attempt));
+        }
+    }
+    let orders = [format!("{}/.error", owner(&call.path)), format!("{}/.output", owner(&call.path))];
+    let ordered = |r: &StepRecord| orders.iter().any(|order| without_visit(&r.path).ends_with(order.as_str()));
+    let order = records.iter().filter(since).find(|r| ordered(r));
+    order.map(|order| format!("{} ordered it after {}", order.path, newest.path))
+}
+
+fn walk(spec: Value, seed: u64) -> Result<usize, String> {
+    let floors = policies();
+    let mut run = Run::of(&floors, hostile(spec));
+    let mut dice = Dice(seed);
+    let mut requests: BTreeMap<String, ApprovalRequest> = BTreeMap::new();
+    let (mut at, mut calls) = (run_tests::moment(), 0);
+    for _ in 0..STEPS {
+        for command in &run.turn.commands {
+            match command {
+                Command::Ask(ask) => drop(requests.insert(ask.path.clone(), ask.request.clone())),
+                Command::Call(call) => {
+                    calls += 1;
+                    let records: Vec<StepRecord> = run.turn.journal.records().iter().cloned().collect();
+                    let record = run.turn.journal.get(&call.path, call.attempt).unwrap();
+                    if let Some(why) = broken(&records, record) {
+                        return Err(format!("{}@{}: {why}\n{records:#?}", call.path, call.attempt));
+                    }
+                }
+            }
+        }
+        if run.turn.end.is_some() {
+            return Ok(calls);
+        }
+        let open: Vec<_> = run.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
+        let mut facts = Vec::new();
+        for record in &open {
+            if dice.below(2) == 0 {
+                continue;
+            }
+            let (path, attempt) = (record.path.clone(), record.attempt);
+            facts.push(match (record.kind, dice.below(12)) {
+                (StepKind::Hitl, 0) => Fact::Gone { path },
+                (StepKind::Hitl, _) => {
+                    let outcome = Box::new(dice.decision(&requests[&path]));
+                    Fact::Decided { path, outcome }
+                }
+                (_, 0) => Fact::Lost { path, attempt },
+                _ => {
+                    let result = dice.end(&path);
+                    Fact::Ended { path, attempt, result, at }
+                }
+            });
+        }
+        at = at.after(std::time::Duration::from_secs(600));
+        let now = Now { at, guard_epoch: "epoch".into() };
+        let plan = run_tests::plan(&run.workflow, &floors);
+        run.turn = advance(&plan, Control::default(), run.journal.clone(), facts, &run.blobs, &now);
+        // A crash between the turn and its commit: nothing of it happened.
+        if dice.below(6) > 0 {
+            run.commit();
+        } else {
+            run.turn = advance(&plan, Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &now);
+            run.commit();
+        }
+    }
+    Ok(calls)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_events_runs_what_the_policys_people_did_not_approve(spec in spec(), seed in 1_u64..) {
+        let walked = walk(spec, seed);
+        prop_assert!(walked.is_ok(), "{}", walked.unwrap_err());
+    }
+}
+
+#[test]
+fn a_walk_does_make_calls_so_that_the_law_is_not_empty() {
+    let step = json!({"name": "s0", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate"});
+    let spec = || {
+        let mut spec = crate::driven::of_pattern(json!({"chain": {"steps": [step, step_named("s1")]}}));
+        let escalation = gate(json!({"allowedVerdicts": ["Retry"]}));
+        spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "hitl": escalation}]);
+        spec
+    };
+    let calls: usize = (1..40).map(|seed| walk(spec(), seed * 7919).unwrap()).sum();
+    assert!(calls > 60, "{calls} calls in all walks");
+}
+
+fn step_named(name: &str) -> Value {
+    json!({"name": name, "agent": {"name": "a", "input": "x"}, "retry": {"limit": 2, "backoff": {"base": "1ms", "jitter": 0}}})
+}

@@ -1,0 +1,197 @@
+//! Going on after a Reject: refused under a policy that decides, allowed where it says so, and shown always.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use signoff_api::{Verdict, Workflow};
+
+use super::{
+    run_tests::{Run, gate},
+    tests::cluster,
+    *,
+};
+use crate::{Plan, Settings};
+
+fn hitl(name: &str, more: Value) -> Value {
+    json!({"name": name, "hitl": gate(more)})
+}
+
+fn send() -> Value {
+    json!({"name": "send", "http": {"method": "POST", "url": "https://a.org/"}})
+}
+
+fn spec(pattern: Value) -> Value {
+    json!({
+        "requestedBy": "dana", "pattern": pattern,
+        "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
+    })
+}
+
+/// Every way in which a run can go on after a Reject: the spec, the path of the gate, and where it goes on.
+fn ways() -> Vec<(&'static str, Value, &'static str, Vec<&'static str>)> {
+    let goes_on = || json!({"onReject": "continue"});
+    let when = |to: &str| json!({"when": "else", "to": to});
+    let write = |more: Value| {
+        let mut step = json!({"name": "write", "set": {"value": "x"}, "outputSchema": {"type": "object"}});
+        for (field, value) in more.as_object().unwrap() {
+            step[field] = value.clone();
+        }
+        step
+    };
+    let validated = |step: Value| {
+        let mut spec = spec(json!({"chain": {"steps": [step, send()]}}));
+        spec["gates"] = json!([
+            {"name": "check", "type": "outputValidation", "hitl": gate(json!({}))},
+            {"name": "help", "type": "errorEscalation", "hitl": gate(json!({}))},
+        ]);
+        if spec["pattern"]["chain"]["steps"][0]["onError"] != "escalate" {
+            spec["gates"].as_array_mut().unwrap().pop();
+        }
+        spec
+    };
+    vec![
+        ("a chain", spec(json!({"chain": {"steps": [hitl("review", goes_on()), send()]}})), "review", vec!["send"]),
+        (
+            "the last step of a chain",
+            spec(json!({"chain": {"steps": [hitl("review", goes_on())]}})),
+            "review",
+            vec!["the end of the run"],
+        ),
+        (
+            "a dag",
+            spec(
+                json!({"dag": {"tasks": [hitl("review", goes_on()), {"name": "send", "deps": ["review"], "set": {"value": "x"}}]}}),
+            ),
+            "review",
+            vec!["send"],
+        ),
+        (
+            "an edge of a graph that has a condition",
+            spec(json!({"graph": {"nodes": [hitl("review", json!({})), send()],
+                "edges": [{"from": "review", "choose": [when("send")]}]}})),
+            "review",
+            vec!["send"],
+        ),
+        (
+            "an edge of a graph without one",
+            spec(
+                json!({"graph": {"nodes": [hitl("review", goes_on()), send()], "edges": [{"from": "review", "to": "send"}]}}),
+            ),
+            "review",
+            vec!["send"],
+        ),
+        (
+            "a branch",
+            spec(json!({"parallel": {"branches": [
+                {"name": "a", "steps": [hitl("review", goes_on())]}, {"name": "b", "steps": [{"name": "x", "set": {"value": "x"}}]}],
+                "reduce": {"name": "sum", "set": {"value": "x"}}}})),
+            "a/review",
+            vec!["sum"],
+        ),
+        (
+            "a reduce",
+            spec(json!({"parallel": {"branches": [
+                {"name": "a", "steps": [{"name": "x", "set": {"value": "x"}}]}, {"name": "b", "steps": [{"name": "x", "set": {"value": "x"}}]}],
+                "reduce": hitl("review", goes_on())}})),
+            "review",
+            vec!["the end of the run"],
+        ),
+        ("an answer that may fail", validated(write(json!({"onError": "continue"}))), "write/.output", vec!["send"]),
+        (
+            "an answer about which people are asked again",
+            validated(write(json!({"onError": "escalate"}))),
+            "write/.output",
+            vec!["write", "send"],
+        ),
+    ]
+}
+
+fn complaints(floors: &Floors, spec: &Value) -> Vec<(String, &'static str)> {
+    let workflow: Workflow = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+        "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"}, "spec": spec,
+    }))
+    .unwrap();
+    match Plan::of(&workflow, &Settings::default(), &Arc::new(floors.clone())) {
+        Ok(_) => Vec::new(),
+        Err(found) => found.iter().map(|one| (one.to_string(), one.reason)).collect(),
+    }
+}
+
+#[test]
+fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
+    let demands = [
+        json!({"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}),
+        json!({"minThreshold": 2}),
+        json!({"timeoutActions": ["Reject", "Abort"]}),
+    ];
+    for (what, spec, _, targets) in ways() {
+        for demand in &demands {
+            let found = complaints(&cluster(&[("prod", json!({"gates": demand}))]), &spec);
+            let [(message, reason)] = found.as_slice() else { panic!("{what} under {demand}: {found:?}") };
+            assert_eq!(*reason, "FloorsContradict");
+            let said = format!("a Reject here goes on with {}, and ClusterApprovalPolicy prod", targets.join(", "));
+            assert!(message.contains(&said), "{what}: {message}");
+            let mut allows = demand.clone();
+            allows["allowContinueAfterReject"] = json!(true);
+            assert_eq!(complaints(&cluster(&[("prod", json!({"gates": allows}))]), &spec), [], "{what}: it is allowed");
+            // One policy that allows it does not speak for another.
+            let both = cluster(&[("prod", json!({"gates": allows})), ("two", json!({"gates": demand}))]);
+            assert_eq!(complaints(&both, &spec).len(), 1, "{what}");
+        }
+        let other = cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]);
+        assert_eq!(complaints(&other, &spec), [], "{what}: a policy about something else");
+    }
+}
+
+#[test]
+fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_that() {
+    for (what, spec, path, targets) in ways() {
+        let run = Run::of(&Floors::default(), spec);
+        let request = run.asked(path);
+        assert_eq!(request.after_reject, targets, "{what}");
+        let mut other = request.clone();
+        other.after_reject.clear();
+        assert_ne!(other.digest_of_the_rest().unwrap(), request.digest, "{what}");
+    }
+    let run = Run::of(&Floors::default(), spec(json!({"chain": {"steps": [hitl("review", json!({})), send()]}})));
+    assert!(run.asked("review").after_reject.is_empty(), "a Reject ends this run");
+}
+
+#[test]
+fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() {
+    let steps = json!([hitl("one", json!({})), hitl("two", json!({"onReject": "continue"})), send()]);
+    let none = Floors::default();
+    let mut run = Run::start(&none, steps);
+    let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
+    run.decide(&strict, "one", Verdict::Approve);
+    assert!(run.asks().is_empty(), "nobody is asked");
+    assert!(run.turn.held[0].message.contains("a Reject here goes on with send"), "{:?}", run.turn.held);
+    run.take(&none, Vec::new());
+    run.asked("two");
+}
+
+#[test]
+fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
+    let ask =
+        |name: &str| json!({"name": name, "http": {"method": "POST", "url": "https://a.org/"}, "onError": "escalate"});
+    let mut spec = spec(json!({"parallel": {"failFast": false, "branches": [
+        {"name": "a", "steps": [ask("call")]}, {"name": "b", "steps": [hitl("wait", json!({})), send()]}]}}));
+    spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "afterAttempts": 1, "hitl": gate(json!({}))}]);
+    let none = Floors::default();
+    let mut run = Run::of(&none, spec);
+    let failure = crate::turn::Failure {
+        class: "Status".into(),
+        message: "503".into(),
+        retryable: false,
+        unknown: false,
+        not_before: None,
+        facts: BTreeMap::new(),
+        log: None,
+    };
+    let at = super::run_tests::moment();
+    run.take(&none, vec![crate::Fact::Ended { path: "a/call".into(), attempt: 1, result: Err(failure), at }]);
+    run.decide(&none, "a/call/.error", Verdict::Reject);
+    assert!(matches!(run.turn.end, Some(crate::End::Failed(_))), "{:?}", run.turn.end);
+}

@@ -1,0 +1,144 @@
+//! Where a run may go on after a Reject: found for every gate, shown in its request, and refused where a policy says that
+//! a Reject ends the run.
+
+use signoff_api::step::OnError;
+
+use super::{
+    Action, Check, Complaint, PlannedEdge, PlannedGate, PlannedPattern, PlannedStep,
+    patterns::{PlannedDag, PlannedGraph},
+};
+
+/// What follows the last step of a run.
+const END: &str = "the end of the run";
+
+impl Check<'_> {
+    /// Writes into every gate of a run where it may go on after a Reject.
+    pub(super) fn after_reject(
+        &mut self,
+        start: &mut [PlannedStep],
+        pattern: &mut PlannedPattern,
+        end: &mut [PlannedStep],
+    ) {
+        self.list_after_reject(start, &first_of(pattern));
+        self.pattern_after_reject(pattern, &first_name(end).unwrap_or_else(|| END.to_owned()));
+        self.list_after_reject(end, END);
+    }
+
+    fn pattern_after_reject(&mut self, pattern: &mut PlannedPattern, after: &str) {
+        match pattern {
+            PlannedPattern::Chain(steps) => self.list_after_reject(steps, after),
+            PlannedPattern::Dag(dag) => self.dag_after_reject(dag, after),
+            PlannedPattern::Routing(routing) => {
+                for route in &mut routing.routes {
+                    self.list_after_reject(&mut route.steps, after);
+                }
+            }
+            PlannedPattern::Parallel(parallel) => {
+                let joined = parallel.reduce.as_ref().map_or(after, |step| &step.name).to_owned();
+                for branch in &mut parallel.branches {
+                    self.list_after_reject(&mut branch.steps, &joined);
+                }
+                parallel.reduce.iter_mut().for_each(|step| self.step_after_reject(step, &[after.to_owned()], &[]));
+            }
+            PlannedPattern::Evaluator(all) => {
+                for step in [&mut all.producer, &mut all.evaluator, &mut all.reviser] {
+                    self.step_after_reject(step, &[after.to_owned()], &[]);
+                }
+            }
+            PlannedPattern::Orchestrator(all) => {
+                let writeup = all.writeup.as_ref().map_or(after, |step| &step.name).to_owned();
+                let reduce = all.reduce.as_ref().map_or(&writeup, |step| &step.name).clone();
+                self.step_after_reject(&mut all.orchestrator, &["the workers".to_owned()], &[]);
+                self.step_after_reject(&mut all.worker, &["the other workers".to_owned(), reduce], &[]);
+                all.reduce
+                    .iter_mut()
+                    .for_each(|step| self.step_after_reject(step, std::slice::from_ref(&writeup), &[]));
+                all.writeup.iter_mut().for_each(|step| self.step_after_reject(step, &[after.to_owned()], &[]));
+            }
+            PlannedPattern::Graph(graph) => self.graph_after_reject(graph, after),
+        }
+    }
+
+    fn list_after_reject(&mut self, steps: &mut [PlannedStep], after: &str) {
+        let next: Vec<_> = steps.iter().skip(1).map(|step| step.name.clone()).chain([after.to_owned()]).collect();
+        for (step, next) in steps.iter_mut().zip(next) {
+            self.step_after_reject(step, &[next], &[]);
+        }
+    }
+
+    fn dag_after_reject(&mut self, dag: &mut PlannedDag, after: &str) {
+        let waiting = |at: usize| {
+            let names = dag.tasks.iter().filter(|task| task.deps.contains(&at)).map(|task| task.step.name.clone());
+            names.collect::<Vec<_>>()
+        };
+        let next: Vec<_> = (0..dag.tasks.len()).map(waiting).collect();
+        for (task, next) in dag.tasks.iter_mut().zip(next) {
+            let next = if next.is_empty() { vec![after.to_owned()] } else { next };
+            self.step_after_reject(&mut task.step, &next, &[]);
+        }
+    }
+
+    fn graph_after_reject(&mut self, graph: &mut PlannedGraph, after: &str) {
+        let names: Vec<_> = graph.nodes.iter().map(|node| node.name.clone()).collect();
+        let named = |targets: Vec<usize>| targets.into_iter().filter_map(|at| names.get(at).cloned());
+        for (node, edges) in graph.nodes.iter_mut().zip(&graph.edges) {
+            let all: Vec<_> = edges.iter().flat_map(|edge| named(edge.targets())).collect();
+            // An edge without a condition does not follow a Reject that stops.
+            let choices = edges.iter().filter(|edge| matches!(edge, PlannedEdge::Choose(_)));
+            let chosen: Vec<_> = choices.flat_map(|edge| named(edge.targets())).collect();
+            let next = if all.is_empty() { vec![after.to_owned()] } else { all };
+            self.step_after_reject(node, &next, &chosen);
+        }
+    }
+
+    /// `next`: what follows the step. `chosen`: what may follow a Reject although the gate says stop.
+    fn step_after_reject(&mut self, step: &mut PlannedStep, next: &[String], chosen: &[String]) {
+        if let Action::Gate(gate) = &mut step.action {
+            let targets = if gate.stops_on_reject { chosen } else { next };
+            self.gate_after_reject(gate, targets);
+        }
+        let mut after_output = Vec::new();
+        if step.escalation.is_some() {
+            after_output.push(step.name.trim_start_matches('.').to_owned());
+        }
+        if step.escalation.is_some() || step.on_error == OnError::Continue {
+            after_output.extend(next.iter().cloned());
+        }
+        let output = step.output.as_mut().and_then(|output| output.gate.as_deref_mut());
+        if let Some(Action::Gate(gate)) = output.map(|gate| &mut gate.action) {
+            self.gate_after_reject(gate, &after_output);
+        }
+    }
+
+    fn gate_after_reject(&mut self, gate: &mut PlannedGate, targets: &[String]) {
+        for target in targets {
+            if !gate.after_reject.contains(target) {
+                gate.after_reject.push(target.clone());
+            }
+        }
+        if gate.after_reject.is_empty() || gate.ends_on_reject.is_empty() {
+            return;
+        }
+        let message = format!(
+            "a Reject here goes on with {}, and {} demands that it ends the run: let onReject, the edges and onError stop there, or let the policy say gates.allowContinueAfterReject: true",
+            gate.after_reject.join(", "),
+            gate.ends_on_reject.join(" and ")
+        );
+        let complaint = Complaint { field: gate.field.clone(), message, reason: "FloorsContradict" };
+        if !self.accepted {
+            self.complain_as(complaint.reason, &complaint.field, &complaint.message);
+        }
+        gate.held.get_or_insert(complaint);
+    }
+}
+
+fn first_name(steps: &[PlannedStep]) -> Option<String> {
+    steps.first().map(|step| step.name.clone())
+}
+
+/// The name of what a pattern begins with.
+fn first_of(pattern: &PlannedPattern) -> String {
+    let steps = pattern.steps();
+    let first = steps.iter().find(|step| step.added_by.is_none());
+    first.map_or_else(|| END.to_owned(), |step| step.name.trim_start_matches('.').to_owned())
+}

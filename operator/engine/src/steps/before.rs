@@ -1,0 +1,139 @@
+//! The gates before a step: its author's own and those of policies. Each shows exactly what will run, and nothing else
+//! runs then.
+//!
+//! All of them see one rendering: it is fixed by the number at which the first of them asked, and only a person's Modify
+//! changes it. A change is asked about again at every gate of a policy.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::Value;
+use signoff_api::{Verdict, values::as_yaml};
+
+use super::{Reviewed, Stop, gate, or_stop, rendered};
+use crate::{
+    activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
+    plan::PlannedStep,
+    turn::{Call, What},
+};
+
+/// A gate before a step, and the path of its records.
+pub(super) type GateBefore<'a> = (&'a PlannedStep, String);
+
+/// The gates that policies put before a step that runs at `base`.
+pub(super) fn policy_gates<'a>(step: &'a PlannedStep, base: &str) -> Vec<GateBefore<'a>> {
+    let path = |gate: &PlannedStep| {
+        // Those of a step that runs several times at once stand beneath each run of it.
+        let own = gate.path.strip_prefix(&format!("{}/", step.path)).map(|name| format!("{base}/{name}"));
+        own.unwrap_or_else(|| gate.path.clone())
+    };
+    step.policy_gates.iter().map(|gate| (gate, path(gate))).collect()
+}
+
+/// The gate that the author of the Workflow put before a step that runs at `path`.
+pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefore<'a>> {
+    step.start.as_deref().map(|gate| (gate, format!("{path}/.start")))
+}
+
+/// Asks at `gates`, one after the other, until all of them have approved the same call.
+///
+/// `retries`: how many further attempts the approval covers. Returns whether the step may run; where it may not, people
+/// skipped it.
+pub(super) async fn ask<'a>(
+    run: &Run<'a>,
+    work: &mut Work<'a>,
+    place: &Place,
+    gates: Vec<GateBefore<'a>>,
+    retries: i32,
+) -> Result<bool, Stop> {
+    if gates.is_empty() {
+        return Ok(true);
+    }
+    (work.approved, work.last_asked) = (None, None);
+    let of_policies = || gates.iter().filter(|(gate, _)| is_of_a_policy(gate)).cloned();
+    let mut queue: VecDeque<GateBefore<'a>> = gates.iter().cloned().collect();
+    while let Some((gate, path)) = queue.pop_front() {
+        let decided = {
+            let shown = |seq| shown(run, work, seq, place, retries);
+            gate::decide(run, &work.frame, gate, &path, &shown).await?
+        };
+        work.first_asked.get_or_insert(decided.record.seq);
+        work.last_asked.get_or_insert(decided.record.seq);
+        match or_stop(run, &decided, &[Verdict::Retry])? {
+            Verdict::Retry => queue.push_front((gate, path)),
+            Verdict::Skip => return Ok(false),
+            Verdict::Modify => {
+                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                work.change.and(Change::of(parameters));
+                work.approved = None;
+                queue = of_policies().collect();
+            }
+            _ => match decided.record.input_digest {
+                // Another version of the operator renders it in another way: what one gate approved another did not see.
+                digest @ Some(_) if work.approved.is_some() && work.approved != digest => {
+                    work.approved = None;
+                    queue = gates.iter().cloned().collect();
+                }
+                digest => work.approved = digest,
+            },
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a policy put a gate before a step, or demands something at the gate of its author.
+pub(super) fn is_of_a_policy(gate: &PlannedStep) -> bool {
+    gate.added_by.is_some() || gate.gate().is_some_and(|gate| !gate.required_by.is_empty())
+}
+
+/// The call as people see it, bound by its digest.
+fn shown<'a>(
+    run: &Run<'a>,
+    work: &Work<'a>,
+    seq: i64,
+    place: &Place,
+    retries: i32,
+) -> Result<Option<Reviewed>, Trouble> {
+    let Opening::Call(call) = rendered(run, work, seq, place)? else { return Ok(None) };
+    let digest = input_digest(&call).map_err(Trouble::Invalid)?;
+    let text = format!("{}\n{}", attempts_covered(retries), described(&call));
+    Ok(Some(Reviewed { binds: Some(digest), ..Reviewed::of(&place.path, &text) }))
+}
+
+/// How often an approved call may be made, as the first line of what is shown.
+fn attempts_covered(retries: i32) -> String {
+    match retries {
+        0 => "attempts: 1".to_owned(),
+        more => format!("attempts: {} # at most, all the same; another one only after a known failure", more + 1),
+    }
+}
+
+/// What will run, for people: YAML, every value rendered. What may be long comes last, the longest at the very end, or it
+/// would push the rest out of sight.
+fn described(call: &Call) -> String {
+    match &call.what {
+        What::Pod(pod) => {
+            let Ok(Value::Object(mut fields)) = serde_json::to_value(&pod.spec) else { return as_yaml(&pod.spec) };
+            let long = ["command", "args", "env", "files", "podTemplate"];
+            let mut long: Vec<_> =
+                long.into_iter().filter_map(|name| Some((name, fields.shift_remove(name)?))).collect();
+            long.sort_by_key(|(_, value)| value.to_string().len());
+            fields.extend(long.into_iter().map(|(name, value)| (name.to_owned(), value)));
+            as_yaml(&fields)
+        }
+        What::Http(http) => as_yaml(http),
+        What::Agent(agent) => as_yaml(agent),
+    }
+}
+
+impl Change {
+    /// The same with further changes, which count where both speak of a field.
+    pub(super) fn and(&mut self, more: Self) {
+        self.parameters.extend(more.parameters);
+    }
+
+    /// The fields that a person gave; those that are no text are left out.
+    pub(super) fn of(parameters: signoff_api::JsonObject) -> Self {
+        let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
+        Self { parameters: texts.collect::<BTreeMap<_, _>>() }
+    }
+}
