@@ -259,7 +259,7 @@ async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() 
             stage.world.answers_attempt("refund/pay", attempt, answer.clone());
             stage.world.answers_attempt("refund/write", attempt, answer);
         }
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             stage.server.fault(On::writes_of(OPERATOR).nth(3 + seed), Fault::Crash(Crash::Applied));
         }
         let own = |type_: &str, verdicts: Value| json!({"name": type_.to_lowercase(), "type": type_, "hitl": gate("x", json!({"allowedVerdicts": verdicts}))["hitl"]});

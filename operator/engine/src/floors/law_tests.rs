@@ -73,7 +73,7 @@ impl Dice {
         Outcome {
             verdict: Some(verdict),
             phase: ApprovalPhase::of(verdict),
-            reason: said(self.0 % 2 == 0),
+            reason: said(self.0.is_multiple_of(2)),
             response: said(verdict == Verdict::Respond),
             guidance: said(verdict == Verdict::Defer),
             parameters,
@@ -81,12 +81,12 @@ impl Dice {
         }
     }
 
-    fn end(&mut self, path: &str) -> Result<Reply, Failure> {
+    fn end(&mut self, path: &str) -> Result<Reply, Box<Failure>> {
         if self.below(3) == 0 {
             let (retryable, unknown) = (self.below(2) == 0, self.below(3) == 0);
             let (class, message) = ("Status".to_owned(), "no".to_owned());
             let facts = BTreeMap::new();
-            return Err(Failure { class, message, retryable, unknown, not_before: None, facts, log: None });
+            return Err(Box::new(Failure { class, message, retryable, unknown, not_before: None, facts, log: None }));
         }
         let text = match path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap() {
             _ if self.below(5) == 0 => "nonsense".to_owned(),
@@ -187,7 +187,7 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
                 }
                 (_, 0) => Fact::Lost { path, attempt },
                 _ => {
-                    let result = dice.end(&path);
+                    let result = dice.end(&path).map_err(|failure| *failure);
                     Fact::Ended { path, attempt, result, at }
                 }
             });
