@@ -10,6 +10,7 @@ mod examples;
 mod floors;
 mod freezing;
 mod guard;
+mod limits;
 mod plugin;
 mod policies;
 mod quickstart;

@@ -17,6 +17,7 @@ mod requests;
 mod scenarios;
 mod size;
 mod stage;
+mod stalled;
 mod strangers;
 mod telling;
 mod timeouts;

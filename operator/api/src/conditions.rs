@@ -21,12 +21,16 @@ pub const HELD: &str = "Held";
 /// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`,
 /// `ApprovalUnreadable`.
 pub const WAITING: &str = "Waiting";
-/// Workflow: whether a step's Pod does not run yet, and why. Reasons: `Queued`, `NotHere`, `Unschedulable`, `NothingPending`,
+/// Workflow: whether a step's Pod does not run yet, and why. Reasons: `Queued`, `NotHere`, `NotCreated`, `Unschedulable`, `NothingPending`,
 /// or the kubelet's own word: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …
 pub const PODS_PENDING: &str = "PodsPending";
 /// Workflow: whether a step waits for a slot, because as many calls run as may at once. Reasons: `Queued`,
 /// `NothingPending`.
 pub const CALLS_PENDING: &str = "CallsPending";
+/// Workflow: whether the operator has failed for a minute at the same operation, such as a write that a quota or a webhook
+/// refuses. Reasons: `Forbidden`, `Refused`, `TooManyRequests`, `ServerError`, `NoAnswer`, `ForeignObject`,
+/// `InternalError`, `Recovered`.
+pub const STALLED: &str = "Stalled";
 /// Workflow: whether the run has ended in whatever way. Reason: the phase.
 pub const FINISHED: &str = "Finished";
 /// Workflow: whether the run ended with success. Reason: the phase.

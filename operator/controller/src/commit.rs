@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     context::Context,
-    error::{Error, is_ambiguous, plain, status_code},
+    error::{Error, is_ambiguous, is_denied, plain, status_code},
     kinds::{Kind, Name, uid},
     store::Store,
 };
@@ -67,7 +67,7 @@ async fn patch<K: Kind>(
     match context.wire.patch_status::<K>(&name, &operations).await {
         Ok(stored) => Ok(store.record(stored)),
         // A test that does not hold is answered by 422.
-        Err(error) if matches!(status_code(&error), Some(409 | 422)) => {
+        Err(error) if matches!(status_code(&error), Some(409 | 422)) && !is_denied(&error) => {
             store.doubt(&name);
             Err(conflict())
         }
@@ -81,7 +81,7 @@ fn judge<K: Kind>(store: &Store<K>, name: &Name, error: kube::Error) -> Error {
             store.nowhere(name);
             Error::Conflict(name.as_a::<K>())
         }
-        Some(422 | 400 | 413) => Error::Bug {
+        Some(422 | 400 | 413) if !is_denied(&error) => Error::Bug {
             object: name.as_a::<K>(),
             what: format!("the API server refuses its status: {}", plain(&error)),
         },

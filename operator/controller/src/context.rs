@@ -26,6 +26,7 @@ use crate::{
     queue::{Key, Queue},
     runs::Runs,
     segments::SegmentCache,
+    stalls::Stalls,
     store::Store,
     unreadable::Unreadable,
     vouched::Vouched,
@@ -60,6 +61,8 @@ pub(crate) struct Context {
     pub(crate) floors: FloorIndex,
     pub(crate) unreadable: Unreadable,
     pub(crate) queue: Queue,
+    /// The objects whose last reconcile failed.
+    pub(crate) stalls: Stalls,
     pub(crate) runs: Runs,
     pub(crate) plans: Plans,
     pub(crate) segments: SegmentCache,

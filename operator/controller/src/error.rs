@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use signoff_engine::language::text;
+use signoff_runtime::blobs::BlobError;
 
 /// Why a reconcile did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,7 @@ pub enum Error {
         /// The Workflow.
         object: String,
         /// What the store said.
-        source: signoff_runtime::blobs::BlobError,
+        source: BlobError,
     },
     /// A large value that a journal names is not there.
     #[error(
@@ -87,6 +88,33 @@ impl Error {
         |source| Self::Transient { what, source }
     }
 
+    /// Returns what failed, without the answer: two failures of the same operation are one stall.
+    pub(crate) fn operation(&self) -> &str {
+        match self {
+            Self::Transient { what, .. } => what,
+            Self::Blob { .. } => "value",
+            other => other.class(),
+        }
+    }
+
+    /// Returns a reason of the condition `Stalled`; `None` where the status must stay as it is, because a part of the
+    /// journal is not there.
+    pub(crate) fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Transient { source, .. } => Some(reason_of(source)),
+            Self::Blob { source: BlobError::Store { cause, .. }, .. } => {
+                cause.downcast_ref::<kube::Error>().map(reason_of)
+            }
+            Self::Foreign { .. } => Some("ForeignObject"),
+            Self::Bug { .. } => Some("InternalError"),
+            Self::Conflict(_)
+            | Self::Blob { .. }
+            | Self::Unreadable { .. }
+            | Self::ValueGone { .. }
+            | Self::JournalTorn { .. } => None,
+        }
+    }
+
     /// A word for metrics.
     #[must_use]
     pub fn class(&self) -> &'static str {
@@ -129,6 +157,17 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
+/// Returns a reason of the condition `Stalled` for an answer of the API server.
+fn reason_of(error: &kube::Error) -> &'static str {
+    match status_code(error) {
+        None => "NoAnswer",
+        Some(403) => "Forbidden",
+        Some(429) => "TooManyRequests",
+        Some(500..) => "ServerError",
+        Some(_) => "Refused",
+    }
+}
+
 /// What the API server said, once: at most 1,000 characters, for it quotes what it refuses.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
@@ -138,6 +177,14 @@ pub fn plain(error: &kube::Error) -> String {
         other => other.to_string(),
     };
     text::display(&said, 1000)
+}
+
+/// Whether a webhook or an admission policy refused a request. The API server gives no other sign of it than its words;
+/// the code is that of an invalid object (422) or whatever the webhook says.
+#[must_use]
+pub fn is_denied(error: &kube::Error) -> bool {
+    let denied = |message: &str| message.contains("denied request") || message.contains("denied the request");
+    matches!(error, kube::Error::Api(status) if denied(&status.message))
 }
 
 /// Whether the server may have done what was asked although no answer said so.

@@ -70,6 +70,7 @@ impl Probe {
         if let Some(context) = self.context.borrow().upgrade() {
             let (free, waiting) = context.call_slots.levels();
             let (workflows, approvals) = (context.workflows.held(), context.approvals.held());
+            self.metrics.stalled(context.stalls.count());
             self.metrics.rests(workflows.0 + approvals.0, workflows.1 + approvals.1);
             self.metrics.levels(context.approvals.count_open(), free, waiting, context.queue.depth());
         }

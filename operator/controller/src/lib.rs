@@ -19,7 +19,7 @@
 //! * [`runs`], [`secrets`], [`blobs`]: the outside world of a run
 //! * [`guard`], [`lease`]: whether and who may act
 //! * [`targets`]: what no call may reach
-//! * [`events`], [`metrics`], [`health`]: telling people
+//! * [`events`], `stalls`, [`metrics`], [`health`]: telling people
 
 pub mod blobs;
 pub mod error;
@@ -49,6 +49,7 @@ mod plans;
 mod pods;
 mod segments;
 mod sights;
+mod stalls;
 mod unreadable;
 mod vouched;
 mod workflow;

@@ -33,6 +33,7 @@ pub struct Metrics {
     permits: Gauge,
     calls_waiting: Gauge,
     depth: Gauge,
+    stalled: Gauge,
     rest_bytes: Gauge,
     in_use: Gauge,
     in_force: Gauge,
@@ -60,6 +61,7 @@ impl Default for Metrics {
             permits: Gauge::default(),
             calls_waiting: Gauge::default(),
             depth: Gauge::default(),
+            stalled: Gauge::default(),
             rest_bytes: Gauge::default(),
             in_use: Gauge::default(),
             in_force: Gauge::default(),
@@ -93,6 +95,7 @@ impl Default for Metrics {
         registry.register("calls_free", "Calls that may still begin at once", all.permits.clone());
         registry.register("calls_waiting", "Calls that wait for a free place", all.calls_waiting.clone());
         registry.register("queue_depth", "Objects waiting to be looked at", all.depth.clone());
+        registry.register("stalled", "Objects whose reconcile has failed for a minute", all.stalled.clone());
         registry.register("rest_bytes", "Bytes of Workflows and Approvals at rest", all.rest_bytes.clone());
         registry.register("objects_in_use", "Workflows and Approvals that are not at rest", all.in_use.clone());
         registry.register(
@@ -169,6 +172,10 @@ impl Metrics {
         self.permits.set(number(permits));
         self.calls_waiting.set(number(calls_waiting));
         self.depth.set(number(depth));
+    }
+
+    pub(crate) fn stalled(&self, objects: usize) {
+        self.stalled.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn rests(&self, bytes: usize, in_use: usize) {

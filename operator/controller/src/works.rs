@@ -42,6 +42,7 @@ use crate::{
     runs::{CallKey, Runs},
     segments::SegmentCache,
     sights,
+    stalls::{self, Stalls},
     store::Store,
     targets,
     unreadable::Unreadable,
@@ -107,6 +108,7 @@ impl Works {
             floors: FloorIndex::default(),
             unreadable: Unreadable::default(),
             queue: Queue::default(),
+            stalls: Stalls::default(),
             runs: Runs::default(),
             plans: Plans::default(),
             segments: SegmentCache::default(),
@@ -143,8 +145,12 @@ impl Works {
         }
         let floors = FloorWatches::start(client, metrics, &mut background);
         let pods = pods::watch(client, &config.pods, metrics, &mut background);
-        let attendant =
-            Attendant { wire: context.wire.clone(), book: Arc::clone(&context.pods), clock: Arc::clone(&config.clock) };
+        let attendant = Attendant {
+            context: Arc::clone(&context),
+            wire: context.wire.clone(),
+            book: Arc::clone(&context.pods),
+            clock: Arc::clone(&config.clock),
+        };
         let works = Self {
             context,
             caller: Arc::clone(&config.caller),
@@ -259,6 +265,10 @@ impl Works {
                     Key::Workflow(name) => workflow::reconcile(&context, name).await,
                     Key::Approval(name) => approval::reconcile(&context, name).await,
                 };
+                match &result {
+                    Ok(_) => context.stalls.succeeded(&what),
+                    Err(error) => stalls::failed(&context, &what, error).await,
+                }
                 (result, began.elapsed())
             });
             self.looking.insert(task.id(), key);
@@ -288,7 +298,12 @@ impl Works {
             Err(error) => {
                 metrics.failed(kind, error.class());
                 let now = self.context.now();
-                let failures = queue.fail(&key, |failures| now.after(error.pause(failures)));
+                let latest = self.context.stalls.due(&key);
+                let due = |failures| {
+                    let usual = now.after(error.pause(failures));
+                    latest.map_or(usual, |latest| usual.min(latest.max(now)))
+                };
+                let failures = queue.fail(&key, due);
                 if matches!(error, Error::Conflict(_)) {
                     tracing::debug!(kind, %name, failures, "{error}");
                 } else {

@@ -6,20 +6,24 @@
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use signoff_api::{Digest, Moment, pod::OutputFrom};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use signoff_api::{Digest, Moment, Workflow, pod::OutputFrom};
 use signoff_engine::turn::{Call, Failure, PodCall, Reply};
 use signoff_runtime::{Clock, RunRef, clock::wake_up};
 use tokio::{sync::watch, time::sleep_until};
 
 use super::{
     Book,
-    book::{Gone, Known},
+    book::{Gone, Known, Unmade},
     log, make,
     sight::{Stand, StepPod, Terminated, Trouble},
 };
 use crate::{
+    context::Context,
     error::{is_ambiguous, plain, status_code},
+    events::Report,
     kinds::Name,
+    stalls::TOLD_AFTER,
     wire::Wire,
 };
 
@@ -34,6 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Whoever attends Pods.
 pub(crate) struct Attendant {
+    pub(crate) context: Arc<Context>,
     pub(crate) wire: Wire,
     pub(crate) book: Arc<Book>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -52,6 +57,30 @@ struct Attended<'a> {
     killed: Option<(Trouble, Moment)>,
     /// What it had written by then: its Pod may be gone before there is more to read.
     so_far: Option<String>,
+}
+
+/// Says that a Pod cannot be created. What is dropped first is declared first: the Workflow is reconciled without it.
+struct NotCreated {
+    _record: Unmade,
+    _look: Look,
+}
+
+/// Reconciles a Workflow once more when it is dropped.
+struct Look {
+    context: Arc<Context>,
+    workflow: Name,
+}
+
+impl Look {
+    fn now(&self) {
+        self.context.look_at_workflow(self.workflow.clone());
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.now();
+    }
 }
 
 /// What has the name of a Pod.
@@ -160,6 +189,7 @@ impl Attended<'_> {
     async fn make(&self, latest: Moment) -> Result<StepPod, Failure> {
         let object = make::pod(self.run, self.call, self.pod, &self.digest);
         let mut pause = Pause::default();
+        let (began, mut unmade) = (self.now(), None);
         loop {
             let error = match self.by.wire.create_as::<StepPod>(&self.name, &object).await {
                 Ok(pod) => return Ok(pod),
@@ -191,10 +221,34 @@ impl Attended<'_> {
                 let retryable = status_code(&error) == Some(403);
                 return Err(known("Refused", format!("the API server refuses {}: {why}", self.told()), retryable));
             }
+            if self.now() >= began.after(TOLD_AFTER) && unmade.is_none() {
+                unmade = Some(self.tell_unmade(began, &why));
+            }
             if !pause.rest(self.now(), latest).await {
                 return Err(known("Refused", format!("{} could not be made in time: {why}", self.told()), true));
             }
         }
+    }
+
+    /// Says on the Workflow that the Pod cannot be created, until the result is dropped.
+    fn tell_unmade(&self, since: Moment, why: &str) -> NotCreated {
+        let Attendant { context, book, .. } = self.by;
+        let message = format!("creating it fails since {since}: {why}");
+        let meta = ObjectMeta {
+            name: Some(self.run.workflow.clone()),
+            namespace: Some(self.run.namespace.clone()),
+            uid: Some(self.run.uid.clone()),
+            ..ObjectMeta::default()
+        };
+        let key = format!("{}/{since}", self.pod.name);
+        let note = format!("{}: {message}", self.told());
+        let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
+        context.reporter.report(report.warning(true));
+        let trouble = Trouble { reason: "NotCreated".to_owned(), message };
+        let record = book.unmade(&self.run.uid, &self.name, trouble);
+        let look = Look { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
+        look.now();
+        NotCreated { _record: record, _look: look }
     }
 
     /// Finds the Pod that another process, or this one before it forgot, has made or was about to make.

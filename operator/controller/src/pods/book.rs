@@ -50,6 +50,8 @@ struct Inner {
     followers: BTreeMap<Name, watch::Sender<Known>>,
     /// What the lists that are being read held so far, by the namespace they are of.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
+    /// Pods that cannot be created, by the uid of their run.
+    unmade: BTreeMap<Name, (Box<str>, Trouble)>,
     /// Of which a list was read to its end.
     complete: BTreeSet<Option<String>>,
 }
@@ -152,7 +154,15 @@ impl Book {
     pub(crate) fn troubles(&self, uid: &str) -> Vec<(Name, Trouble)> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
-        names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.trouble.clone()?))).collect()
+        let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.trouble.clone()?)));
+        let unmade = inner.unmade.iter().filter(|(_, (run, _))| &**run == uid);
+        made.chain(unmade.map(|(name, (_, trouble))| (name.clone(), trouble.clone()))).collect()
+    }
+
+    /// Records that a Pod cannot be created, until the result is dropped.
+    pub(crate) fn unmade(self: &Arc<Self>, run: &str, pod: &Name, trouble: Trouble) -> Unmade {
+        self.lock().unmade.insert(pod.clone(), (run.into(), trouble));
+        Unmade { book: Arc::clone(self), pod: pod.clone() }
     }
 
     /// The Pods that run or may run soon, of one namespace.
@@ -160,6 +170,18 @@ impl Book {
         let inner = self.lock();
         let here = inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.is_over());
         here.map(|(name, entry)| (entry.run.clone(), name.clone())).collect()
+    }
+}
+
+/// The record that a Pod cannot be created.
+pub(crate) struct Unmade {
+    book: Arc<Book>,
+    pod: Name,
+}
+
+impl Drop for Unmade {
+    fn drop(&mut self) {
+        self.book.lock().unmade.remove(&self.pod);
     }
 }
 

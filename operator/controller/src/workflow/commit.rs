@@ -84,7 +84,7 @@ pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> R
 
 /// The records of a stored journal that may still change, as tests of a JSON Patch. A record that begins draws no
 /// number, so that `status.seq` alone would let a patch that is late undo it.
-pub(super) fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
+pub(crate) fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
     let open = stored.steps.iter().enumerate().filter(|(_, record)| !record.phase.is_end());
     open.map(|(place, record)| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": record}))
         .collect()

@@ -20,7 +20,8 @@ mod version;
 
 use signoff_api::Moment;
 
-use crate::{context::Context, error::Error, kinds::Name, queue::Key};
+use crate::{context::Context, error::Error, kinds::Name, queue::Key, stalls};
+pub(crate) use commit::open_records;
 use observe::Observed;
 use plan::Planned;
 
@@ -76,5 +77,6 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
     let asked = dispatch::dispatch(context, &seen, &turn, claims).await?;
     report::report(context, &seen, &plan, &turn, &asked);
     clear::after(context, &seen, &turn).await?;
+    let stored = stalls::clear(context, stored).await?;
     retire::rest(context, &seen, &stored, &turn).await
 }

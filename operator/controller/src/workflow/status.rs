@@ -11,7 +11,7 @@ use signoff_engine::{
 };
 
 use super::{observe::Seen, pending::Pending, plan::Refusal};
-use crate::guard::foreign_words;
+use crate::{guard::foreign_words, stalls};
 
 /// The status after a turn: what it says wherever a run is driven from, and that decisions are vouched for.
 pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> WorkflowStatus {
@@ -23,6 +23,9 @@ pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> 
     under_floors(&mut status, workflow, plan, turn, now);
     steps_wait(&mut status, workflow, (conditions::PODS_PENDING, "no step waits for its Pod"), pending.pods, now);
     steps_wait(&mut status, workflow, (conditions::CALLS_PENDING, "no step waits for a slot"), pending.calls, now);
+    if turn.end.is_some() {
+        stalls::recovered(&mut status, workflow, now);
+    }
     status
 }
 

@@ -103,6 +103,7 @@ fn every_verdict_phase_condition_and_timeout_action_is_explained() {
         conditions::WAITING,
         conditions::PODS_PENDING,
         conditions::CALLS_PENDING,
+        conditions::STALLED,
         conditions::FINISHED,
         conditions::COMPLETE,
         conditions::FAILED,

@@ -1,0 +1,169 @@
+//! Limits on a real API server: places for calls, the size of a Workflow, and a quota that refuses what the operator makes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::{Api, PostParams};
+use kube::runtime::wait::await_condition;
+use serde_json::{Value, json};
+use signoff_api::Workflow;
+use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, OperatorProcess};
+use tokio::sync::watch;
+
+use crate::policies::stage::workflow;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A service that answers `/slow` once it is told to, and everything else at once.
+struct Service {
+    port: u16,
+    in_flight: watch::Receiver<usize>,
+    released: watch::Sender<bool>,
+}
+
+#[derive(Clone)]
+struct Shared {
+    in_flight: Arc<watch::Sender<usize>>,
+    released: watch::Receiver<bool>,
+}
+
+async fn slow(State(mut shared): State<Shared>) -> &'static str {
+    shared.in_flight.send_modify(|count| *count += 1);
+    let _ = shared.released.wait_for(|released| *released).await;
+    shared.in_flight.send_modify(|count| *count -= 1);
+    "late"
+}
+
+impl Service {
+    async fn start() -> Self {
+        let (count, in_flight) = watch::channel(0);
+        let (released, is_released) = watch::channel(false);
+        let shared = Shared { in_flight: Arc::new(count), released: is_released };
+        let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let app = Router::new().route("/slow", get(slow)).fallback(|| async { "at once" }).with_state(shared);
+        tokio::spawn(async { axum::serve(listener, app).await });
+        Self { port, in_flight, released }
+    }
+
+    fn url(&self, path: &str) -> String {
+        // The API server is at 127.0.0.1, where runs may not go.
+        format!("http://127.0.0.6:{}/{path}", self.port)
+    }
+}
+
+async fn dana(cluster: &Cluster, namespace: &Namespace) -> Api<Workflow> {
+    Api::namespaced(cluster.token_client("dana").await.unwrap(), &namespace.name)
+}
+
+async fn apply(api: &Api<Workflow>, name: &str, spec: Value) {
+    let object = serde_json::from_value(workflow(name, spec)).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+async fn until(api: &Api<Workflow>, name: &str, what: &str, holds: impl Fn(&Workflow) -> bool) -> Workflow {
+    let waiting = await_condition(api.clone(), name, |found: Option<&Workflow>| found.is_some_and(&holds));
+    match tokio::time::timeout(PATIENCE, waiting).await {
+        Ok(found) => found.unwrap().unwrap(),
+        Err(_) => panic!("{name} never {what}: {:#?}", api.get_opt(name).await),
+    }
+}
+
+fn condition(workflow: &Workflow, kind: &str) -> Option<(String, String, String)> {
+    let said = workflow.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)?;
+    Some((said.status.clone(), said.reason.clone(), said.message.clone()))
+}
+
+fn phase(workflow: &Workflow) -> &'static str {
+    workflow.status.as_ref().map_or("", |status| status.phase.name())
+}
+
+async fn ended(api: &Api<Workflow>, name: &str) -> Workflow {
+    until(api, name, "ends", |w| w.status.as_ref().is_some_and(|status| status.phase.is_end())).await
+}
+
+fn get_of(name: &str, url: &str, timeout: &str) -> Value {
+    json!({"name": name, "timeout": timeout, "http": {"method": "GET", "url": url}})
+}
+
+#[tokio::test]
+async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_told() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let service = Service::start().await;
+    let arguments = ["--no-lease", "--allow-address", "127.0.0.0/8", "--max-calls", "8", "--max-call-timeout", "10m"];
+    let arguments = arguments.map(str::to_owned).to_vec();
+    let operator = OperatorProcess::start(&cluster, OperatorOptions { arguments, ..OperatorOptions::default() });
+    let operator = operator.await.unwrap();
+    let (crowd, other) = (cluster.namespace("crowd").await.unwrap(), cluster.namespace("other").await.unwrap());
+    let (crowd, beside) = (dana(&cluster, &crowd).await, (dana(&cluster, &other).await, other));
+    let (alone, other) = beside;
+
+    // One Workflow asks for more calls at once than the operator makes.
+    let branch = |n| json!({"name": format!("b{n}"), "steps": [get_of("get", &service.url("slow"), "10m")]});
+    let branches: Vec<Value> = (0..12).map(branch).collect();
+    apply(&crowd, "big", json!({"pattern": {"parallel": {"branches": branches}}})).await;
+    let waits = until(&crowd, "big", "waits", |w| condition(w, "CallsPending").is_some_and(|c| c.0 == "True")).await;
+    let (_, reason, message) = condition(&waits, "CallsPending").unwrap();
+    assert_eq!(reason, "Queued");
+    assert!(message.contains("2 calls of its Workflow run, as many as may at once"), "{message}");
+    let mut in_flight = service.in_flight.clone();
+    in_flight.wait_for(|count| *count == 2).await.unwrap();
+    // The honest twin finds a place at once.
+    apply(&alone, "one", json!({"pattern": {"chain": {"steps": [get_of("get", &service.url("fast"), "10m")]}}})).await;
+    assert_eq!(phase(&ended(&alone, "one").await), "Succeeded");
+    assert_eq!(*service.in_flight.borrow(), 2, "the crowd still waits");
+    service.released.send_replace(true);
+    let done = ended(&crowd, "big").await;
+    assert_eq!((phase(&done), condition(&done, "CallsPending").unwrap().0.as_str()), ("Succeeded", "False"));
+
+    // A call that would hold its place for longer than may be.
+    apply(&alone, "long", json!({"pattern": {"chain": {"steps": [get_of("get", &service.url("fast"), "11m")]}}})).await;
+    let (status, reason, message) = condition(&ended(&alone, "long").await, "Accepted").unwrap();
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Invalid"));
+    assert!(message.contains("steps[0].timeout: 11m is longer") && message.contains("--max-call-timeout"), "{message}");
+
+    // Workflows that are too large, and one that just is not.
+    let gate = json!({"name": "review", "hitl": {"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]}});
+    let of = |bytes: usize| {
+        let step = |n| json!({"name": format!("s{n}"), "set": {"value": "x".repeat(10_000)}});
+        let steps: Vec<Value> = [gate.clone()].into_iter().chain((0..bytes / 10_000).map(step)).collect();
+        json!({"pattern": {"chain": {"steps": steps}}})
+    };
+    apply(&alone, "above", of(600_000)).await;
+    let (status, reason, message) = condition(&ended(&alone, "above").await, "Accepted").unwrap();
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "TooLarge"));
+    assert!(message.contains("may have 524288") && message.contains("--max-workflow-bytes"), "{message}");
+    apply(&alone, "below", of(500_000)).await;
+    until(&alone, "below", "waits", |w| phase(w) == "Waiting").await;
+
+    // A quota that leaves no room for an Approval.
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "people"},
+        "spec": {"hard": {"count/approvals.signoff.dev": "0"}},
+    });
+    let quotas: Api<ResourceQuota> = Api::namespaced(cluster.admin().await.unwrap(), &other.name);
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    let counted = |quota: Option<&ResourceQuota>| {
+        quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
+    };
+    tokio::time::timeout(PATIENCE, await_condition(quotas.clone(), "people", counted)).await.unwrap().unwrap();
+    apply(&alone, "asks", json!({"pattern": {"chain": {"steps": [gate]}}})).await;
+    apply(&crowd, "asks", json!({"pattern": {"chain": {"steps": [gate]}}})).await;
+    let stalled = until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;
+    let (_, reason, message) = condition(&stalled, "Stalled").unwrap();
+    assert_eq!(reason, "Forbidden");
+    assert!(message.starts_with("creating Approval ") && message.contains("exceeded quota: people"), "{message}");
+    let twin = crowd.get("asks").await.unwrap();
+    assert_eq!((phase(&twin), condition(&twin, "Stalled")), ("Waiting", None));
+    quotas.delete("people", &kube::api::DeleteParams::default()).await.unwrap();
+    until(&alone, "asks", "goes on", |w| {
+        phase(w) == "Waiting" && condition(w, "Stalled").is_some_and(|c| c.0 == "False")
+    })
+    .await;
+    operator.stop().await.unwrap();
+}
