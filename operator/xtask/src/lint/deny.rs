@@ -12,6 +12,8 @@ use crate::say;
 
 /// Runs cargo-deny, after installing it into the cache if need be.
 pub(crate) fn run() -> Result<bool> {
+    // The check itself is offline, and it reads the crates of other systems too, which no build has downloaded.
+    ensure!(succeeds(&mut cargo(&["fetch", "--locked"]))?, "the crates of Cargo.lock could not be downloaded");
     let mut command = Command::new(program()?);
     succeeds(command.args([
         "--offline",
