@@ -10,7 +10,7 @@ use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
 use signoff_api::{Approval, Workflow};
-use signoff_tests::control_plane::{Cluster, Namespace, named};
+use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 
 use crate::story::{Example, examples, story};
 
@@ -299,7 +299,7 @@ async fn people_are_reminded_as_often_as_the_gate_says() {
 }
 
 #[tokio::test]
-async fn a_models_key_comes_from_a_secret_that_the_requester_may_read() {
+async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester_and_the_operator_read_it() {
     let run = Running::prepared("steps/secret.yaml").await;
     let (to, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let answer = move |headers: axum::http::HeaderMap, body: String| {
@@ -317,7 +317,33 @@ async fn a_models_key_comes_from_a_secret_that_the_requester_may_read() {
     let dana = format!("--user={}", named("dana").unwrap().user);
     run.admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
     let text = std::fs::read_to_string(folder().join("steps/secret.yaml")).unwrap();
-    run.apply(&text.replace("https://models.example.com/v1", &format!("http://{address}/v1"))).await;
+    let text = text.replace("https://models.example.com/v1", &format!("http://{address}/v1"));
+    // The namespace has not let the operator read its Secrets: the step says the line that does.
+    run.apply(&text).await;
+    run.until("condition=Failed", "workflow/secret").await;
+    let steps = run.workflow().await.status.unwrap().steps;
+    let said = steps[0].error.as_ref().unwrap().message.clone();
+    let line = said.split_once("kubectl ").expect(&said).1;
+    assert_eq!(
+        line,
+        format!(
+            "create rolebinding signoff-operator-secrets -n {} --clusterrole=signoff-operator-secrets \
+             --serviceaccount=signoff-system:signoff-operator",
+            run.namespace.name
+        )
+    );
+    heard.try_recv().expect_err("nothing was sent");
+    run.admin(&["delete", "workflow", "secret"]).await;
+    run.cluster.kubectl(line.split(' ')).run().await.unwrap().ok().unwrap();
+    let operator = format!("--as=system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
+    let asks = ["auth", "can-i", "get", "secrets", &operator, "--namespace", &run.namespace.name];
+    // The authorizer follows bindings by a watch, and has no event that says so.
+    for _ in 0..100 {
+        if run.cluster.kubectl(asks).run().await.unwrap().stdout.trim() == "yes" {
+            break;
+        }
+    }
+    run.apply(&text).await;
     let approval = run.asked("review").await;
     let (key, asked) = heard.recv().await.unwrap();
     assert_eq!(key, "Bearer sesame-open");

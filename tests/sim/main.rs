@@ -12,6 +12,7 @@ mod histories;
 mod laws;
 mod lives;
 mod people;
+mod planted;
 mod pods;
 mod requests;
 mod scenarios;

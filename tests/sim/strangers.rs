@@ -311,7 +311,10 @@ async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_so() {
     let maps = Resource::new("", "configmaps");
-    for (change, said) in [("changed", "holds other bytes"), ("deleted", "is in no ConfigMap any more")] {
+    for (change, said, reason) in [
+        ("changed", "holds other bytes", "ValueDamaged"),
+        ("deleted", "is in no ConfigMap of the operator", "ValueMissing"),
+    ] {
         let (stage, _) = waits_in_segments().await;
         let [map] = &stage.server.values(&maps, Some(NAMESPACE))[..] else { panic!("not one ConfigMap") };
         let name = map["metadata"]["name"].as_str().unwrap();
@@ -323,7 +326,13 @@ async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_s
         let before = stage.workflow(RUN);
         let life = stage.begin(OPERATOR);
         stage.pass(3600).await;
-        assert_eq!(stage.workflow(RUN), before, "not a byte of it is written");
+        let after = stage.workflow(RUN);
+        for field in ["phase", "steps", "segments", "seq", "pending"] {
+            assert_eq!(after["status"][field], before["status"][field], "{change}: only the conditions are written");
+        }
+        assert_eq!(after["spec"], before["spec"]);
+        assert_eq!(stage.condition("ValueUnavailable"), ("True".to_owned(), reason.to_owned()));
+        assert_eq!(stage.events(reason).len(), 1, "{change}: it is told once");
         assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
         let told = stage.events("JournalIncomplete");
         assert!(told.iter().any(|event| event["note"].as_str().unwrap().contains(said)), "{change}: {told:?}");

@@ -31,6 +31,9 @@ pub const CALLS_PENDING: &str = "CallsPending";
 /// refuses. Reasons: `Forbidden`, `Refused`, `TooManyRequests`, `ServerError`, `NoAnswer`, `ForeignObject`,
 /// `InternalError`, `Recovered`.
 pub const STALLED: &str = "Stalled";
+/// Workflow: whether the run stands still because a large value of it cannot be read or stored. Reasons: `ValueMissing`,
+/// `ValueDamaged`, `NamesTaken`, `ValueAvailable`.
+pub const VALUE_UNAVAILABLE: &str = "ValueUnavailable";
 /// Workflow: whether the run has ended in whatever way. Reason: the phase.
 pub const FINISHED: &str = "Finished";
 /// Workflow: whether the run ended with success. Reason: the phase.

@@ -20,6 +20,8 @@ pub const ANNOTATION_FILE: &str = "signoff.dev/file-";
 pub const LABEL_GATE: &str = "signoff.dev/gate";
 /// Annotation of a Secret: the hosts that its values may be sent to, separated by commas.
 pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
+/// The ClusterRole that lets the operator read Secrets, bound only in namespaces that ask for it.
+pub const ROLE_SECRETS: &str = "signoff-operator-secrets";
 /// A Workflow's name is the value of a label, which Kubernetes bounds.
 pub const MAX_WORKFLOW_NAME: usize = 63;
 
@@ -43,6 +45,16 @@ pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
 pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
     let place = Digest::of_bytes(format!("{uid}/{value}").as_bytes());
     format!("{}-{}", cut(workflow, 32), place.short(20))
+}
+
+/// How many names a large value of a run may have: another user may have made an object of the first ones.
+pub const MAX_BLOB_NAMES: u32 = 17;
+
+/// Every name that the ConfigMap of a large value may have, in the order in which they are tried: [`blob`], then the
+/// same with `-1`, `-2`, …
+pub fn blobs(workflow: &str, uid: &str, value: &Digest) -> impl Iterator<Item = String> + use<> {
+    let first = blob(workflow, uid, value);
+    (0..MAX_BLOB_NAMES).map(move |n| if n == 0 { first.clone() } else { format!("{first}-{n}") })
 }
 
 /// The first characters of a name, such that the result still starts and ends with a letter or digit.
@@ -76,6 +88,15 @@ mod tests {
     fn a_recreated_workflow_never_meets_its_predecessors_values() {
         let value = Digest::of_bytes(b"value");
         assert_ne!(blob("w", "uid-1", &value), blob("w", "uid-2", &value));
+    }
+
+    #[test]
+    fn the_names_of_a_value_begin_with_the_one_that_earlier_versions_knew_and_are_all_different() {
+        let value = Digest::of_bytes(b"value");
+        let names: Vec<_> = blobs(&"long-".repeat(12), "uid", &value).collect();
+        assert_eq!(names[0], blob(&"long-".repeat(12), "uid", &value));
+        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 17);
+        assert!(names.iter().all(|name| name.len() <= MAX_WORKFLOW_NAME && !name.contains("--")), "{names:?}");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Large values of a run as immutable ConfigMaps that the Workflow owns.
 //!
-//! It may not serve bytes that do not have the digest they were asked by, and never changes a ConfigMap: what is
-//! there under the name and is right is a success.
+//! A name can be computed by every user who knows the value, so another object may stand there first. A ConfigMap counts
+//! only with the label of the Workflow, which admission lets no other user write, the Workflow as its owner, and the right
+//! bytes. Every other object counts as not there, and the value has the next name ([`names::blobs`]).
+//!
+//! It must not serve bytes that do not have the digest they were asked by, and never changes a ConfigMap.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -54,26 +57,43 @@ impl ConfigMapBlobs {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {
+    metadata: ObjectMeta,
     #[serde(default)]
     data: BTreeMap<String, String>,
     #[serde(default)]
     binary_data: BTreeMap<String, ByteString>,
 }
 
-/// The name of the ConfigMap that holds a value.
-pub(crate) fn place(owner: &Owner, digest: &str) -> Option<String> {
-    let digest: Digest = serde_json::from_value(digest.into()).ok()?;
-    Some(names::blob(&owner.workflow, &owner.uid, &digest))
+impl Found {
+    /// Whether the operator made it for this Workflow.
+    fn is_of(&self, owner: &Owner) -> bool {
+        let label = |key: &str| self.metadata.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+        let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
+        label(names::LABEL_WORKFLOW) == Some(&owner.workflow)
+            && label(names::LABEL_WORKFLOW_UID) == Some(&owner.uid)
+            && owners.iter().any(|reference| reference.uid == owner.uid)
+    }
+
+    fn bytes(mut self) -> Bytes {
+        let text = self.data.remove(KEY).map(Bytes::from);
+        text.or_else(|| self.binary_data.remove(KEY).map(|ByteString(bytes)| bytes.into())).unwrap_or_default()
+    }
 }
 
-fn config_map(owner: &Owner, name: String, bytes: Bytes) -> ConfigMap {
+/// The names that the ConfigMap of a value may have.
+pub(crate) fn places(owner: &Owner, digest: &str) -> Result<Vec<String>, BlobError> {
+    let parsed: Result<Digest, _> = serde_json::from_value(digest.into());
+    let parsed = parsed.map_err(|_| BlobError::NotADigest(digest.to_owned()))?;
+    Ok(names::blobs(&owner.workflow, &owner.uid, &parsed).collect())
+}
+
+fn config_map(owner: &Owner, bytes: Bytes) -> ConfigMap {
     let (data, binary_data) = match String::from_utf8(bytes.to_vec()) {
         Ok(text) => (Some(BTreeMap::from([(KEY.to_owned(), text)])), None),
         Err(other) => (None, Some(BTreeMap::from([(KEY.to_owned(), ByteString(other.into_bytes()))]))),
     };
     ConfigMap {
         metadata: ObjectMeta {
-            name: Some(name),
             namespace: Some(owner.namespace.clone()),
             labels: Some(BTreeMap::from([
                 (names::LABEL_WORKFLOW.to_owned(), owner.workflow.clone()),
@@ -99,42 +119,86 @@ fn store(digest: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>
     BlobError::Store { digest: digest.to_owned(), cause: cause.into() }
 }
 
-#[async_trait]
-impl BlobStore for ConfigMapBlobs {
-    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError> {
-        verify(owner, digest, &bytes)?;
-        let name = place(owner, digest).ok_or_else(|| BlobError::NotADigest(digest.to_owned()))?;
-        let object = config_map(owner, name.clone(), bytes);
-        let body = serde_json::to_vec(&object).map_err(|why| store(digest, why))?;
+impl ConfigMapBlobs {
+    /// The operator's ConfigMap of this name: its bytes, or why they are not those of the digest.
+    async fn read(&self, owner: &Owner, digest: &str, name: &str) -> Result<Option<Bytes>, BlobError> {
         let path = Request::new(ConfigMap::url_path(&(), Some(&owner.namespace)));
-        let request = path.create(&PostParams::default(), body).map_err(|why| store(digest, why))?;
-        let answer = self.ask::<IgnoredAny>(request).await;
-        self.metrics.wrote("ConfigMap", "create", if answer.is_ok() { "ok" } else { "refused" });
-        match answer {
-            Ok(_) => Ok(()),
-            // An earlier attempt made it, or somebody else put something in its place.
-            Err(error) if status_code(&error) == Some(409) => match self.get(owner, digest).await? {
-                Some(_) => Ok(()),
-                None => Err(store(digest, format!("ConfigMap {name} was there and is not any more"))),
-            },
-            Err(error) => Err(store(digest, error)),
-        }
-    }
-
-    async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError> {
-        let name = place(owner, digest).ok_or_else(|| BlobError::NotADigest(digest.to_owned()))?;
-        let path = Request::new(ConfigMap::url_path(&(), Some(&owner.namespace)));
-        let request = path.get(&name, &GetParams::default()).map_err(|why| store(digest, why))?;
+        let request = path.get(name, &GetParams::default()).map_err(|why| store(digest, why))?;
         self.metrics.read("ConfigMap");
         let found: Found = match self.ask(request).await {
             Ok(found) => found,
             Err(error) if status_code(&error) == Some(404) => return Ok(None),
             Err(error) => return Err(store(digest, error)),
         };
-        let Found { mut data, mut binary_data } = found;
-        let text = data.remove(KEY).map(Bytes::from);
-        let bytes = text.or_else(|| binary_data.remove(KEY).map(|ByteString(bytes)| bytes.into())).unwrap_or_default();
+        if !found.is_of(owner) {
+            tracing::warn!(
+                namespace = owner.namespace,
+                name,
+                workflow = owner.workflow,
+                "a ConfigMap of another user has the name of a value of this Workflow: it is passed over"
+            );
+            return Ok(None);
+        }
+        let bytes = found.bytes();
         verify(owner, digest, &bytes)?;
         Ok(Some(bytes))
+    }
+
+    /// Creates the ConfigMap. False where another object has the name.
+    async fn create(&self, owner: &Owner, digest: &str, object: &ConfigMap) -> Result<bool, BlobError> {
+        let body = serde_json::to_vec(object).map_err(|why| store(digest, why))?;
+        let path = Request::new(ConfigMap::url_path(&(), Some(&owner.namespace)));
+        let request = path.create(&PostParams::default(), body).map_err(|why| store(digest, why))?;
+        let answer = self.ask::<IgnoredAny>(request).await;
+        self.metrics.wrote("ConfigMap", "create", if answer.is_ok() { "ok" } else { "refused" });
+        match answer {
+            Ok(_) => Ok(true),
+            Err(error) if status_code(&error) == Some(409) => Ok(false),
+            Err(error) => Err(store(digest, error)),
+        }
+    }
+}
+
+#[async_trait]
+impl BlobStore for ConfigMapBlobs {
+    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError> {
+        verify(owner, digest, &bytes)?;
+        let names = places(owner, digest)?;
+        let mut object = config_map(owner, bytes);
+        for name in &names {
+            object.metadata.name = Some(name.clone());
+            if self.create(owner, digest, &object).await? {
+                return Ok(());
+            }
+            // An earlier attempt made it, or another object has the name.
+            match self.read(owner, digest, name).await {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) | Err(BlobError::Mismatch { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(BlobError::NamesTaken { digest: digest.to_owned(), names: range(&names) })
+    }
+
+    async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError> {
+        let mut damaged = None;
+        for name in places(owner, digest)? {
+            match self.read(owner, digest, &name).await {
+                Ok(Some(bytes)) => return Ok(Some(bytes)),
+                Ok(None) => {}
+                Err(error @ BlobError::Mismatch { .. }) => damaged = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        damaged.map_or(Ok(None), Err)
+    }
+}
+
+/// The first and the last of some names.
+pub(crate) fn range(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first, .., last] => format!("{first} to {last}"),
     }
 }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use signoff_api::conditions;
 use signoff_engine::language::text;
 use signoff_runtime::blobs::BlobError;
 
@@ -41,15 +42,15 @@ pub enum Error {
     },
     /// A large value that a journal names is not there.
     #[error(
-        "{object}: its journal names the value {digest}, which is in no ConfigMap any more: restore the ConfigMap {config_map}, or delete the Workflow"
+        "{object}: its journal names the value {digest}, which is in no ConfigMap of the operator any more ({config_maps}): restore the ConfigMap from a backup, or delete the Workflow"
     )]
     ValueGone {
         /// The Workflow.
         object: String,
         /// The value's digest.
         digest: String,
-        /// Where it should be.
-        config_map: String,
+        /// The names that it may have.
+        config_maps: String,
     },
     /// A part of a journal is not there, or is not a journal.
     #[error(
@@ -115,11 +116,27 @@ impl Error {
         }
     }
 
+    /// The condition and its reason that tell on the Workflow that the run cannot go on before an administrator acts.
+    #[must_use]
+    pub fn blocks(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::ValueGone { .. } => Some((conditions::VALUE_UNAVAILABLE, "ValueMissing")),
+            Self::Blob { source: BlobError::Mismatch { .. }, .. } => {
+                Some((conditions::VALUE_UNAVAILABLE, "ValueDamaged"))
+            }
+            Self::Blob { source: BlobError::NamesTaken { .. }, .. } => {
+                Some((conditions::VALUE_UNAVAILABLE, "NamesTaken"))
+            }
+            _ => None,
+        }
+    }
+
     /// A word for metrics.
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
             Self::Conflict(_) => "conflict",
+            _ if self.blocks().is_some() => "blocked",
             Self::Transient { .. } | Self::Blob { .. } => "transient",
             Self::Unreadable { .. } | Self::ValueGone { .. } | Self::JournalTorn { .. } | Self::Foreign { .. } => {
                 "blocked"
@@ -138,6 +155,7 @@ impl Error {
             // The first look again is at once; a contender that always wins must not be met by a loop.
             Self::Conflict(_) if failures <= 3 => Duration::ZERO,
             Self::Conflict(_) => doubled(1, 5_000),
+            _ if self.blocks().is_some() => doubled(10_000, 600_000),
             Self::Transient { .. } | Self::Blob { .. } => doubled(100, 60_000),
             Self::Unreadable { .. }
             | Self::ValueGone { .. }

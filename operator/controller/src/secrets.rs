@@ -5,9 +5,17 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Client, Resource, api::GetParams, core::Request};
+use k8s_openapi::{
+    ByteString,
+    api::{authentication::v1::SelfSubjectReview, core::v1::Secret},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{GetParams, PostParams},
+    core::Request,
+};
 use serde::Deserialize;
+use signoff_api::names::ROLE_SECRETS;
 use signoff_runtime::{
     CallError, ErrorClass, SecretText, Secrets,
     secrets::{ALLOWED_HOSTS, host_allowed},
@@ -28,6 +36,18 @@ impl ClusterSecrets {
     #[must_use]
     pub fn new(client: Client, metrics: Shared) -> Self {
         Self { client, metrics }
+    }
+}
+
+impl ClusterSecrets {
+    /// The operator's service account as `NAMESPACE:NAME`, from the API server.
+    async fn service_account(&self) -> String {
+        let review = Api::<SelfSubjectReview>::all(self.client.clone());
+        let (options, question) = (PostParams::default(), SelfSubjectReview::default());
+        let answer = tokio::time::timeout(PATIENCE, review.create(&options, &question)).await;
+        let user = answer.ok().and_then(Result::ok).and_then(|review| review.status?.user_info?.username);
+        let account = user.as_deref().and_then(|user| user.strip_prefix("system:serviceaccount:"));
+        account.unwrap_or("OPERATOR-NAMESPACE:OPERATOR-SERVICE-ACCOUNT").to_owned()
     }
 }
 
@@ -63,7 +83,11 @@ impl Secrets for ClusterSecrets {
                     Some(404) => {
                         CallError::invalid(format!("there is no Secret {secret}: create it with the key {key}"))
                     }
-                    Some(403) => CallError::invalid(format!("the operator may not read Secret {secret}")),
+                    Some(403) => CallError::invalid(format!(
+                        "the operator may not read Secret {secret}; let it read the Secrets of that namespace: kubectl create \
+                         rolebinding {ROLE_SECRETS} -n {namespace} --clusterrole={ROLE_SECRETS} --serviceaccount={}",
+                        self.service_account().await
+                    )),
                     _ => lost("the API server gave no answer"),
                 });
             }

@@ -47,6 +47,17 @@ pub enum BlobError {
         /// `namespace/name` of the owner.
         workflow: String,
     },
+    /// Every name that the blob may have is taken by objects that are not the operator's.
+    #[error(
+        "blob {digest} cannot be stored: every name that it may have is taken by objects which the operator did not make \
+         ({names}); delete them"
+    )]
+    NamesTaken {
+        /// The digest that names it.
+        digest: String,
+        /// The first and the last of the names.
+        names: String,
+    },
     /// The store behind it failed.
     #[error("blob {digest}: {cause}")]
     Store {

@@ -3,4 +3,5 @@
 
 mod crowds;
 mod nested;
+mod planted;
 mod unreadable;

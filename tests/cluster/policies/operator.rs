@@ -12,7 +12,9 @@ async fn the_operator_holds_no_verb_that_decides() {
         ("delegate", "people"),
         ("patch", "approvals"),
         ("update", "workflows"),
+        ("get", "secrets"),
         ("list", "secrets"),
+        ("delete", "configmaps"),
         ("update", "pods"),
         ("patch", "pods"),
         ("deletecollection", "pods"),
@@ -23,7 +25,10 @@ async fn the_operator_holds_no_verb_that_decides() {
                 "auth",
                 "can-i",
                 verb,
-                &format!("{resource}{}", if resource == "secrets" || resource == "pods" { "" } else { ".signoff.dev" }),
+                &format!(
+                    "{resource}{}",
+                    if ["secrets", "pods", "configmaps"].contains(&resource) { "" } else { ".signoff.dev" }
+                ),
                 "-n",
                 &stage.namespace.name,
             ])

@@ -16,7 +16,7 @@ use signoff_runtime::Owner;
 
 use super::observe::Seen;
 use crate::{
-    blobs::place,
+    blobs::{places, range},
     context::{Context, owner},
     error::Error,
     kinds::Name,
@@ -126,7 +126,7 @@ pub(super) async fn fetch(context: &Context, name: &Name, owner: &Owner, digest:
         None => Err(Error::ValueGone {
             object: object(),
             digest: digest.to_owned(),
-            config_map: place(owner, digest).unwrap_or_default(),
+            config_maps: places(owner, digest).map(|names| range(&names)).unwrap_or_default(),
         }),
     }
 }

@@ -34,8 +34,12 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
         context.room_for_pods.forget(name);
         context.call_slots.forget(name);
     }
+    let told = match &looked {
+        Err(error) => unreadable::blocked(context, name, error).await,
+        Ok(_) => Ok(()),
+    };
     context.workflows.rest(name);
-    looked
+    told.and(looked)
 }
 
 /// `claimed`: set once the calls of the run have their slots or places in the queue.

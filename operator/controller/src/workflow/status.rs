@@ -26,6 +26,10 @@ pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> 
     if turn.end.is_some() {
         stalls::recovered(&mut status, workflow, now);
     }
+    if conditions::holds(&status.conditions, conditions::VALUE_UNAVAILABLE) {
+        let message = "every large value of the run can be read and stored";
+        say(&mut status, workflow, now, conditions::VALUE_UNAVAILABLE, false, "ValueAvailable", message);
+    }
     status
 }
 

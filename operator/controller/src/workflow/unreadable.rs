@@ -3,7 +3,7 @@
 //!
 //! It may not touch the journal or any other field: somebody who can read the object goes on from there.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signoff_api::{
@@ -12,7 +12,7 @@ use signoff_api::{
 };
 use signoff_engine::language::text;
 
-use crate::{context::Context, error::Error, kinds::Name};
+use crate::{context::Context, error::Error, events::Report, kinds::Name};
 
 /// The Workflow itself cannot be read.
 pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
@@ -26,9 +26,21 @@ pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<
 /// The run waits for an object that cannot be read.
 pub(super) async fn awaited(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
     let message = format!("the run cannot go on: {error}");
-    say(context, name, conditions::WAITING, true, "ApprovalUnreadable", &message).await
+    say(context, name, conditions::WAITING, true, "ApprovalUnreadable", &message).await.map(drop)
 }
 
+/// The run cannot go on before an administrator acts: a condition, and an Event where that is news.
+pub(super) async fn blocked(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
+    let Some((kind, reason)) = error.blocks() else { return Ok(()) };
+    let message = format!("the run cannot go on: {error}");
+    let Some(meta) = say(context, name, kind, true, reason, &message).await? else { return Ok(()) };
+    let key = meta.resource_version.clone().unwrap_or_default();
+    let told = Report::of_meta::<Workflow>(&meta, reason, &error.to_string(), &key, context.clock.now());
+    context.reporter.report(told.warning(true));
+    Ok(())
+}
+
+/// Returns the metadata of the Workflow where the condition was not so before.
 async fn say(
     context: &Context,
     name: &Name,
@@ -36,15 +48,15 @@ async fn say(
     holds: bool,
     reason: &str,
     message: &str,
-) -> Result<(), Error> {
-    let Some(stored) = context.wire.get_raw::<Workflow>(name).await? else { return Ok(()) };
+) -> Result<Option<ObjectMeta>, Error> {
+    let Some(stored) = context.wire.get_raw::<Workflow>(name).await? else { return Ok(None) };
     let (meta, status) = (&stored["metadata"], &stored["status"]);
     // Whoever reads it when it is over finds nothing to mend.
     let over = !status["finishedAt"].is_null();
     // Where even the conditions cannot be read there is nowhere to put one; the Event says it.
     let known =
         if status["conditions"].is_null() { Some(Vec::new()) } else { Vec::deserialize(&status["conditions"]).ok() };
-    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.tenure.holds()) else { return Ok(()) };
+    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.tenure.holds()) else { return Ok(None) };
     let message = text::display(message, 1024);
     if !conditions::set(
         &mut known,
@@ -52,9 +64,10 @@ async fn say(
         meta["generation"].as_i64(),
         context.now(),
     ) {
-        return Ok(());
+        return Ok(None);
     }
     let fence: Value = json!({"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]});
     let patch = json!({"metadata": fence, "status": {"conditions": known}});
-    context.wire.merge_status::<Workflow>(name, &patch).await
+    context.wire.merge_status::<Workflow>(name, &patch).await?;
+    Ok(ObjectMeta::deserialize(meta).ok())
 }

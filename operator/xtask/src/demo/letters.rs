@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use signoff_tests::control_plane::{Cluster, Namespace};
+use signoff_api::names::ROLE_SECRETS;
+use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 use signoff_tests::quickstart::{self, Letterbox};
 use url::Url;
 
@@ -137,8 +138,8 @@ impl Model {
         Ok(())
     }
 
-    /// Puts the key into a Secret that may be sent to the model's host alone, and lets dana read it: who could not read a
-    /// Secret cannot use it in a Workflow either.
+    /// Puts the key into a Secret that may be sent to the model's host alone, and lets dana and the operator read it: who
+    /// could not read a Secret cannot use it in a Workflow either.
     async fn give_key(&self, cluster: &Cluster, namespace: &Namespace) -> Result<()> {
         let Some(key) = &self.key else { return Ok(()) };
         let rbac = "rbac.authorization.k8s.io";
@@ -154,6 +155,9 @@ impl Model {
             {"apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata("models-key"), "rules": rules},
             {"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata("models-key"), "subjects": subjects,
              "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "models-key"}},
+            {"apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata(ROLE_SECRETS),
+             "subjects": [{"kind": "ServiceAccount", "name": OPERATOR_ACCOUNT, "namespace": OPERATOR_NAMESPACE}],
+             "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": ROLE_SECRETS}},
         ]);
         // By standard input, because everybody on the machine can read command lines.
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
