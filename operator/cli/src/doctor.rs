@@ -1,11 +1,12 @@
-//! `doctor`: whether the rules that vouch for decisions are in force, for anybody who may read them.
+//! `doctor`: whether the rules that vouch for decisions are in force, and who could impersonate the operator, for
+//! anybody who may read the rules.
 //!
 //! It may not mend anything.
 
 use signoff_api::policies::Identity;
 use signoff_guard::{READER_ROLE, installed_for, look_as, serves_mutating_policies};
 
-use crate::{args::Doctor, client::Session, refusal::Failure};
+use crate::{args::Doctor, client::Session, impersonators, refusal::Failure};
 
 /// What the doctor found.
 pub struct Found {
@@ -33,8 +34,9 @@ pub async fn doctor(session: &Session, options: &Doctor) -> Result<Found, Failur
         options.operator_namespace.as_deref().unwrap_or(&installed.namespace),
         options.operator_service_account.as_deref().unwrap_or(&installed.service_account),
     );
-    let found = look_as(client, operator, mutating).await.map_err(explain)?;
+    let found = look_as(client, operator.clone(), mutating).await.map_err(explain)?;
     let version = env!("CARGO_PKG_VERSION");
-    let page = format!("Compared with the rules of kubectl-approve {version}.\n{}", found.report());
+    let impersonators = impersonators::paragraph(client, &operator).await;
+    let page = format!("Compared with the rules of kubectl-approve {version}.\n{}\n{impersonators}", found.report());
     Ok(Found { page, healthy: found.problems().is_empty() })
 }

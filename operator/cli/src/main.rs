@@ -7,6 +7,7 @@ mod args;
 mod client;
 mod decide;
 mod doctor;
+mod impersonators;
 mod list;
 mod mine;
 mod payload;

@@ -50,6 +50,19 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         })
         .await;
     assert!(doctor.stdout.contains("In force: votes are vouched for."), "{}", doctor.stdout);
+    let unknown = "Who could impersonate the operator is unknown: you cannot list clusterroles";
+    assert!(doctor.stdout.contains(unknown), "{}", doctor.stdout);
+    let edit = ["create", "rolebinding", "neighbors", "--clusterrole=edit", "--user=eve@example.com"];
+    let edit = [&edit[..], &["--namespace", OPERATOR_NAMESPACE]].concat();
+    stage.cluster.kubectl(edit).run().await.unwrap().ok().unwrap();
+    let doctor = kubectl("admin", &["approve", "doctor"]).await;
+    for line in [
+        "  User eve@example.com, by RoleBinding neighbors of signoff-system (ClusterRole edit)\n",
+        "  Group system:masters, by ClusterRoleBinding cluster-admin (ClusterRole cluster-admin)\n",
+    ] {
+        assert!(doctor.stdout.contains(line), "{}", doctor.stdout);
+    }
+    assert!(!doctor.stdout.contains("viktor"), "{}", doctor.stdout);
     let page = check().await;
     assert_eq!(page.code, 0, "{}{}", page.stdout, page.stderr);
 
