@@ -1,3 +1,5 @@
+//! JSON Schemas that are refused, and honest ones that judge.
+
 #![allow(clippy::unwrap_used, clippy::panic)]
 use serde_json::{Value, json};
 

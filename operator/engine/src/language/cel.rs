@@ -25,6 +25,8 @@ mod value;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work_tests;
 
 use std::collections::BTreeSet;
 

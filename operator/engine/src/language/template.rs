@@ -7,6 +7,8 @@
 mod body;
 mod budget;
 mod filters;
+mod meter;
+mod metered;
 mod policy;
 mod shape;
 mod url;
@@ -14,11 +16,13 @@ mod vocabulary;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod work_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
-use minijinja::ErrorKind;
+use minijinja::machinery::{eval, get_compiled_template, make_string_output};
+use minijinja::{AutoEscape, ErrorKind};
 
 use super::{LanguageError, Reference, Scope, text};
 
@@ -132,14 +136,22 @@ impl Template {
         super::budget::charge(0).map_err(|_| LanguageError::Stopped { what: self.what.clone() })?;
         // Only what is used is converted: a scope may hold the results of a hundred steps.
         let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
-        let values: BTreeMap<String, minijinja::Value> =
+        let mut values: BTreeMap<String, minijinja::Value> =
             names.into_iter().filter_map(|name| Some((name.to_owned(), scope.root(name)?.to_jinja()))).collect();
-        let mut output = Capped { bytes: Vec::new(), limit: max_bytes };
+        values.insert(meter::OUTPUT_LIMIT.to_owned(), max_bytes.into());
         let values = minijinja::Value::from(values);
         contained(&self.what, || {
             engine
                 .template_from_str(&self.source)
-                .and_then(|template| template.render_captured_to(values, &mut output).map(drop))
+                .and_then(|template| {
+                    let plain = &get_compiled_template(&template).instructions;
+                    let (metered, blocks) = (metered::metered(plain), BTreeMap::new());
+                    let mut written = String::new();
+                    let mut output = make_string_output(&mut written);
+                    eval(engine, &metered, values, &blocks, &mut output, AutoEscape::None)?;
+                    drop(output);
+                    Ok(written)
+                })
                 .map_err(|error| match error.kind() {
                     ErrorKind::WriteFailure => LanguageError::Limit {
                         what: self.what.clone(),
@@ -149,9 +161,7 @@ impl Template {
                     },
                     _ => describe(&error, &self.what),
                 })
-        })?;
-        // What was written came in whole strings, so it is UTF-8 already.
-        Ok(String::from_utf8_lossy(&output.bytes).into_owned())
+        })
     }
 }
 
@@ -167,26 +177,6 @@ fn contained<T>(what: &str, run: impl FnOnce() -> Result<T, LanguageError>) -> R
             problem: "the template engine failed on this template; simplify it".to_owned(),
         })
     })
-}
-
-/// A writer that refuses to grow beyond its limit, so that output stops where it is made.
-struct Capped {
-    bytes: Vec<u8>,
-    limit: usize,
-}
-
-impl io::Write for Capped {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if self.bytes.len() + piece.len() > self.limit {
-            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
-        }
-        self.bytes.extend_from_slice(piece);
-        Ok(piece.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The template engine's error in our words: the line, what is wrong, and no dump of values.

@@ -206,6 +206,8 @@ impl<'a> Evaluator<'a> {
     /// `needle in haystack`: an element of a list, a key of a map, the name of a record.
     fn contains(&self, haystack: &Value<'a>, needle: &Value<'a>, at: usize) -> Result<bool, Fault> {
         if let (Value::Records(records), Value::Text(name)) = (haystack, needle) {
+            self.work.spend(records.len(), at)?;
+            self.work.spend_text(name.as_str().len(), at)?;
             return Ok(records.by_name(name.as_str()).is_some());
         }
         self.work.spend(haystack.length().unwrap_or(0), at)?;

@@ -78,12 +78,15 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work,
     let Some(first) = arguments.first() else {
         return Err(wrong());
     };
+    // Every function reads its texts at most once; what it makes is paid for where it is made.
+    for argument in arguments {
+        if let Value::Text(text) = argument {
+            work.spend_text(text.as_str().len(), at)?;
+        }
+    }
     match function {
         Function::Dyn => return Ok(first.clone()),
         Function::Size => {
-            if let Value::Text(text) = first {
-                work.spend_text(text.as_str().len(), at)?;
-            }
             return first.size().and_then(count).ok_or_else(wrong);
         }
         Function::Int | Function::Double | Function::String | Function::Bool => {
@@ -96,7 +99,6 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work,
         return Err(wrong());
     };
     let text = text.as_str();
-    work.spend_text(text.len(), at)?;
     let part = match arguments.get(1) {
         Some(Value::Text(part)) => Some(part.as_str()),
         _ => None,

@@ -139,6 +139,9 @@ impl<'a> Value<'a> {
     /// The element with this key or at this position.
     pub(super) fn get(&self, key: &Value<'a>, work: &Work, at: usize) -> Result<Option<Value<'a>>, Fault> {
         let wrong = || Fault::evaluation(at, format!("{} has no member under {}", self.kind(), key.kind()));
+        if let Value::Text(name) = key {
+            work.spend_text(name.as_str().len(), at)?;
+        }
         match (self, key) {
             (Value::Map(entries), Value::Null | Value::Bool(_) | Value::Int(_) | Value::Double(_) | Value::Text(_)) => {
                 for (existing, value) in entries.iter() {
@@ -152,6 +155,7 @@ impl<'a> Value<'a> {
                 fields.get(name.as_str()).map(|json| Self::from_json(json, at)).transpose()
             }
             (Value::Records(records), Value::Text(name)) => {
+                work.spend(records.len(), at)?;
                 records.by_name(name.as_str()).map(|json| Self::from_json(json, at)).transpose()
             }
             (Value::List(_) | Value::Array(_) | Value::Records(_), Value::Int(position)) => {

@@ -224,7 +224,7 @@ pub(super) fn limits() -> Vec<(&'static str, String)> {
         ("steps of a rendering", count(limit::FUEL)),
         ("numbers of a `range`", count(limit::RANGE as u64)),
         ("a text that a filter or a method makes", bytes(limit::TEXT)),
-        ("what filters and methods read and make in one rendering", bytes(limit::WORK)),
+        ("what operators, filters, tests and methods read and make in one rendering", bytes(limit::WORK)),
         ("characters of a pattern", count(limit::PATTERN as u64)),
         ("what is rendered", bytes(limit::OUTPUT)),
     ]

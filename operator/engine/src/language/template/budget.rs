@@ -1,10 +1,7 @@
-//! What one rendering may cost beyond the steps that the template engine counts: the bytes that
-//! filters, tests and methods read and make.
-//!
-//! What is left is kept with the rendering. Nothing here may outlive it.
+//! The bounds of one rendering beyond the steps that the template engine counts, and writers that keep to them.
 
 use crate::language::budget;
-use minijinja::{Error, ErrorKind, State, Value};
+use minijinja::{Error, ErrorKind};
 
 /// How every message about a bound begins.
 pub(super) const TOO_MUCH: &str = "too much";
@@ -25,32 +22,6 @@ pub(super) fn too_much(problem: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH}: {problem}"))
 }
 
-/// Pays for reading or making `bytes` of text.
-pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
-    const LEFT: &str = "work left";
-    go_on(bytes)?;
-    let left = state.get_temp(LEFT).and_then(|left| left.as_usize()).unwrap_or(MAX_WORK);
-    let left = left.checked_sub(bytes).ok_or_else(|| {
-        too_much("filters read or make more than 64 MiB in this rendering; loop over less or truncate first")
-    })?;
-    state.set_temp(LEFT, Value::from(left));
-    Ok(())
-}
-
-/// Pays for reading all of a value once.
-pub(super) fn pay_for(state: &mut State, value: &Value) -> Result<(), Error> {
-    let size = value.as_str().map_or_else(|| value.len().unwrap_or(0).saturating_mul(16), str::len);
-    spend(state, size)
-}
-
-/// Pays for a text that is about to be made.
-pub(super) fn making(state: &mut State, bytes: usize) -> Result<(), Error> {
-    if bytes > MAX_TEXT {
-        return Err(too_much("a text made here would be larger than 1 MiB; truncate first"));
-    }
-    spend(state, bytes)
-}
-
 /// A text that stops growing at the bound instead of after it.
 pub(super) struct Bounded(pub(super) String);
 
@@ -61,6 +32,19 @@ impl std::fmt::Write for Bounded {
         }
         self.0.push_str(piece);
         Ok(())
+    }
+}
+
+/// A writer that refuses to grow beyond what is left.
+pub(super) struct Limited<'o, W> {
+    pub(super) out: &'o mut W,
+    pub(super) left: usize,
+}
+
+impl<W: std::fmt::Write> std::fmt::Write for Limited<'_, W> {
+    fn write_str(&mut self, piece: &str) -> std::fmt::Result {
+        self.left = self.left.checked_sub(piece.len()).ok_or(std::fmt::Error)?;
+        self.out.write_str(piece)
     }
 }
 

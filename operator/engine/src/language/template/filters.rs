@@ -4,12 +4,15 @@
 //! Each pays for what it reads and makes. None may see more than its arguments.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use minijinja::value::{Kwargs, ValueKind};
+use minijinja::value::{Kwargs, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter, filters, functions};
 use minijinja_contrib::pycompat;
 
-use super::budget::{Bounded, Bytes, MAX_TEXT, go_on, making, pay_for, spend, too_much};
+use super::budget::{Bounded, Bytes, Limited, MAX_TEXT, too_much};
+use super::meter::{Meter, making, output_left, pay_for, spend, write};
+use super::metered::collected;
 use super::vocabulary::{METHODS, has};
 use crate::language::pattern::Pattern;
 
@@ -24,21 +27,29 @@ const MAX_LITERAL_DEPTH: usize = 24;
 /// Prints a value: texts and numbers as they are, everything else as JSON, so that what conditions
 /// and templates call `true` and `null` is written that way too.
 pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    go_on(0)?;
     match value.kind() {
-        ValueKind::String | ValueKind::Number | ValueKind::Undefined => escape_formatter(out, state, value),
+        ValueKind::String | ValueKind::Number | ValueKind::Undefined => {
+            let bytes = value.as_str().map_or_else(|| value.to_string().len(), str::len);
+            write(state, bytes)?;
+            escape_formatter(out, state, value)
+        }
         _ => {
-            assert_defined(value, MAX_LITERAL_DEPTH)?;
-            serde_json::to_writer(Bytes(out), value).map_err(|error| match error.classify() {
+            Meter::of(state, |meter| assert_defined(meter, value, MAX_LITERAL_DEPTH))?;
+            let most = output_left(state);
+            let mut limited = Limited { out, left: most };
+            serde_json::to_writer(Bytes(&mut limited), value).map_err(|error| match error.classify() {
                 serde_json::error::Category::Io => Error::from(ErrorKind::WriteFailure),
                 _ => no_json(),
-            })
+            })?;
+            let written = most.saturating_sub(limited.left);
+            write(state, written)
         }
     }
 }
 
 /// An undefined name inside a literal, `[inputs.missing]`, would become `null` in JSON.
-fn assert_defined(value: &Value, depth: usize) -> Result<(), Error> {
+fn assert_defined(meter: &mut Meter, value: &Value, depth: usize) -> Result<(), Error> {
+    meter.take(16)?;
     if value.is_undefined() {
         return Err(Error::new(ErrorKind::UndefinedError, "a list or map here holds something undefined"));
     }
@@ -46,8 +57,8 @@ fn assert_defined(value: &Value, depth: usize) -> Result<(), Error> {
         return Ok(());
     };
     match value.kind() {
-        ValueKind::Seq => value.try_iter()?.try_for_each(|item| assert_defined(&item, deeper)),
-        ValueKind::Map => value.try_iter()?.try_for_each(|key| assert_defined(&value.get_item(&key)?, deeper)),
+        ValueKind::Seq => value.try_iter()?.try_for_each(|item| assert_defined(meter, &item, deeper)),
+        ValueKind::Map => value.try_iter()?.try_for_each(|key| assert_defined(meter, &value.get_item(&key)?, deeper)),
         _ => Ok(()),
     }
 }
@@ -71,7 +82,7 @@ pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, st
 
 /// The value as JSON, within the bound for texts.
 fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error> {
-    assert_defined(value, MAX_LITERAL_DEPTH)?;
+    Meter::of(state, |meter| assert_defined(meter, value, MAX_LITERAL_DEPTH))?;
     let mut json = Bounded(String::new());
     let written = if pretty {
         serde_json::to_writer_pretty(Bytes(&mut json), value)
@@ -99,10 +110,32 @@ pub(super) fn capitalize(s: &str) -> String {
 }
 
 pub(super) fn trim(state: &mut State, value: &Value, chars: Option<&str>) -> Result<Value, Error> {
-    mapped(state, value, |s| match chars {
-        Some(chars) => s.trim_matches(|c| chars.contains(c)).to_owned(),
-        None => s.trim().to_owned(),
-    })
+    strip(state, value, chars, Ends::Both)
+}
+
+#[derive(Clone, Copy)]
+enum Ends {
+    Left,
+    Right,
+    Both,
+}
+
+/// Cuts characters off a text, each looked up in a set and not in a list.
+fn strip(state: &mut State, value: &Value, chars: Option<&str>, ends: Ends) -> Result<Value, Error> {
+    let text = text(state, value)?;
+    let chars: Option<BTreeSet<char>> = match chars {
+        Some(chars) => {
+            spend(state, chars.len().saturating_mul(16))?;
+            Some(chars.chars().collect())
+        }
+        None => None,
+    };
+    let goes = |c: char| chars.as_ref().map_or_else(|| c.is_whitespace(), |chars| chars.contains(&c));
+    Ok(Value::from(match ends {
+        Ends::Left => text.trim_start_matches(goes),
+        Ends::Right => text.trim_end_matches(goes),
+        Ends::Both => text.trim_matches(goes),
+    }))
 }
 
 pub(super) fn replace(state: &mut State, value: &Value, old: &Value, new: &Value) -> Result<Value, Error> {
@@ -118,6 +151,7 @@ fn replace_times(state: &mut State, value: &Value, old: &Value, new: &Value, tim
 
 pub(super) fn join(state: &mut State, values: &Value, separator: Option<&str>) -> Result<Value, Error> {
     let separator = separator.unwrap_or("");
+    pay_for(state, values)?;
     let mut joined = String::new();
     for (index, value) in values.try_iter()?.checked().enumerate() {
         let value = value?;
@@ -141,7 +175,9 @@ pub(super) fn split(
     parts: Option<i64>,
 ) -> Result<Value, Error> {
     pay_for(state, value)?;
-    Ok(filters::split(value, separator.map(Into::into), parts)?.try_iter()?.collect())
+    spend(state, separator.map_or(0, str::len))?;
+    let parts = filters::split(value, separator.map(Into::into), parts)?;
+    collected(state, parts).and_then(|parts| Ok(parts.try_iter()?.collect()))
 }
 
 /// `truncate(n)`: at most `n` characters in all, the ellipsis included.
@@ -159,6 +195,7 @@ pub(super) fn truncate(
     let end: Option<&str> = kwargs.get("end")?;
     let end = end.unwrap_or("...");
     kwargs.assert_all_used()?;
+    spend(state, end.len())?;
     let source = text(state, value)?;
     let Some((cut, _)) = source.char_indices().nth(length) else {
         return Ok(Value::from(source.as_ref()));
@@ -211,13 +248,147 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
     if !has(METHODS, name) {
         return Err(Error::from(ErrorKind::UnknownMethod));
     }
-    pay_for(state, value)?;
+    Meter::of(state, |meter| {
+        meter.shallow(value)?;
+        args.iter().try_for_each(|argument| meter.deep(argument))
+    })?;
     match (value.as_str(), name, args) {
         (Some(separator), "join", [values]) => join(state, values, Some(separator)),
         (Some(_), "replace", [old, new, rest @ ..]) => {
             let times = rest.first().and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
             replace_times(state, value, old, new, times.unwrap_or(usize::MAX))
         }
-        _ => pycompat::unknown_method_callback(state, value, name, args),
+        (Some(_), "strip" | "lstrip" | "rstrip", [] | [_]) => {
+            let ends = match name {
+                "lstrip" => Ends::Left,
+                "rstrip" => Ends::Right,
+                _ => Ends::Both,
+            };
+            let (chars,): (Option<&str>,) = from_args(args)?;
+            strip(state, value, chars, ends)
+        }
+        (Some(separator), "split", [] | [_] | [_, _]) => {
+            let found = match args.first().and_then(Value::as_str) {
+                Some(at) if !at.is_empty() => separator.matches(at).count(),
+                _ => separator.len(),
+            };
+            spend(state, found.saturating_mul(16))?;
+            pycompat::unknown_method_callback(state, value, name, args)
+        }
+        (None, "count", [item]) => {
+            Meter::of(state, |meter| meter.containment(item, value))?;
+            pycompat::unknown_method_callback(state, value, name, args)
+        }
+        _ => {
+            let made = pycompat::unknown_method_callback(state, value, name, args)?;
+            collected(state, made)
+        }
+    }
+}
+
+/// What a filter or a test costs, by its arguments; the first is what it is applied to.
+pub(super) type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
+
+pub(super) fn charge_nothing(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    meter.take(of.len())
+}
+
+pub(super) fn charge_all(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    of.iter().try_for_each(|value| meter.deep(value))
+}
+
+/// Each element once, and the name of an attribute at each.
+pub(super) fn charge_elements(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    let Some((value, arguments)) = of.split_first() else { return Ok(()) };
+    meter.shallow(value)?;
+    let elements = if value.as_str().is_some() { 1 } else { value.len().unwrap_or(1) };
+    let names = arguments.iter().filter_map(attribute).map(|name| name.as_str().map_or(0, str::len)).sum::<usize>();
+    meter.take(elements.saturating_mul(names))
+}
+
+/// As [`charge_elements`], with the attribute as the first argument.
+pub(super) fn charge_attributes(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    charge_elements(meter, of)?;
+    let [value, name, ..] = of else { return Ok(()) };
+    meter.take(value.len().unwrap_or(1).saturating_mul(name.as_str().map_or(0, str::len)))
+}
+
+/// A text of which each character or line becomes a value.
+pub(super) fn charge_parts(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    let Some(value) = of.first() else { return Ok(()) };
+    meter.shallow(value)?;
+    meter.take(value.as_str().map_or(0, str::len).saturating_mul(8))
+}
+
+pub(super) fn charge_comparison(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    match of {
+        [a, b] => meter.comparison(a, b),
+        _ => charge_all(meter, of),
+    }
+}
+
+pub(super) fn charge_in(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    match of {
+        [item, container] => meter.containment(item, container),
+        _ => charge_all(meter, of),
+    }
+}
+
+pub(super) fn charge_contains(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    match of {
+        [container, item] => meter.containment(item, container),
+        _ => charge_all(meter, of),
+    }
+}
+
+/// Everything once for each time that an element is compared.
+pub(super) fn charge_order(meter: &mut Meter, of: &[Value], sorts: bool) -> Result<(), Error> {
+    order(meter, of, sorts, true)
+}
+
+/// As [`charge_order`], but case is folded once and not at each comparison.
+pub(super) fn charge_unique(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    order(meter, of, true, false)
+}
+
+fn order(meter: &mut Meter, of: &[Value], sorts: bool, folds: bool) -> Result<(), Error> {
+    charge_elements(meter, of)?;
+    let Some((value, arguments)) = of.split_first() else { return Ok(()) };
+    let named = |name: &str| {
+        let given = arguments.iter().filter(|value| value.kind() == ValueKind::Map);
+        given.filter_map(|kwargs| kwargs.get_attr(name).ok()).find(|value| !value.is_undefined())
+    };
+    if value.kind() == ValueKind::Number || value.kind() == ValueKind::Bool {
+        return Ok(());
+    }
+    let path = named("attribute");
+    let by_value = named("by").is_some_and(|by| by.as_str() == Some("value"));
+    let mut keys = Vec::new();
+    for item in value.try_iter()?.checked() {
+        let item = item?;
+        match path.as_ref().and_then(Value::as_str) {
+            Some(path) => keys.extend(path.split(',').map(|path| at(&item, path.trim()))),
+            None if by_value => keys.push(value.get_item(&item)?),
+            None => keys.push(item),
+        }
+    }
+    let folds = folds && !named("case_sensitive").is_some_and(|sensitive| sensitive.is_true());
+    let times = if sorts { usize::try_from(keys.len().checked_ilog2().unwrap_or(0)).unwrap_or(0) + 2 } else { 1 };
+    meter.ordering(&keys, times, folds)
+}
+
+/// The value at a dotted path, as the engine finds it; undefined where there is none.
+fn at(item: &Value, path: &str) -> Value {
+    path.split('.').fold(item.clone(), |value, part| {
+        let key = part.parse::<usize>().map_or_else(|_| Value::from(part), Value::from);
+        value.get_item(&key).unwrap_or(Value::UNDEFINED)
+    })
+}
+
+/// The name of an attribute among an argument: a plain text, or `attribute=`.
+fn attribute(argument: &Value) -> Option<Value> {
+    match argument.kind() {
+        ValueKind::Map => argument.get_attr("attribute").ok(),
+        _ => None,
     }
 }

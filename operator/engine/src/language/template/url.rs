@@ -14,8 +14,8 @@ use std::ops::Range;
 use minijinja::{Error, ErrorKind, Output, State, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
-use super::budget::making;
 use super::filters::text;
+use super::meter::{making, write as count_output};
 use crate::language::text::clean;
 
 /// Begins the frame of a value: this, `e` or `v`, the length in bytes, a colon, the value.
@@ -41,6 +41,7 @@ pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error
 pub(super) fn print_framed(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     let kind = if is_encoded(value) { 'e' } else { 'v' };
     let text = text(state, value)?;
+    count_output(state, text.len())?;
     write!(out, "{MARK}{kind}{}:{text}", text.len()).map_err(|_| Error::from(ErrorKind::WriteFailure))
 }
 

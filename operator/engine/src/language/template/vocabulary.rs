@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use minijinja::value::Kwargs;
+use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{Environment, State, UndefinedBehavior, Value, filters, tests};
 
-use super::budget::pay_for;
+use super::meter::Meter;
+use super::metered::{add_charges, collected};
 use super::{filters as own, url};
 
 /// Steps of the template engine in one rendering.
@@ -64,7 +65,8 @@ pub(super) fn url_environment() -> &'static Environment<'static> {
 fn build() -> Environment<'static> {
     let mut env = Environment::empty();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
-    env.set_fuel(Some(FUEL));
+    // The steps that charge for operands come on top.
+    env.set_fuel(Some(2 * FUEL));
     env.set_recursion_limit(64);
     env.set_unknown_method_callback(own::method);
     env.set_formatter(own::print);
@@ -73,6 +75,7 @@ fn build() -> Environment<'static> {
     add_own_filters(&mut env);
     add_engine_filters(&mut env);
     add_tests(&mut env);
+    add_charges(&mut env);
     env
 }
 
@@ -92,74 +95,98 @@ fn add_own_filters(env: &mut Environment<'static>) {
     env.add_filter("urlencode", url::urlencode);
 }
 
-/// Filters that pick from what is there and make nothing larger than it.
+/// Filters of the engine, each with what it costs.
 fn add_engine_filters(env: &mut Environment<'static>) {
+    // One value, or each element of a list once.
+    let shallow: [(&'static str, Value); 9] = [
+        ("count", Value::from_function(filters::length)),
+        ("float", Value::from_function(filters::float)),
+        ("int", Value::from_function(filters::int)),
+        ("last", Value::from_function(filters::last)),
+        ("length", Value::from_function(filters::length)),
+        ("map", Value::from_function(filters::map)),
+        ("reject", Value::from_function(filters::reject)),
+        ("select", Value::from_function(filters::select)),
+        // Its result is computed when it is iterated over.
+        ("reverse", Value::from_function(filters::reverse)),
+    ];
+    for (name, function) in shallow {
+        add_metered(env, name, function, own::charge_elements);
+    }
+    // What looks at the kind of a value, a number, or the first of a list.
     env.add_filter("abs", filters::abs);
     env.add_filter("bool", filters::bool);
-    env.add_filter("count", filters::length);
     env.add_filter("d", filters::default);
     env.add_filter("default", filters::default);
     env.add_filter("first", filters::first);
-    env.add_filter("float", filters::float);
-    env.add_filter("int", filters::int);
-    env.add_filter("items", filters::items);
-    env.add_filter("last", filters::last);
-    env.add_filter("length", filters::length);
-    env.add_filter("map", filters::map);
-    env.add_filter("max", filters::max);
-    env.add_filter("min", filters::min);
-    env.add_filter("reject", filters::reject);
-    env.add_filter("rejectattr", filters::rejectattr);
     env.add_filter("round", filters::round);
-    env.add_filter("select", filters::select);
-    env.add_filter("selectattr", filters::selectattr);
-    // These make a copy, which is paid for.
-    env.add_filter("dictsort", |state: &mut State, v: &Value, kwargs: Kwargs| {
-        pay_for(state, v).and_then(|()| filters::dictsort(v, kwargs))
+    add_metered(env, "rejectattr", Value::from_function(filters::rejectattr), own::charge_attributes);
+    add_metered(env, "selectattr", Value::from_function(filters::selectattr), own::charge_attributes);
+    add_metered(env, "items", Value::from_function(filters::items), own::charge_elements);
+    add_metered(env, "lines", Value::from_function(filters::lines), own::charge_parts);
+    add_metered(env, "list", Value::from_function(filters::list), own::charge_parts);
+    add_metered(env, "dictsort", Value::from_function(filters::dictsort), |meter, of| {
+        own::charge_order(meter, of, true)
     });
-    env.add_filter("lines", |state: &mut State, v: &Value| pay_for(state, v).and_then(|()| filters::lines(v)));
-    env.add_filter("list", |state: &mut State, v: Value| pay_for(state, &v).and_then(|()| filters::list(state, v)));
-    env.add_filter("reverse", |state: &mut State, v: &Value| pay_for(state, v).and_then(|()| filters::reverse(v)));
-    env.add_filter("sort", |state: &mut State, v: Value, kwargs: Kwargs| {
-        pay_for(state, &v).and_then(|()| filters::sort(state, v, kwargs))
-    });
-    env.add_filter("unique", |state: &mut State, v: Value, kwargs: Kwargs| {
-        pay_for(state, &v).and_then(|()| filters::unique(state, v, kwargs))
+    add_metered(env, "max", Value::from_function(filters::max), |meter, of| own::charge_order(meter, of, false));
+    add_metered(env, "min", Value::from_function(filters::min), |meter, of| own::charge_order(meter, of, false));
+    add_metered(env, "sort", Value::from_function(filters::sort), |meter, of| own::charge_order(meter, of, true));
+    add_metered(env, "unique", Value::from_function(filters::unique), own::charge_unique);
+}
+
+/// Adds a filter of the engine that is paid for before it runs, and whose result is collected.
+fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Value, charge: own::Charge) {
+    env.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
+        let arguments = arguments.into_values();
+        Meter::of(state, |meter| charge(meter, &arguments))?;
+        let made = function.call(state, &arguments)?;
+        collected(state, made)
     });
 }
 
 fn add_tests(env: &mut Environment<'static>) {
-    env.add_test("boolean", tests::is_boolean);
-    env.add_test("defined", tests::is_defined);
-    env.add_test("divisibleby", own::is_divisible_by);
-    env.add_test("endingwith", tests::is_endingwith);
-    env.add_test("even", tests::is_even);
-    env.add_test("false", tests::is_false);
-    env.add_test("float", tests::is_float);
-    env.add_test("in", tests::is_in);
-    env.add_test("integer", tests::is_integer);
-    env.add_test("iterable", tests::is_iterable);
-    env.add_test("lower", tests::is_lower);
-    env.add_test("mapping", tests::is_mapping);
-    env.add_test("none", tests::is_none);
-    env.add_test("number", tests::is_number);
-    env.add_test("odd", tests::is_odd);
-    env.add_test("sameas", tests::is_sameas);
-    env.add_test("sequence", tests::is_sequence);
-    env.add_test("startingwith", tests::is_startingwith);
-    env.add_test("string", tests::is_string);
-    env.add_test("true", tests::is_true);
-    env.add_test("undefined", tests::is_undefined);
-    env.add_test("upper", tests::is_upper);
-    for name in ["eq", "=="] {
-        env.add_test(name, tests::is_eq);
+    let tests: [(&'static str, Value, own::Charge); 31] = [
+        ("boolean", Value::from_function(tests::is_boolean), own::charge_nothing),
+        ("defined", Value::from_function(tests::is_defined), own::charge_nothing),
+        ("divisibleby", Value::from_function(own::is_divisible_by), own::charge_nothing),
+        ("endingwith", Value::from_function(tests::is_endingwith), own::charge_all),
+        ("even", Value::from_function(tests::is_even), own::charge_nothing),
+        ("false", Value::from_function(tests::is_false), own::charge_nothing),
+        ("float", Value::from_function(tests::is_float), own::charge_nothing),
+        ("in", Value::from_function(tests::is_in), own::charge_in),
+        ("integer", Value::from_function(tests::is_integer), own::charge_nothing),
+        ("iterable", Value::from_function(tests::is_iterable), own::charge_elements),
+        ("lower", Value::from_function(tests::is_lower), own::charge_elements),
+        ("mapping", Value::from_function(tests::is_mapping), own::charge_nothing),
+        ("none", Value::from_function(tests::is_none), own::charge_nothing),
+        ("number", Value::from_function(tests::is_number), own::charge_nothing),
+        ("odd", Value::from_function(tests::is_odd), own::charge_nothing),
+        ("sameas", Value::from_function(tests::is_sameas), own::charge_comparison),
+        ("sequence", Value::from_function(tests::is_sequence), own::charge_nothing),
+        ("startingwith", Value::from_function(tests::is_startingwith), own::charge_all),
+        ("string", Value::from_function(tests::is_string), own::charge_nothing),
+        ("true", Value::from_function(tests::is_true), own::charge_nothing),
+        ("undefined", Value::from_function(tests::is_undefined), own::charge_nothing),
+        ("upper", Value::from_function(tests::is_upper), own::charge_elements),
+        ("eq", Value::from_function(tests::is_eq), own::charge_comparison),
+        ("==", Value::from_function(tests::is_eq), own::charge_comparison),
+        ("ne", Value::from_function(tests::is_ne), own::charge_comparison),
+        ("!=", Value::from_function(tests::is_ne), own::charge_comparison),
+        ("<", Value::from_function(tests::is_lt), own::charge_comparison),
+        ("<=", Value::from_function(tests::is_le), own::charge_comparison),
+        (">", Value::from_function(tests::is_gt), own::charge_comparison),
+        (">=", Value::from_function(tests::is_ge), own::charge_comparison),
+        ("contains", Value::from_function(contains), own::charge_contains),
+    ];
+    for (name, function, charge) in tests {
+        env.add_test(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
+            let arguments = arguments.into_values();
+            Meter::of(state, |meter| charge(meter, &arguments))?;
+            function.call(state, &arguments)
+        });
     }
-    for name in ["ne", "!="] {
-        env.add_test(name, tests::is_ne);
-    }
-    env.add_test("<", tests::is_lt);
-    env.add_test("<=", tests::is_le);
-    env.add_test(">", tests::is_gt);
-    env.add_test(">=", tests::is_ge);
-    env.add_test("contains", |state: &State, container: &Value, item: &Value| tests::is_in(state, item, container));
+}
+
+fn contains(state: &State, container: &Value, item: &Value) -> Result<bool, minijinja::Error> {
+    tests::is_in(state, item, container)
 }

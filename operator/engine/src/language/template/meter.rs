@@ -1,0 +1,160 @@
+//! What an operation on values costs, in bytes read: by the sizes of all its operands.
+//!
+//! A value is read by walking it, and the walk pays for each part before it goes on. So the cost of a value that is
+//! made of other values many times over is never more than what is left to spend.
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, State, Value};
+
+use super::budget::{MAX_TEXT, MAX_WORK, go_on, too_much};
+
+/// What a part of a list or map costs besides its text.
+const PART: usize = 16;
+/// Values within each other that are walked.
+const MAX_WALK: usize = 400;
+/// After how much work the stop flag is read.
+const FLAG: usize = 64 << 10;
+/// The names under which a rendering keeps what is left.
+const WORK_LEFT: &str = "work left";
+const OUTPUT_LEFT: &str = "output left";
+/// The name in the scope of the bytes that may be written. No template can name it.
+pub(super) const OUTPUT_LIMIT: &str = "output limit";
+
+/// The work that is left to a rendering.
+pub(super) struct Meter {
+    left: usize,
+    unchecked: usize,
+}
+
+impl Meter {
+    /// Charges what `charge` takes to the rendering.
+    pub(super) fn of<T>(state: &mut State, charge: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        let left = state.get_temp(WORK_LEFT).and_then(|left| left.as_usize()).unwrap_or(MAX_WORK);
+        let mut meter = Self { left, unchecked: 0 };
+        let result = charge(&mut meter)?;
+        go_on(meter.unchecked)?;
+        state.set_temp(WORK_LEFT, Value::from(meter.left));
+        Ok(result)
+    }
+
+    /// Pays for `bytes`.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), Error> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            too_much(
+                "operators and filters read or make more than 64 MiB in this rendering; loop over less or truncate first",
+            )
+        })?;
+        self.unchecked = self.unchecked.saturating_add(bytes);
+        if self.unchecked >= FLAG {
+            go_on(std::mem::take(&mut self.unchecked))?;
+        }
+        Ok(())
+    }
+
+    /// Pays for the text, or the number of elements of a value, and not for what these hold.
+    pub(super) fn shallow(&mut self, value: &Value) -> Result<(), Error> {
+        self.take(PART.saturating_add(size(value)))
+    }
+
+    /// Pays for a value with everything in it.
+    pub(super) fn deep(&mut self, value: &Value) -> Result<(), Error> {
+        self.walk(value, MAX_WALK)
+    }
+
+    fn walk(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        self.take(PART + value.as_str().map_or(0, str::len))?;
+        let Some(deeper) = depth.checked_sub(1) else {
+            return Err(too_much("lists or maps are nested too deep here"));
+        };
+        match value.kind() {
+            ValueKind::Seq | ValueKind::Iterable => {
+                value.try_iter()?.checked().try_for_each(|item| self.walk(&item?, deeper))
+            }
+            ValueKind::Map => value.try_iter()?.checked().try_for_each(|key| {
+                let key = key?;
+                self.walk(&key, deeper)?;
+                self.walk(&value.get_item(&key)?, deeper)
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Pays for comparing two values: the comparison ends where they differ, and so at the end of the smaller.
+    pub(super) fn comparison(&mut self, a: &Value, b: &Value) -> Result<(), Error> {
+        if let (Some(a), Some(b)) = (a.as_str(), b.as_str()) {
+            return self.take(PART + a.len().min(b.len()));
+        }
+        let is_large = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map);
+        if !(is_large(a) && is_large(b)) {
+            return self.take(PART);
+        }
+        let length = |value: &Value| value.len().unwrap_or(usize::MAX);
+        self.deep(if length(a) <= length(b) { a } else { b })
+    }
+
+    /// Pays for looking for `item` in `container`.
+    pub(super) fn containment(&mut self, item: &Value, container: &Value) -> Result<(), Error> {
+        match container.kind() {
+            ValueKind::Seq | ValueKind::Iterable => {
+                container.try_iter()?.checked().try_for_each(|one| self.comparison(&one?, item))
+            }
+            // A key is hashed; what is no text is looked for in its printed form.
+            _ => self.take(container.as_str().map_or(0, str::len)).and_then(|()| self.deep(item)),
+        }
+    }
+
+    /// Pays for ordering the elements of a list by `keys` of them. Where case is ignored, each comparison makes copies
+    /// of both texts.
+    pub(super) fn ordering(&mut self, keys: &[Value], times: usize, folds_case: bool) -> Result<(), Error> {
+        let mut longest = 0;
+        for key in keys {
+            let before = self.left;
+            self.deep(key)?;
+            self.take((before - self.left).saturating_mul(times))?;
+            longest = longest.max(key.as_str().map_or(0, str::len));
+        }
+        if !folds_case {
+            return Ok(());
+        }
+        self.take(longest.saturating_mul(keys.len()).saturating_mul(times.max(1))).map_err(|_| {
+            too_much("the texts that are ordered here are too long; truncate them, or say case_sensitive=true")
+        })
+    }
+}
+
+/// Bytes of a text, or sixteen an element.
+fn size(value: &Value) -> usize {
+    value.as_str().map_or_else(|| value.len().unwrap_or(0).saturating_mul(PART), str::len)
+}
+
+/// Pays for `bytes` read or made.
+pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
+    Meter::of(state, |meter| meter.take(bytes))
+}
+
+/// Pays for reading all of a text, or each element of a list or map once.
+pub(super) fn pay_for(state: &mut State, value: &Value) -> Result<(), Error> {
+    Meter::of(state, |meter| meter.shallow(value))
+}
+
+/// Pays for a text that is about to be made.
+pub(super) fn making(state: &mut State, bytes: usize) -> Result<(), Error> {
+    if bytes > MAX_TEXT {
+        return Err(too_much("a text made here would be larger than 1 MiB; truncate first"));
+    }
+    spend(state, bytes)
+}
+
+/// Bytes that the rendering may still write.
+pub(super) fn output_left(state: &State) -> usize {
+    let left = state.get_temp(OUTPUT_LEFT).or_else(|| state.lookup(OUTPUT_LIMIT));
+    left.and_then(|left| left.as_usize()).unwrap_or(0)
+}
+
+/// Counts `bytes` that are about to be written.
+pub(super) fn write(state: &mut State, bytes: usize) -> Result<(), Error> {
+    go_on(bytes)?;
+    let left = output_left(state).checked_sub(bytes).ok_or_else(|| Error::from(minijinja::ErrorKind::WriteFailure))?;
+    state.set_temp(OUTPUT_LEFT, Value::from(left));
+    Ok(())
+}

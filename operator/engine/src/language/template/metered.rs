@@ -1,0 +1,162 @@
+//! The operators of templates, each paid for before it runs.
+//!
+//! The template engine compiles operators to instructions that read their operands whole, however large. Before each
+//! of these an instruction is put that hands its operands to a filter of ours, which charges for them, and one that puts
+//! them back; the operator itself stays the engine's. What is computed anew at every iteration, such as a slice of a
+//! slice, is collected once where it is made.
+
+use minijinja::machinery::{Instruction, Instructions};
+use minijinja::value::{Rest, ValueKind};
+use minijinja::{Environment, Error, State, Value};
+
+use super::meter::{Meter, write};
+
+type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
+
+/// The filters that charge, by names that no template can call.
+const CHARGES: [(&str, Charge); 10] = [
+    (COMPARE, |meter, of| match of {
+        [a, b] => meter.comparison(a, b),
+        _ => all(meter, of),
+    }),
+    (IN, |meter, of| match of {
+        [item, container] => meter.containment(item, container),
+        _ => all(meter, of),
+    }),
+    (CHAIN, |meter, of| match of {
+        [a, b] => meter.comparison(a, b).and_then(|()| meter.containment(a, b)),
+        _ => all(meter, of),
+    }),
+    (CONCAT, all),
+    (ADD, |meter, of| of.iter().try_for_each(|value| meter.shallow(value))),
+    // The key is hashed, or compared with names.
+    (ITEM, |meter, of| of.get(1).map_or(Ok(()), |key| meter.deep(key))),
+    (MAP, |meter, of| of.iter().step_by(2).try_for_each(|key| meter.deep(key))),
+    // A text is cut by characters, of up to four bytes.
+    (SLICE, |meter, of| of.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))),
+    (LOOP, |meter, of| of.iter().try_for_each(|value| meter.shallow(value))),
+    (CHANGED, |meter, of| of.iter().skip(1).try_for_each(|value| meter.deep(value))),
+];
+const COMPARE: &str = "charge_compare";
+const IN: &str = "charge_in";
+const CHAIN: &str = "charge_chain";
+const CONCAT: &str = "charge_concat";
+const ADD: &str = "charge_add";
+const ITEM: &str = "charge_item";
+const MAP: &str = "charge_map";
+const SLICE: &str = "charge_slice";
+const LOOP: &str = "charge_loop";
+const CHANGED: &str = "charge_changed";
+/// Counts the template's own text before it is written.
+const RAW: &str = "charge_raw";
+/// Collects what would be computed again at every iteration.
+const COLLECT: &str = "charge_collect";
+/// An index that makes the engine look a filter up by its name.
+const BY_NAME: u8 = !0;
+
+fn all(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    of.iter().try_for_each(|value| meter.deep(value))
+}
+
+/// Adds what the instructions of [`metered`] call.
+pub(super) fn add_charges(env: &mut Environment<'static>) {
+    for (name, charge) in CHARGES {
+        env.add_filter(name, move |state: &mut State, of: Rest<Value>| {
+            Meter::of(state, |meter| charge(meter, &of)).map(|()| {
+                // The first of a list that is unpacked comes to lie on top.
+                of.0.iter().rev().cloned().collect::<Value>()
+            })
+        });
+    }
+    env.add_filter(RAW, |state: &mut State, bytes: usize| write(state, bytes));
+    env.add_filter(COLLECT, |state: &mut State, value: Value| collected(state, value));
+}
+
+/// The value, its elements computed now.
+pub(super) fn collected(state: &mut State, value: Value) -> Result<Value, Error> {
+    if value.kind() != ValueKind::Iterable {
+        return Ok(value);
+    }
+    let mut items = Vec::new();
+    Meter::of(state, |meter| {
+        value.try_iter()?.checked().try_for_each(|item| {
+            meter.take(16)?;
+            items.push(item?);
+            Ok(())
+        })
+    })?;
+    Ok(Value::make_object_iterable(items, |items| Box::new(items.iter().cloned())))
+}
+
+/// The charge for an instruction, and how many operands it reads.
+fn charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
+    Some(match instruction {
+        Instruction::Eq | Instruction::Ne | Instruction::Gt | Instruction::Gte | Instruction::Lt | Instruction::Lte => {
+            (COMPARE, 2)
+        }
+        // One of a chain: which one cannot be seen.
+        Instruction::CompareAndPreserve(_) => (CHAIN, 2),
+        Instruction::In => (IN, 2),
+        Instruction::StringConcat => (CONCAT, 2),
+        Instruction::Add => (ADD, 2),
+        Instruction::GetItem => (ITEM, 2),
+        Instruction::Slice => (SLICE, 4),
+        Instruction::PushLoop(_) => (LOOP, 1),
+        Instruction::BuildMap(pairs) => (MAP, pairs.checked_mul(2)?),
+        Instruction::CallMethod("changed", Some(count)) => (CHANGED, usize::from(*count)),
+        _ => return None,
+    })
+}
+
+/// The instructions with their charges.
+pub(super) fn metered<'s>(plain: &Instructions<'s>) -> Instructions<'s> {
+    let groups: Vec<Vec<Instruction<'s>>> =
+        (0..).map_while(|at| plain.get(at)).map(|instruction| group(instruction.clone())).collect();
+    // Where each instruction begins now. A jump leads to the charge of what it led to.
+    let mut starts = Vec::with_capacity(groups.len() + 1);
+    let mut next = 0_u32;
+    for group in &groups {
+        starts.push(next);
+        next = next.saturating_add(u32::try_from(group.len()).unwrap_or(u32::MAX));
+    }
+    starts.push(next);
+    let mut metered = Instructions::new(plain.name(), plain.source());
+    for (at, group) in (0..).zip(groups) {
+        for mut instruction in group {
+            if let Instruction::Iterate(target)
+            | Instruction::Jump(target)
+            | Instruction::JumpIfFalse(target)
+            | Instruction::JumpIfFalseOrPop(target)
+            | Instruction::JumpIfTrueOrPop(target) = &mut instruction
+            {
+                let moved = usize::try_from(*target).ok().and_then(|target| starts.get(target));
+                *target = moved.copied().unwrap_or(next);
+            }
+            match (plain.get_span(at), plain.get_line(at).and_then(|line| u16::try_from(line).ok())) {
+                (Some(span), _) => metered.add_with_span(instruction, span),
+                (None, Some(line)) => metered.add_with_line(instruction, line),
+                (None, None) => metered.add(instruction),
+            };
+        }
+    }
+    metered
+}
+
+/// One instruction with its charge.
+fn group(instruction: Instruction<'_>) -> Vec<Instruction<'_>> {
+    let apply = |name, count| Instruction::ApplyFilter(name, Some(count), BY_NAME);
+    if let Instruction::EmitRaw(text) = &instruction {
+        let bytes = Instruction::LoadConst(Value::from(text.len()));
+        return vec![bytes, apply(RAW, 1), Instruction::DiscardTop, instruction];
+    }
+    let mut group = Vec::new();
+    if let Some((name, count)) = charge(&instruction)
+        && let Ok(short) = u16::try_from(count)
+    {
+        group.extend([apply(name, short), Instruction::UnpackList(count)]);
+    }
+    let collects = matches!(instruction, Instruction::Add | Instruction::Slice);
+    group.push(instruction);
+    group.extend(collects.then(|| apply(COLLECT, 1)));
+    group
+}
