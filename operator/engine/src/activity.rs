@@ -17,11 +17,12 @@ use signoff_api::{
 };
 
 use crate::{
+    evaluation::{Part, within},
     journal::Journal,
     language::{LanguageError, Scope, text},
     plan::{Complaint, Plan, PlannedStep},
     scope::{self, Frame},
-    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, What},
+    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, What},
 };
 
 /// Values above this many bytes go to the blob store.
@@ -116,6 +117,8 @@ pub(crate) struct Books {
     pub(crate) gone: BTreeSet<String>,
     /// Why gates do not ask that otherwise would.
     pub(crate) held: Vec<Complaint>,
+    /// Activities that must not be evaluated, and why.
+    pub(crate) costly: BTreeMap<(String, i32), String>,
     wished: BTreeSet<(String, i32)>,
     inline: usize,
 }
@@ -131,6 +134,7 @@ impl Books {
             wake_at: None,
             gone: BTreeSet::new(),
             held: Vec::new(),
+            costly: BTreeMap::new(),
             wished: BTreeSet::new(),
             inline,
         }
@@ -217,6 +221,10 @@ impl Place {
     fn is_call(&self) -> bool {
         is_call(self.kind)
     }
+
+    fn part(&self) -> Part {
+        Part::Step { path: self.path.clone(), attempt: self.attempt }
+    }
 }
 
 fn is_call(kind: StepKind) -> bool {
@@ -250,6 +258,14 @@ impl<'a> Run<'a> {
         let mut visits = self.visits.borrow_mut();
         let visit = visits.entry(path.to_owned()).and_modify(|visit| *visit += 1).or_insert(1);
         (if *visit == 1 { path.to_owned() } else { format!("{path}#{visit}") }, *visit)
+    }
+
+    /// The path that the next visit will have.
+    pub(crate) fn next_visit(&self, path: &str) -> String {
+        match self.visits.borrow().get(path) {
+            Some(visits) => format!("{path}#{}", visits + 1),
+            None => path.to_owned(),
+        }
     }
 
     /// What can be made of values that are there; waits where some have to be fetched first.
@@ -333,7 +349,11 @@ impl<'a> Run<'a> {
 
     fn begin(&self, place: &Place, open: &impl Fn(i64) -> Result<Opening, Trouble>) {
         let seq = self.books.borrow().journal.seq() + 1;
-        let opening = open(seq);
+        let costly = self.books.borrow().costly.get(&(place.path.clone(), place.attempt)).cloned();
+        let opening = match costly {
+            Some(why) => Ok(Opening::Failed(error(TOO_COSTLY, &why))),
+            None => within(|| place.part(), || open(seq)),
+        };
         let mut books = self.books.borrow_mut();
         match opening {
             Err(Trouble::Missing) => return,
@@ -396,7 +416,8 @@ impl<'a> Run<'a> {
                 return;
             }
         }
-        let opening = open(record.seq);
+        let part = || Part::Step { path: record.path.clone(), attempt: record.attempt };
+        let opening = within(part, || open(record.seq));
         let mut books = self.books.borrow_mut();
         if matches!(opening, Err(Trouble::Missing)) {
             return;

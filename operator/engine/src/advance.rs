@@ -14,7 +14,7 @@ use std::{
 };
 
 use signoff_api::{
-    Moment,
+    Moment, Span, WorkflowSpec,
     journal::{StepError, StepKind, StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
@@ -27,7 +27,7 @@ use crate::{
     plan::{Plan, PlannedStep},
     scope,
     steps::Stop,
-    turn::{Blobs, End, Fact, Now, Turn},
+    turn::{Blobs, End, Fact, Now, TOO_COSTLY, Turn},
 };
 
 /// The most that one value may have: what fits into a ConfigMap together with its metadata.
@@ -84,6 +84,9 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
     facts.sort_by(|a, b| a.key().cmp(&b.key()));
     let mut books = run.books.borrow_mut();
     for fact in facts {
+        if let Fact::TooCostly { path, attempt, why } = &fact {
+            books.costly.insert((path.clone(), *attempt), why.clone());
+        }
         let (path, attempt) = fact.key();
         let Some(mut record) = books.journal.get(path, attempt).filter(|r| !r.phase.is_end()).cloned() else {
             continue;
@@ -94,40 +97,12 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
                 books.gone.insert(path);
                 continue;
             }
-            Fact::Ended { result: Ok(reply), at: ended, .. } => {
-                at = ended;
-                let response = match reply.response {
-                    serde_json::Value::String(text) => text,
-                    other => other.to_string(),
-                };
-                record.facts = reply.facts;
-                record.log = reply.log.and_then(|log| books.keep_log(&log));
-                record.usage = reply.usage;
-                if response.len() > MAX_VALUE {
-                    let why = format!("its response has {} bytes and may have {MAX_VALUE}", response.len());
-                    record.error = Some(error("TooLarge", &why));
-                    record.phase = StepPhase::Failed;
-                } else {
-                    (record.response, record.response_ref) = books.keep(&response);
-                    record.phase = StepPhase::Succeeded;
-                }
-            }
-            Fact::Ended { result: Err(failure), at: ended, .. } => {
-                at = ended;
-                record.facts = failure.facts;
-                record.log = failure.log.and_then(|log| books.keep_log(&log));
-                record.error = Some(StepError {
-                    class: failure.class,
-                    message: text::display(&failure.message, 1000),
-                    retryable: failure.retryable && !failure.unknown,
-                    not_before: failure.not_before,
-                });
-                record.phase = if failure.unknown { StepPhase::Unknown } else { StepPhase::Failed };
-            }
-            Fact::Lost { .. } => {
-                let why = "the operator that started it was lost before its result was recorded: it may or may not have happened, and it must not be repeated";
-                record.error = Some(error("OutcomeUnknown", why));
-                record.phase = StepPhase::Unknown;
+            ended @ (Fact::Ended { .. } | Fact::Lost { .. }) => at = close(&mut books, &mut record, ended, at),
+            Fact::TooCostly { why, .. } => {
+                let repeatable = run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent);
+                let is_known = record.phase != StepPhase::Started || repeatable;
+                record.phase = if is_known { StepPhase::Failed } else { StepPhase::Unknown };
+                record.error = Some(error(TOO_COSTLY, &why));
             }
             Fact::Decided { outcome, .. } => decided(run.plan, &mut books, &mut record, *outcome),
         }
@@ -135,6 +110,50 @@ fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
         record.finished_at = Some(at);
         books.journal.put(record);
     }
+}
+
+/// Takes the end of a call into its record. Returns when it ended.
+fn close(books: &mut Books, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
+    let mut at = now;
+    match fact {
+        Fact::Ended { result: Ok(reply), at: ended, .. } => {
+            at = ended;
+            let response = match reply.response {
+                serde_json::Value::String(text) => text,
+                other => other.to_string(),
+            };
+            record.facts = reply.facts;
+            record.log = reply.log.and_then(|log| books.keep_log(&log));
+            record.usage = reply.usage;
+            if response.len() > MAX_VALUE {
+                let why = format!("its response has {} bytes and may have {MAX_VALUE}", response.len());
+                record.error = Some(error("TooLarge", &why));
+                record.phase = StepPhase::Failed;
+            } else {
+                (record.response, record.response_ref) = books.keep(&response);
+                record.phase = StepPhase::Succeeded;
+            }
+        }
+        Fact::Ended { result: Err(failure), at: ended, .. } => {
+            at = ended;
+            record.facts = failure.facts;
+            record.log = failure.log.and_then(|log| books.keep_log(&log));
+            record.error = Some(StepError {
+                class: failure.class,
+                message: text::display(&failure.message, 1000),
+                retryable: failure.retryable && !failure.unknown,
+                not_before: failure.not_before,
+            });
+            record.phase = if failure.unknown { StepPhase::Unknown } else { StepPhase::Failed };
+        }
+        Fact::Lost { .. } => {
+            let why = "the operator that started it was lost before its result was recorded: it may or may not have happened, and it must not be repeated";
+            record.error = Some(error("OutcomeUnknown", why));
+            record.phase = StepPhase::Unknown;
+        }
+        Fact::Decided { .. } | Fact::Gone { .. } | Fact::TooCostly { .. } => {}
+    }
+    at
 }
 
 fn decided(plan: &Plan, books: &mut Books, record: &mut StepRecord, outcome: signoff_api::Outcome) {
@@ -160,11 +179,13 @@ fn decided(plan: &Plan, books: &mut Books, record: &mut StepRecord, outcome: sig
 
 /// Ends the run where it has worked for longer than it may. Time that only people were waited for does not count.
 fn too_long(run: &Run<'_>) -> Option<End> {
-    let most = run.plan.active_deadline?;
-    let mut books = run.books.borrow_mut();
+    past_deadline(&mut run.books.borrow_mut(), run.plan.active_deadline?, run.now.at)
+}
+
+fn past_deadline(books: &mut Books, most: Duration, now: Moment) -> Option<End> {
     let works = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
     let mut spans: Vec<(Moment, Moment)> =
-        books.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(run.now.at))).collect();
+        books.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(now))).collect();
     let in_flight = books.journal.records().iter().filter(works).any(|r| !r.phase.is_end());
     spans.sort();
     let mut worked = Duration::ZERO;
@@ -182,7 +203,7 @@ fn too_long(run: &Run<'_>) -> Option<End> {
             Some(End::Failed(format!("activeDeadline: the run has worked for {}", signoff_api::Span::from(most))))
         }
         Some(left) => {
-            let at = run.now.at.after(left);
+            let at = now.after(left);
             books.wake_at = Some(books.wake_at.map_or(at, |known| known.min(at)));
             None
         }
@@ -191,15 +212,17 @@ fn too_long(run: &Run<'_>) -> Option<End> {
 
 /// Closes the records of everything that is still under way when a run ends.
 fn call_off(run: &Run<'_>) {
-    let mut books = run.books.borrow_mut();
+    let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);
+    close_open_records(&mut run.books.borrow_mut(), is_idempotent, run.now.at);
+}
+
+fn close_open_records(books: &mut Books, is_idempotent: impl Fn(&str) -> bool, now: Moment) {
     let open: Vec<_> = books.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
     for mut record in open {
-        let repeatable = record.phase != StepPhase::Started || {
-            run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent)
-        };
+        let repeatable = record.phase != StepPhase::Started || is_idempotent(&record.path);
         record.phase = if repeatable { StepPhase::Skipped } else { StepPhase::Unknown };
         if record.kind == StepKind::Hitl {
-            record.decision = Some(superseded(RUN_ENDED, run.now.at));
+            record.decision = Some(superseded(RUN_ENDED, now));
             if let Some(decision) = &mut record.decision {
                 decision.phase = signoff_api::approval::ApprovalPhase::Cancelled;
             }
@@ -207,9 +230,40 @@ fn call_off(run: &Run<'_>) {
             record.error = Some(error(CANCELLED, "the run ended while it was under way"));
         }
         record.done = Some(books.journal.draw());
-        record.finished_at = Some(run.now.at);
+        record.finished_at = Some(now);
         books.journal.put(record);
     }
+}
+
+/// Takes the turn of a run that is set aside: calls that ended are recorded, and the run ends where it is cancelled or
+/// has reached its `activeDeadline`. Evaluates no text of the Workflow, so it needs no plan.
+#[must_use]
+pub fn set_aside(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Turn {
+    let control = Control { suspend: spec.suspend == Some(true), cancel: spec.cancel == Some(true) };
+    let mut books = Books::new(journal);
+    let mut ended: Vec<Fact> =
+        facts.into_iter().filter(|fact| matches!(fact, Fact::Ended { .. } | Fact::Lost { .. })).collect();
+    ended.sort_by(|a, b| a.key().cmp(&b.key()));
+    for fact in ended {
+        let (path, attempt) = fact.key();
+        let record = books.journal.get(path, attempt).filter(|record| !record.phase.is_end()).cloned();
+        let Some(mut record) = record else { continue };
+        let at = close(&mut books, &mut record, fact, now);
+        record.done = Some(books.journal.draw());
+        record.finished_at = Some(at);
+        books.journal.put(record);
+    }
+    let deadline = spec.active_deadline.map(Span::duration);
+    let end = if control.cancel {
+        Some(End::Cancelled)
+    } else {
+        deadline.and_then(|most| past_deadline(&mut books, most, now))
+    };
+    if end.is_some() {
+        // Without a plan, a call that has begun is taken for one that must not be repeated.
+        close_open_records(&mut books, |_| false, now);
+    }
+    turn(control, books, end, Vec::new())
 }
 
 fn turn(control: Control, books: Books, end: Option<End>, artifacts: Vec<(String, String)>) -> Turn {

@@ -30,6 +30,7 @@ pub mod turn;
 mod activity;
 mod advance;
 mod decision;
+pub mod evaluation;
 mod inputs;
 mod patterns;
 mod request;
@@ -38,7 +39,7 @@ mod scope;
 mod steps;
 
 pub use activity::Control;
-pub use advance::advance;
+pub use advance::{advance, set_aside};
 pub use floors::Floors;
 pub use journal::{Journal, Room, Segments};
 pub use plan::{Complaint, Plan, Settings};

@@ -34,22 +34,9 @@ fn reference(text: &str) -> BlobRef {
 /// The status after a turn. `overdue` says that a gate of the run was not decided in its time and stays open.
 #[must_use]
 pub fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, overdue: bool, now: Moment) -> WorkflowStatus {
-    let mut status = workflow.status.clone().unwrap_or_default();
-    status.seq = turn.journal.seq();
-    status.steps = turn.journal.steps();
-    status.segments = turn.journal.segments().to_vec();
-    status.usage = turn.journal.usage();
-    status.phase = turn.end.as_ref().map_or(turn.phase, End::phase);
-    status.pending = if turn.end.is_some() { Vec::new() } else { turn.pending.clone() };
-    status.observed_generation = workflow.metadata.generation;
-    status.journal_version = Some(journal::version(turn.journal.segments()));
+    let mut status = journaled(workflow, turn);
     status.spec_digest = Some(plan.spec_digest().clone());
     status.started_at = status.started_at.or(Some(now));
-    status.message = match &turn.end {
-        Some(end) => Some(text::display(end.message(), 1024)),
-        None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),
-        None => None,
-    };
     if let Some(End::Succeeded(text)) = &turn.end {
         if text.len() > SHORT {
             status.outputs_ref = Some(reference(text));
@@ -64,10 +51,45 @@ pub fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, overdue: bool, now: 
         some => format!("with warnings: {}", some.join("; ")),
     };
     say(&mut status, workflow, now, conditions::ACCEPTED, true, "Accepted", &accepted);
-    waiting(&mut status, workflow, overdue, now);
-    if let Some(end) = &turn.end {
-        finish(&mut status, workflow, end.message(), now);
+    ends(&mut status, workflow, turn, overdue, now);
+    status
+}
+
+/// Returns the status after a turn of [`crate::set_aside`].
+#[must_use]
+pub fn set_aside(workflow: &Workflow, turn: &Turn, overdue: bool, now: Moment) -> WorkflowStatus {
+    let before = workflow.status.as_ref().map(|status| status.phase).unwrap_or_default();
+    let mut status = journaled(workflow, turn);
+    if turn.end.is_none() && status.phase == WorkflowPhase::Running && before == WorkflowPhase::Pending {
+        status.phase = before;
     }
+    ends(&mut status, workflow, turn, overdue, now);
+    status
+}
+
+fn ends(status: &mut WorkflowStatus, workflow: &Workflow, turn: &Turn, overdue: bool, now: Moment) {
+    waiting(status, workflow, overdue, now);
+    if let Some(end) = &turn.end {
+        finish(status, workflow, end.message(), now);
+    }
+}
+
+/// The status with the journal of a turn, and where the run stands by it.
+fn journaled(workflow: &Workflow, turn: &Turn) -> WorkflowStatus {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    status.seq = turn.journal.seq();
+    status.steps = turn.journal.steps();
+    status.segments = turn.journal.segments().to_vec();
+    status.usage = turn.journal.usage();
+    status.phase = turn.end.as_ref().map_or(turn.phase, End::phase);
+    status.pending = if turn.end.is_some() { Vec::new() } else { turn.pending.clone() };
+    status.observed_generation = workflow.metadata.generation;
+    status.journal_version = Some(journal::version(turn.journal.segments()));
+    status.message = match &turn.end {
+        Some(end) => Some(text::display(end.message(), 1024)),
+        None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),
+        None => None,
+    };
     status
 }
 

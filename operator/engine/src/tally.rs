@@ -9,6 +9,8 @@ mod quorum;
 mod time;
 mod votes;
 
+use std::collections::BTreeMap;
+
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Moment, Outcome, Verdict,
     approval::{ApprovalPhase, Source, TallyStatus},
@@ -61,18 +63,36 @@ pub struct Note {
 /// The bound of an escalation, by people or by timeouts.
 const MAX_LEVEL: i32 = 8;
 
+/// Which decisions a tally evaluates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// All but those under these keys, which cost too much: they are invalid for the reason given.
+    AllBut(BTreeMap<String, String>),
+    /// None. Only deadlines and the end of the run count.
+    Nothing,
+}
+
 /// Counts the votes of an Approval and looks at the clock.
 #[must_use]
 pub fn tally(approval: &Approval, owner: Owner, now: &Now) -> Ruling {
+    tally_reading(approval, owner, now, &Reading::AllBut(BTreeMap::new()))
+}
+
+/// Like [`tally`], and evaluates no more than `reading` says.
+#[must_use]
+pub fn tally_reading(approval: &Approval, owner: Owner, now: &Now, reading: &Reading) -> Ruling {
     let before = approval.status.clone().unwrap_or_default();
     if before.phase.is_end() || before.outcome.is_some() {
         return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
     let request = &approval.spec.request;
-    let mut count = Count { approval, request, now, status: before.clone(), notes: Vec::new() };
+    let mut count = Count { approval, request, now, status: before.clone(), notes: Vec::new(), reading };
     count.status.observed_generation = approval.metadata.generation;
     match owner {
-        Owner::Live if count.is_vouched_for() => count.judge(),
+        Owner::Live if count.is_vouched_for() => match reading {
+            Reading::AllBut(costly) => count.judge(costly),
+            Reading::Nothing => count.judge_unread(),
+        },
         Owner::Live => count.supersede(),
         Owner::Over => count.cancel("its Workflow has ended"),
         Owner::Gone => count.cancel("its Workflow is gone"),
@@ -95,11 +115,20 @@ struct Count<'a> {
     now: &'a Now,
     status: ApprovalStatus,
     notes: Vec<Note>,
+    reading: &'a Reading,
 }
 
 impl Count<'_> {
-    fn judge(&mut self) {
-        let ballots = self.read();
+    /// Looks at the clock only.
+    fn judge_unread(&mut self) {
+        if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
+            return self.time_is_up();
+        }
+        self.remind();
+    }
+
+    fn judge(&mut self, costly: &BTreeMap<String, String>) {
+        let ballots = self.read(costly);
         let quorums = Quorums::of(self.request, &self.status);
         let persons = quorums.persons(&ballots);
         let first = |verdict: Verdict| persons.iter().find(|b| b.verdict == verdict).copied();
@@ -135,8 +164,8 @@ impl Count<'_> {
     }
 
     /// Takes over new decisions: good ones as votes, unusable ones as invalid.
-    fn read(&mut self) -> Vec<Ballot> {
-        let (ballots, invalid) = votes::read(self.approval, &self.status);
+    fn read(&mut self, costly: &BTreeMap<String, String>) -> Vec<Ballot> {
+        let (ballots, invalid) = votes::read(self.approval, &self.status, costly);
         for (key, found) in invalid {
             let message = format!("{}: {}", text::display(&key, 120), found.why);
             self.note("InvalidDecision", true, message, format!("invalid-{key}-{}", found.attempt));

@@ -17,6 +17,9 @@ use crate::{journal::Journal, plan::Complaint};
 /// The class of the failure of a call that floors do not allow.
 pub const NOT_ALLOWED: &str = "NotAllowed";
 
+/// The class of the failure of a step whose input or answer costs too much to evaluate.
+pub const TOO_COSTLY: &str = "TooCostly";
+
 /// Large values by their digest, as far as whoever calls the engine has fetched them.
 pub type Blobs = BTreeMap<Digest, String>;
 
@@ -62,6 +65,15 @@ pub enum Fact {
         /// The attempt of its record.
         attempt: i32,
     },
+    /// The input or the answer of an activity costs too much to evaluate: the activity fails without being evaluated.
+    TooCostly {
+        /// The path of its record, which need not exist yet.
+        path: String,
+        /// The attempt of its record.
+        attempt: i32,
+        /// The limit that was reached.
+        why: String,
+    },
 }
 
 impl Fact {
@@ -69,7 +81,9 @@ impl Fact {
     #[must_use]
     pub fn key(&self) -> (&str, i32) {
         match self {
-            Self::Ended { path, attempt, .. } | Self::Lost { path, attempt } => (path, *attempt),
+            Self::Ended { path, attempt, .. }
+            | Self::Lost { path, attempt }
+            | Self::TooCostly { path, attempt, .. } => (path, *attempt),
             Self::Decided { path, .. } | Self::Gone { path } => (path, 1),
         }
     }

@@ -14,10 +14,12 @@ use signoff_api::{
 use super::{Decided, Reviewed, Stop, attempts, before, before::GateBefore, gate, or_stop};
 use crate::{
     activity::{Change, Opening, Place, Run, Work, error},
+    evaluation::{Part, within},
     language::{json as extract, text},
     plan::{Action, PlannedOutput, PlannedStep},
     schema::Schema,
     scope::Frame,
+    turn::TOO_COSTLY,
 };
 
 /// How often an agent is asked again for an answer that fits its schema.
@@ -60,7 +62,10 @@ pub(super) async fn settle<'a>(
     if reads.is_none() && step.output.is_none() {
         return Ok(Settled::Accepted(given));
     }
-    let settled = looked_at(run, work, policy_gates, given.clone(), reads).await?;
+    let settled = match too_costly(run, path, attempt) {
+        Some(why) => Settled::Refused(why),
+        None => looked_at(run, work, attempt, policy_gates, given.clone(), reads).await?,
+    };
     let opening = match &settled {
         Settled::Accepted(text) if *text != given => Opening::Done(text.clone()),
         Settled::Refused(error) | Settled::Rejected(error) => Opening::Failed(error.clone()),
@@ -73,22 +78,39 @@ pub(super) async fn settle<'a>(
     Ok(settled)
 }
 
+/// The error of an answer that must not be evaluated: because it cost too much just now, or in an earlier transition.
+fn too_costly(run: &Run<'_>, path: &str, attempt: i32) -> Option<StepError> {
+    let books = run.books.borrow();
+    if let Some(why) = books.costly.get(&(path.to_owned(), attempt)) {
+        return Some(error(TOO_COSTLY, why));
+    }
+    // A later attempt shows that this one was settled otherwise.
+    if books.journal.get(path, attempt + 1).is_some() {
+        return None;
+    }
+    let recorded = books.journal.get(&run.next_visit(&format!("{path}/{ANSWER}")), 1)?;
+    recorded.error.clone().filter(|error| error.class == TOO_COSTLY)
+}
+
 /// Asks the agent, and then people, about an answer that is not as it should be, or that is always asked about.
 async fn looked_at<'a>(
     run: &Run<'a>,
     work: &Work<'a>,
+    attempt: i32,
     policy_gates: &[GateBefore<'a>],
     mut answer: String,
     reads: Option<&Reads<'_>>,
 ) -> Result<Settled, Stop> {
     let (path, step, frame) = (work.base.as_str(), work.step, &work.frame);
+    let part = || Part::Step { path: path.to_owned(), attempt };
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
-    let problem = |text: &str| -> Option<String> {
+    let judge = |text: &str| -> Option<String> {
         if let Some(Err(why)) = reads.map(|reads| (reads.read)(text)) {
             return Some(why);
         }
         schema.and_then(|schema| fits(schema, text).err())
     };
+    let problem = |text: &str| within(part, || judge(text));
     let retries = reads.map_or(ASKED_AGAIN, |reads| reads.retries);
     let mut found = problem(&answer);
     let mut asked = 0;

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::{
-    ApprovalPhase, Count, MAX_LEVEL, Moment, Outcome, Say, Source, Subject, TimeoutAction, Verdict, conditions,
-    decision, text, votes::Ballot,
+    ApprovalPhase, Count, MAX_LEVEL, Moment, Outcome, Reading, Say, Source, Subject, TimeoutAction, Verdict,
+    conditions, decision, text, votes::Ballot,
 };
 use signoff_api::Span;
 
@@ -60,7 +60,10 @@ impl Count<'_> {
 
     fn expire(&mut self, verdict: Verdict, why: &str) {
         let mut outcome = Outcome { verdict: Some(verdict), reason: Some(why.to_owned()), ..Outcome::default() };
-        if verdict == Verdict::Respond {
+        if verdict == Verdict::Respond && *self.reading == Reading::Nothing {
+            outcome.verdict = Some(Verdict::Reject);
+            outcome.reason = Some(format!("{why}, and the default answer costs too much to be checked"));
+        } else if verdict == Verdict::Respond {
             match decision::default_answers(self.request.form.as_ref(), self.request.timeout.default.as_deref()) {
                 Ok(answers) => {
                     outcome.response = Some(decision::as_text(self.request.form.as_ref(), &answers));

@@ -2,6 +2,8 @@
 //!
 //! It never compares ballots with each other.
 
+use std::collections::BTreeMap;
+
 use signoff_api::{
     Approval, ApprovalStatus, Verdict,
     approval::{ApprovalPhase, Invalid, Vote},
@@ -9,6 +11,7 @@ use signoff_api::{
 
 use crate::{
     decision::{self, Payload},
+    evaluation::{Part, within},
     turn::Now,
 };
 
@@ -49,8 +52,12 @@ impl Ballot {
 }
 
 /// Every decision that can be used, recorded ones first and in their order, and those newly found that cannot.
-/// A vote that was recorded never becomes invalid.
-pub(super) fn read(approval: &Approval, status: &ApprovalStatus) -> (Vec<Ballot>, Vec<(String, Invalid)>) {
+/// A vote that was recorded never becomes invalid. What is `costly` is not evaluated and cannot be used.
+pub(super) fn read(
+    approval: &Approval,
+    status: &ApprovalStatus,
+    costly: &BTreeMap<String, String>,
+) -> (Vec<Ballot>, Vec<(String, Invalid)>) {
     let request = &approval.spec.request;
     let recorded = |key: &str| status.votes.iter().position(|v| v.key == key);
     let (mut ballots, mut invalid) = (Vec::new(), Vec::new());
@@ -70,7 +77,11 @@ pub(super) fn read(approval: &Approval, status: &ApprovalStatus) -> (Vec<Ballot>
         {
             continue;
         }
-        let payload = match decision::payload(request, decision) {
+        let payload = match costly.get(key) {
+            Some(why) => Err(why.clone()),
+            None => within(|| Part::Vote(key.clone()), || decision::payload(request, decision)),
+        };
+        let payload = match payload {
             Ok(payload) => payload,
             Err(_) if recorded(key).is_some() => continue,
             Err(why) => {

@@ -1,0 +1,103 @@
+//! The part of an evaluation that is at work: one vote, or one step. A driver that stops an evaluation learns from it
+//! which text was too costly.
+//!
+//! Parts do not nest: a part within another one counts as the outer one.
+
+use std::{cell::RefCell, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// A part of an evaluation whose text may come from somebody else than the author of the Workflow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Part {
+    /// The decision under this key of an Approval.
+    Vote(String),
+    /// This attempt at an activity of a run.
+    Step {
+        /// The path of its record.
+        path: String,
+        /// The attempt, from 1.
+        attempt: i32,
+    },
+}
+
+/// Is told which part of an evaluation is at work on this thread.
+pub trait Observer {
+    /// A part begins.
+    fn enter(&self, part: Part);
+    /// The part that began last has ended.
+    fn leave(&self);
+}
+
+thread_local! {
+    static OBSERVER: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
+}
+
+/// Runs `evaluate`, and tells `observer` of each part.
+pub fn observed<T>(observer: Arc<dyn Observer>, evaluate: impl FnOnce() -> T) -> T {
+    let _guard = Previous(OBSERVER.replace(Some(observer)));
+    evaluate()
+}
+
+struct Previous(Option<Arc<dyn Observer>>);
+
+impl Drop for Previous {
+    fn drop(&mut self) {
+        OBSERVER.set(self.0.take());
+    }
+}
+
+/// Evaluates one part.
+pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> T) -> T {
+    // Taken for as long as the part lasts, so that parts within it go uncounted.
+    let Some(observer) = OBSERVER.take() else { return evaluate() };
+    observer.enter(part());
+    let leaving = Leaving(Some(observer));
+    let result = evaluate();
+    drop(leaving);
+    result
+}
+
+struct Leaving(Option<Arc<dyn Observer>>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(observer) = self.0.take() {
+            observer.leave();
+            OBSERVER.set(Some(observer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Log(Mutex<Vec<Option<Part>>>);
+
+    impl Observer for Log {
+        fn enter(&self, part: Part) {
+            self.0.lock().unwrap().push(Some(part));
+        }
+
+        fn leave(&self) {
+            self.0.lock().unwrap().push(None);
+        }
+    }
+
+    #[test]
+    fn a_part_within_a_part_counts_as_the_outer_one() {
+        let log = Arc::new(Log::default());
+        let vote = |key: &str| Part::Vote(key.to_owned());
+        observed(log.clone(), || {
+            within(|| vote("a"), || within(|| vote("inner"), || ()));
+            within(|| vote("b"), || ());
+        });
+        within(|| vote("outside"), || ());
+        assert_eq!(*log.0.lock().unwrap(), [Some(vote("a")), None, Some(vote("b")), None]);
+    }
+}

@@ -1,0 +1,95 @@
+//! The CPU time of one thread, read from any other.
+//!
+//! Linux tells it in `/proc`. Elsewhere, and where `/proc` cannot be read, the wall clock stands in for it: an
+//! evaluation is then also charged for the time in which others had the CPU.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+/// What one tick of `/proc/…/stat` is worth: Linux tells user programs 100 a second on every architecture.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A thread whose CPU time can be read.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadClock {
+    /// The folder of the thread in `/proc`, or `None` where the wall clock stands in.
+    folder: Option<PathBuf>,
+    began: Instant,
+}
+
+impl ThreadClock {
+    /// The clock of the calling thread.
+    pub(super) fn current() -> Self {
+        let folder = fs::read_link("/proc/thread-self").ok().map(|link| PathBuf::from("/proc").join(link));
+        let mut clock = Self { folder, began: Instant::now() };
+        if clock.cpu().is_none() {
+            clock.folder = None;
+        }
+        clock
+    }
+
+    /// Whether CPU time is measured, and not the wall clock.
+    pub(super) fn is_cpu(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// The time that the thread has used so far.
+    pub(super) fn used(&self) -> Duration {
+        // A thread that has ended has no folder any more, and uses nothing.
+        if self.folder.is_some() { self.cpu().unwrap_or(Duration::MAX) } else { self.began.elapsed() }
+    }
+
+    fn cpu(&self) -> Option<Duration> {
+        let folder = self.folder.as_ref()?;
+        read(folder.join("schedstat")).and_then(|text| schedstat(&text)).or_else(|| stat(&read(folder.join("stat"))?))
+    }
+}
+
+fn read(file: PathBuf) -> Option<String> {
+    let mut text = String::new();
+    fs::File::open(file).ok()?.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The first number: nanoseconds on a CPU.
+fn schedstat(text: &str) -> Option<Duration> {
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// Fields 14 and 15, counted from behind the name, which may hold spaces and parentheses.
+fn stat(text: &str) -> Option<Duration> {
+    let mut fields = text.get(text.rfind(')')? + 1..)?.split_whitespace().skip(11);
+    let (user, system): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(TICK * user.saturating_add(system))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn both_files_of_linux_are_understood() {
+        assert_eq!(schedstat("219327 7 1\n"), Some(Duration::from_nanos(219_327)));
+        let line = "10440 (a ) b) R 10437 10437 6952 0 -1 4194304 101 0 0 0 12 30 0 0 20 0 1 0 166078 3133440";
+        assert_eq!(stat(line), Some(Duration::from_millis(420)));
+        assert_eq!((schedstat(""), stat("1 (x")), (None, None));
+    }
+
+    #[test]
+    fn a_thread_that_waits_uses_nothing_and_one_that_counts_does() {
+        let clock = ThreadClock::current();
+        assert!(clock.is_cpu(), "this machine's /proc tells it");
+        let idle = clock.used();
+        std::thread::sleep(Duration::from_millis(150));
+        assert!(clock.used() - idle < Duration::from_millis(100));
+        let before = clock.used();
+        while clock.used() - before < Duration::from_millis(20) {
+            std::hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Marks on the local disk of what is being evaluated. A mark that is still there when a process starts names an
+//! evaluation during which the process before it ended: by an abort, a stack overflow or for lack of memory.
+//!
+//! Nothing is synced: a mark has to survive the process, not the machine.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Seek as _, Write as _},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use signoff_engine::evaluation::Part;
+
+use super::{Subject, progress::Note};
+
+const PREFIX: &str = "evaluating-";
+const SUSPECTS: &str = "suspects.json";
+
+/// The content of a mark, and an entry of the list of suspects.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Mark {
+    subject: Subject,
+    /// Whether nothing else was evaluated.
+    alone: bool,
+    /// The part at work; written only where the evaluation is alone.
+    part: Option<Part>,
+}
+
+/// How an evaluation is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// With others.
+    Trusted,
+    /// Alone, once nothing else waits.
+    Suspect,
+    /// Not now: it ended the process twice.
+    Deadly(Option<Part>),
+}
+
+/// The folder of the marks.
+pub(super) struct Marks {
+    folder: PathBuf,
+    suspects: Mutex<BTreeMap<(String, String, String), Mark>>,
+}
+
+/// The mark of one thread.
+#[derive(Clone)]
+pub(super) struct MarkFile(Arc<Mutex<fs::File>>);
+
+fn key(subject: &Subject) -> (String, String, String) {
+    (subject.kind.clone(), subject.namespace.clone(), subject.uid.clone())
+}
+
+impl Marks {
+    /// Reads what the process before this one left.
+    pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
+        fs::create_dir_all(&folder)?;
+        let listed = fs::read(folder.join(SUSPECTS)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let listed: Vec<Mark> = listed.unwrap_or_default();
+        let mut suspects: BTreeMap<_, _> = listed.into_iter().map(|mark| (key(&mark.subject), mark)).collect();
+        let mut left = Vec::new();
+        for entry in fs::read_dir(&folder)? {
+            let file = entry?;
+            if file.file_name().to_string_lossy().starts_with(PREFIX) {
+                left.push(file.path());
+            }
+        }
+        for file in &left {
+            // An empty mark is one of a thread that evaluated nothing.
+            if let Some(mark) = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Mark>(&text).ok()) {
+                tracing::warn!(
+                    kind = mark.subject.kind,
+                    namespace = mark.subject.namespace,
+                    name = mark.subject.name,
+                    alone = mark.alone,
+                    "the operator ended while it evaluated this object"
+                );
+                suspects.insert(key(&mark.subject), mark);
+            }
+        }
+        let marks = Self { folder, suspects: Mutex::new(suspects) };
+        marks.save()?;
+        // Only now: a process that dies here finds them in either place.
+        for file in left {
+            fs::remove_file(file)?;
+        }
+        Ok(marks)
+    }
+
+    /// The mark of a new thread.
+    pub(super) fn file(&self, thread: usize) -> io::Result<MarkFile> {
+        Ok(MarkFile(Arc::new(Mutex::new(fs::File::create(self.folder.join(format!("{PREFIX}{thread}")))?))))
+    }
+
+    /// How this evaluation is to be done. That it is deadly is said once; the next attempt is made alone.
+    pub(super) fn judge(&self, subject: &Subject) -> Verdict {
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mark) = suspects.get_mut(&key(subject)) else { return Verdict::Trusted };
+        if mark.alone {
+            mark.alone = false;
+            return Verdict::Deadly(mark.part.take());
+        }
+        Verdict::Suspect
+    }
+
+    /// The evaluation of a suspect has ended, and the process has not.
+    pub(super) fn clear(&self, subject: &Subject) {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(subject));
+        if let Err(error) = self.save() {
+            tracing::error!("{}: {error}: a suspect is tried alone once more after a restart", self.folder.display());
+        }
+    }
+
+    fn save(&self) -> io::Result<()> {
+        let suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        let part = self.folder.join(format!("{SUSPECTS}.part"));
+        fs::write(&part, serde_json::to_vec(&suspects.values().collect::<Vec<_>>())?)?;
+        fs::rename(part, self.folder.join(SUSPECTS))
+    }
+}
+
+impl MarkFile {
+    /// Marks an evaluation.
+    pub(super) fn set(&self, subject: &Subject, alone: bool, part: Option<&Part>) {
+        let mark = Mark { subject: subject.clone(), alone, part: part.cloned() };
+        let written = serde_json::to_vec(&mark).map_err(io::Error::from).and_then(|text| self.write(&text));
+        if let Err(error) = written {
+            tracing::error!("an evaluation could not be marked on disk: {error}");
+        }
+    }
+
+    /// The evaluation has ended.
+    pub(super) fn unset(&self) {
+        let _ = self.write(b"");
+    }
+
+    /// Notes each part of an evaluation that is done alone.
+    pub(super) fn note(&self, subject: Subject) -> Note {
+        let file = self.clone();
+        Box::new(move |part| file.set(&subject, true, part))
+    }
+
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(text)
+    }
+}

@@ -1,0 +1,175 @@
+//! Threads on which the text of users is evaluated: transitions, tallies, templates, schemas and patterns.
+//!
+//! `submit -> queue by namespace -> mark on disk -> evaluate -> unmark -> deliver`. The runtime's threads only wait for
+//! the result, so that the Lease, probes and other runs go on whatever one text costs.
+//!
+//! The limit of an evaluation is the CPU time of its thread. At the limit the evaluation is told to stop. One that does
+//! not stop within the grace is lost: its thread is abandoned and another thread takes its place. An evaluation that
+//! ended the whole process is found by its mark when the process starts again.
+
+mod cpu;
+mod marks;
+mod pool;
+mod progress;
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use signoff_engine::evaluation::Part;
+use tokio::sync::watch;
+
+use pool::{Handle, Job};
+
+/// The bounds of evaluations.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Evaluations at once. One namespace uses all threads but one at most, where there are several.
+    pub threads: usize,
+    /// CPU time after which an evaluation is told to stop.
+    pub limit: Duration,
+    /// CPU time that an evaluation may use after it was told to stop.
+    pub grace: Duration,
+    /// The folder of the marks that survive this process, or `None` for no marks.
+    pub marks: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { threads: 2, limit: Duration::from_secs(5), grace: Duration::from_secs(2), marks: None }
+    }
+}
+
+/// The object whose text an evaluation reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Subject {
+    /// `Workflow` or `Approval`.
+    pub kind: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The generation of its spec.
+    pub generation: i64,
+}
+
+/// Why an evaluation has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stopped {
+    /// It used more CPU time than the limit.
+    #[error("its evaluation used more than {} s of CPU time", limit.as_secs_f64())]
+    TooCostly {
+        /// The part that used most of it.
+        part: Option<Part>,
+        /// The limit.
+        limit: Duration,
+    },
+    /// It used more CPU time than the limit and did not stop when told to.
+    #[error("its evaluation used more than {} s of CPU time and did not stop", limit.as_secs_f64())]
+    Lost {
+        /// The part that used most of it.
+        part: Option<Part>,
+        /// The limit with the grace.
+        limit: Duration,
+    },
+    /// It panicked.
+    #[error("its evaluation met a bug of Signoff; please report it")]
+    Panicked {
+        /// The part that was at work.
+        part: Option<Part>,
+    },
+    /// It ended the whole process, twice, the second time while nothing else was evaluated.
+    #[error("its evaluation ended the process of the operator twice")]
+    Deadly {
+        /// The part that was at work.
+        part: Option<Part>,
+    },
+    /// The evaluator has ended.
+    #[error("this process is ending")]
+    Closed,
+}
+
+impl Stopped {
+    /// The part to blame, or `None` where the text as a whole is to blame.
+    #[must_use]
+    pub fn part(&self) -> Option<&Part> {
+        match self {
+            Self::TooCostly { part, .. }
+            | Self::Lost { part, .. }
+            | Self::Panicked { part }
+            | Self::Deadly { part } => part.as_ref(),
+            Self::Closed => None,
+        }
+    }
+}
+
+/// Evaluates closures within bounds. Clones share the threads, which end with the last clone.
+#[derive(Clone)]
+pub struct Evaluator {
+    handle: Option<Arc<Handle>>,
+}
+
+impl Evaluator {
+    /// An evaluator with threads of its own.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or the folder of the marks cannot be read or written.
+    pub fn start(settings: Settings) -> io::Result<Self> {
+        Ok(Self { handle: Some(Arc::new(Handle::start(settings)?)) })
+    }
+
+    /// An evaluator that evaluates where it is asked to, without bounds.
+    #[must_use]
+    pub fn inline() -> Self {
+        Self { handle: None }
+    }
+
+    /// Evaluates `work`. An evaluation whose future is dropped is told to stop.
+    ///
+    /// # Errors
+    /// Why there is no result.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        subject: Subject,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let Some(handle) = &self.handle else { return Ok(work()) };
+        let flag = Arc::new(AtomicBool::new(false));
+        let (job, result) = Job::new(subject, Arc::clone(&flag), handle.limits(), work);
+        handle.submit(job)?;
+        let _cancel = StopOnDrop(flag);
+        result.await.unwrap_or(Err(Stopped::Closed))
+    }
+
+    /// The number of lost threads, as it grows.
+    #[must_use]
+    pub fn lost(&self) -> watch::Receiver<usize> {
+        self.handle.as_ref().map_or_else(|| watch::Sender::new(0).subscribe(), |handle| handle.lost())
+    }
+
+    /// The number of evaluations that wait for a thread.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.handle.as_ref().map_or(0, |handle| handle.waiting())
+    }
+}
+
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,365 @@
+//! The queue, the threads and the watchdog of an evaluator.
+//!
+//! **Invariant:** the watchdog sleeps until the earliest moment at which an evaluation could have used up its time, and
+//! for as long as nothing is evaluated.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use signoff_engine::{evaluation, language::budget};
+use tokio::sync::{oneshot, watch};
+
+use super::{
+    Settings, Stopped, Subject,
+    cpu::ThreadClock,
+    marks::{MarkFile, Marks, Verdict},
+    progress::Progress,
+};
+
+/// The stack of a thread. Only what is used of it takes memory.
+const STACK: usize = 8 << 20;
+/// The shortest sleep of the watchdog.
+const SHORTEST: Duration = Duration::from_millis(5);
+
+/// The limit and the grace of an evaluation.
+pub(super) type Limits = (Duration, Duration);
+
+type Deliver = Box<dyn FnOnce() + Send>;
+type Lose = Box<dyn Fn(Stopped) + Send>;
+
+/// An evaluation that waits or runs.
+pub(super) struct Job {
+    subject: Subject,
+    alone: bool,
+    flag: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+    work: Box<dyn FnOnce() -> Deliver + Send>,
+    /// Taken by the watchdog once the evaluation runs.
+    lose: Option<Lose>,
+}
+
+impl Job {
+    pub(super) fn new<T: Send + 'static>(
+        subject: Subject,
+        flag: Arc<AtomicBool>,
+        (limit, _): Limits,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> (Self, oneshot::Receiver<Result<T, Stopped>>) {
+        let (sender, receiver) = oneshot::channel();
+        let sender = Arc::new(Mutex::new(Some(sender)));
+        let send = |sender: &Mutex<Option<oneshot::Sender<_>>>, result| {
+            if let Some(sender) = sender.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                // A result that is not waited for any more is dropped.
+                let _ = sender.send(result);
+            }
+        };
+        let progress = Arc::new(Progress::default());
+        let (stop, parts, ours) = (Arc::clone(&flag), Arc::clone(&progress), Arc::clone(&sender));
+        let work = Box::new(move || {
+            let observer: Arc<dyn evaluation::Observer> = parts.clone();
+            let evaluate = || evaluation::observed(observer, || budget::with_stop(Arc::clone(&stop), work));
+            let result = match catch_unwind(AssertUnwindSafe(evaluate)) {
+                // Parts of it may have been left out after the flag was set.
+                Ok(_) if stop.load(Ordering::Relaxed) => Err(Stopped::TooCostly { part: parts.culprit(), limit }),
+                Ok(value) => Ok(value),
+                Err(_) => Err(Stopped::Panicked { part: parts.culprit() }),
+            };
+            Box::new(move || send(&ours, result)) as Deliver
+        });
+        let lose = Some(Box::new(move |why| send(&sender, Err(why))) as Lose);
+        (Self { subject, alone: false, flag, progress, work, lose }, receiver)
+    }
+}
+
+/// An evaluation on a thread.
+struct Running {
+    namespace: String,
+    clock: ThreadClock,
+    /// The CPU time of the thread when it began, and when it was told to stop.
+    began: Duration,
+    told: Option<Duration>,
+    flag: Arc<AtomicBool>,
+    progress: Arc<Progress>,
+    lose: Option<Lose>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By namespace, and the order in which namespaces have their turn.
+    queued: BTreeMap<String, VecDeque<Job>>,
+    turns: VecDeque<String>,
+    /// What is done alone, once nothing else waits.
+    suspects: VecDeque<Job>,
+    running: BTreeMap<u64, Running>,
+    alone: bool,
+    next: u64,
+    threads: usize,
+    watchdog_rests: bool,
+    closed: bool,
+}
+
+struct Pool {
+    settings: Settings,
+    marks: Option<Marks>,
+    state: Mutex<State>,
+    work: Condvar,
+    watchdog: Condvar,
+    lost: watch::Sender<usize>,
+}
+
+/// Ends the threads when it is dropped.
+pub(super) struct Handle {
+    pool: Arc<Pool>,
+}
+
+impl Handle {
+    pub(super) fn start(settings: Settings) -> io::Result<Self> {
+        let marks = settings.marks.clone().map(Marks::open).transpose()?;
+        let pool = Arc::new(Pool {
+            marks,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            watchdog: Condvar::new(),
+            lost: watch::Sender::new(0),
+            settings,
+        });
+        let handle = Self { pool: Arc::clone(&pool) };
+        for _ in 0..pool.settings.threads.max(1) {
+            begin_thread(&pool)?;
+        }
+        let named = thread::Builder::new().name("evaluations".to_owned());
+        named.spawn(move || watch_over(&pool))?;
+        Ok(handle)
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        (self.pool.settings.limit, self.pool.settings.grace)
+    }
+
+    pub(super) fn lost(&self) -> watch::Receiver<usize> {
+        self.pool.lost.subscribe()
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        let state = self.pool.lock();
+        state.suspects.len() + state.queued.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    pub(super) fn submit(&self, mut job: Job) -> Result<(), Stopped> {
+        job.alone = match self.pool.marks.as_ref().map_or(Verdict::Trusted, |marks| marks.judge(&job.subject)) {
+            Verdict::Trusted => false,
+            Verdict::Suspect => true,
+            Verdict::Deadly(part) => return Err(Stopped::Deadly { part }),
+        };
+        let mut state = self.pool.lock();
+        if job.alone {
+            state.suspects.push_back(job);
+        } else {
+            let namespace = job.subject.namespace.clone();
+            let queue = state.queued.entry(namespace.clone()).or_default();
+            queue.push_back(job);
+            if queue.len() == 1 {
+                state.turns.push_back(namespace);
+            }
+        }
+        drop(state);
+        self.pool.work.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        state.closed = true;
+        state.queued.clear();
+        state.suspects.clear();
+        for running in state.running.values() {
+            running.flag.store(true, Ordering::Relaxed);
+        }
+        drop(state);
+        self.pool.work.notify_all();
+        self.pool.watchdog.notify_all();
+    }
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next evaluation of a thread, or `None` once the evaluator has ended.
+    fn next(&self, clock: &ThreadClock) -> Option<(u64, Job)> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(mut job) = state.take(self.settings.threads) {
+                let id = state.next;
+                state.next += 1;
+                state.alone = job.alone;
+                let running = Running {
+                    namespace: job.subject.namespace.clone(),
+                    clock: clock.clone(),
+                    began: clock.used(),
+                    told: None,
+                    flag: Arc::clone(&job.flag),
+                    progress: Arc::clone(&job.progress),
+                    lose: job.lose.take(),
+                };
+                state.running.insert(id, running);
+                if std::mem::take(&mut state.watchdog_rests) {
+                    self.watchdog.notify_one();
+                }
+                return Some((id, job));
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// An evaluation has ended. Returns whether its thread still counts.
+    fn ended(&self, id: u64) -> bool {
+        let mut state = self.lock();
+        if state.running.remove(&id).is_none() {
+            return false;
+        }
+        state.alone = false;
+        drop(state);
+        // Several may have waited for this one: for its namespace's share, or for being alone.
+        self.work.notify_all();
+        true
+    }
+}
+
+impl State {
+    /// The next evaluation that may begin.
+    fn take(&mut self, threads: usize) -> Option<Job> {
+        if self.alone {
+            return None;
+        }
+        let share = threads.saturating_sub(1).max(1);
+        for _ in 0..self.turns.len() {
+            let namespace = self.turns.pop_front()?;
+            if self.running.values().filter(|running| running.namespace == namespace).count() >= share {
+                self.turns.push_back(namespace);
+                continue;
+            }
+            let Some(queue) = self.queued.get_mut(&namespace) else { continue };
+            let job = queue.pop_front();
+            if queue.is_empty() {
+                self.queued.remove(&namespace);
+            } else {
+                self.turns.push_back(namespace);
+            }
+            if job.is_some() {
+                return job;
+            }
+        }
+        if self.running.is_empty() && self.queued.is_empty() { self.suspects.pop_front() } else { None }
+    }
+}
+
+fn begin_thread(pool: &Arc<Pool>) -> io::Result<()> {
+    let mut state = pool.lock();
+    let number = state.threads;
+    state.threads += 1;
+    drop(state);
+    let mark = pool.marks.as_ref().map(|marks| marks.file(number)).transpose()?;
+    let pool = Arc::clone(pool);
+    let named = thread::Builder::new().name(format!("evaluation-{number}")).stack_size(STACK);
+    named.spawn(move || evaluate(&pool, mark.as_ref()))?;
+    Ok(())
+}
+
+/// The work of one thread.
+fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
+    let clock = ThreadClock::current();
+    if !clock.is_cpu() {
+        tracing::warn!("the CPU time of a thread cannot be read here: evaluations are limited by the wall clock");
+    }
+    while let Some((id, job)) = pool.next(&clock) {
+        let Job { subject, alone, progress, work, flag, .. } = job;
+        if let Some(mark) = mark {
+            mark.set(&subject, alone, None);
+        }
+        progress.begin(mark.filter(|_| alone).map(|mark| mark.note(subject.clone())));
+        // One that is not wanted any more was told to stop before it began.
+        let deliver = (!flag.load(Ordering::Relaxed)).then(work);
+        if let Some(mark) = mark {
+            mark.unset();
+        }
+        if alone && let Some(marks) = &pool.marks {
+            marks.clear(&subject);
+        }
+        let counts = pool.ended(id);
+        if let Some(deliver) = deliver {
+            deliver();
+        }
+        if !counts {
+            return;
+        }
+    }
+}
+
+/// The watchdog.
+fn watch_over(pool: &Arc<Pool>) {
+    let (limit, grace) = (pool.settings.limit, pool.settings.grace);
+    let mut state = pool.lock();
+    while !state.closed {
+        let mut next: Option<Duration> = None;
+        let mut lost = Vec::new();
+        for (id, running) in &mut state.running {
+            let used = running.clock.used().saturating_sub(running.began);
+            let mut bound = running.told.map_or(limit, |told| told + grace);
+            if used >= bound {
+                if running.told.is_some() {
+                    lost.push(*id);
+                    continue;
+                }
+                running.told = Some(used);
+                running.flag.store(true, Ordering::Relaxed);
+                bound = used + grace;
+            }
+            // So much wall time passes at least before the bound is reached.
+            let left = bound.saturating_sub(used);
+            next = Some(next.map_or(left, |known| known.min(left)));
+        }
+        if !lost.is_empty() {
+            let lost: Vec<Running> = lost.into_iter().filter_map(|id| state.running.remove(&id)).collect();
+            state.alone = false;
+            drop(state);
+            for running in lost {
+                if let Some(lose) = running.lose {
+                    lose(Stopped::Lost { part: running.progress.culprit(), limit: limit + grace });
+                }
+                if let Err(error) = begin_thread(pool) {
+                    tracing::error!("no thread could be started in the place of one that is lost: {error}");
+                }
+                pool.lost.send_modify(|lost| *lost += 1);
+            }
+            pool.work.notify_all();
+            state = pool.lock();
+            continue;
+        }
+        state = match next {
+            Some(left) => {
+                let waited = pool.watchdog.wait_timeout(state, left.max(SHORTEST));
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => {
+                state.watchdog_rests = true;
+                pool.watchdog.wait(state).unwrap_or_else(PoisonError::into_inner)
+            }
+        };
+    }
+}
