@@ -6,6 +6,7 @@ mod calls;
 mod crash_at_every_step;
 mod disturbances;
 mod ending;
+mod endless;
 mod floors;
 mod guarded;
 mod histories;

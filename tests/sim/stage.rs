@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, names};
-use signoff_controller::{Caller, Config, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef};
+use signoff_controller::{Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef};
 use signoff_engine::{
     Room, Settings,
     turn::{Call, Failure, Reply, What},
@@ -38,6 +38,8 @@ pub struct Stage {
     pub kubelet: Kubelet,
     pub pods: PodSettings,
     pub lease: bool,
+    /// Inline, so that virtual time does not pass while something is evaluated.
+    pub evaluator: Evaluator,
     pub guard: GuardMode,
     /// How much of a journal its Workflow holds.
     pub room: Room,
@@ -72,6 +74,7 @@ impl Stage {
             room: Room::default(),
             settings: Settings::default(),
             probe: Arc::default(),
+            evaluator: Evaluator::inline(),
         }
     }
 
@@ -130,6 +133,15 @@ impl Stage {
         life: &Incarnation,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> BoxFuture<'static, ()> {
+        let operator = self.operator_of(life);
+        Box::pin(async move {
+            // That it ended is all there is to know: the next life shows whether it ended well.
+            let _ = operator.run(shutdown).await;
+        })
+    }
+
+    /// The operator of one life, not started yet.
+    pub fn operator_of(&self, life: &Incarnation) -> Operator {
         let clock = self.server.clock();
         let caller = Arc::new(Hand(self.world.seat(life)));
         let client = signoff_client::over(self.server.connection(life), "default");
@@ -138,15 +150,13 @@ impl Stage {
             room: self.room,
             pods: self.pods.clone(),
             settings: self.settings.clone(),
+            evaluator: self.evaluator.clone(),
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())
         };
         let operator = Operator::new(config);
         *self.probe.lock().unwrap() = Some(operator.probe());
-        Box::pin(async move {
-            // That it ended is all there is to know: the next life shows whether it ended well.
-            let _ = operator.run(shutdown).await;
-        })
+        operator
     }
 
     /// Keeps operators alive, through all their deaths, until `story` has been told.

@@ -18,6 +18,10 @@ pub const FOREIGN_MUTATION: &str = "ForeignMutation";
 /// Workflow: whether nothing new begins because of an administrator's policy. Reasons: `FloorsContradict`,
 /// `RequesterIsMachine`, `FloorsUnknown`, `NothingHeld`.
 pub const HELD: &str = "Held";
+/// Workflow and Approval: whether the object is set aside because the evaluation of its text was stopped. Reasons:
+/// `TooCostly` (more CPU time than the limit), `NotStopped` (and it did not end when told to), `EndedOperator` (the process
+/// of the operator ended during it, twice), `Panicked` (a bug of Signoff), `Evaluated` and `RunEnded` (not set aside).
+pub const QUARANTINED: &str = "Quarantined";
 /// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`,
 /// `ApprovalUnreadable`.
 pub const WAITING: &str = "Waiting";

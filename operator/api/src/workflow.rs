@@ -324,7 +324,7 @@ pub struct WorkflowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// Standard conditions: Accepted, Guarded, Held, Waiting, Finished, Complete, Failed.
+    /// Standard conditions: Accepted, Guarded, Held, Quarantined, Waiting, Finished, Complete, Failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["type".into()]))]
@@ -381,6 +381,25 @@ pub struct WorkflowStatus {
     /// Tokens used by models, summed over the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Set while the run is set aside because the evaluation of its text was stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// Since which attempts a run is set aside, and until when. Another generation or version of the operator lifts it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Quarantine {
+    /// The generation that was evaluated.
+    pub generation: i64,
+    /// The version of the operator that evaluated it.
+    #[schemars(length(min = 1, max = 64))]
+    pub operator_version: String,
+    /// The number of attempts that were stopped.
+    #[schemars(range(min = 1))]
+    pub failures: i32,
+    /// The earliest moment of the next attempt.
+    pub until: Moment,
 }
 
 /// A file of a run that succeeded.

@@ -4,12 +4,12 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use signoff_api::{Approval, Moment, Workflow};
 use signoff_engine::{Room, Settings, turn::Call};
-use signoff_runtime::{BlobStore, Clock, Owner, RunRef};
+use signoff_runtime::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subject};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     metrics::Shared,
     plans::Plans,
     pods::{Book, Place, Room as PodRoom},
+    quarantine::Quarantines,
     queue::{Key, Queue},
     runs::Runs,
     segments::SegmentCache,
@@ -65,6 +66,11 @@ pub(crate) struct Context {
     pub(crate) stalls: Stalls,
     pub(crate) runs: Runs,
     pub(crate) plans: Plans,
+    /// The threads on which text of users is evaluated.
+    pub(crate) evaluator: Evaluator,
+    /// The number of reconciles that wait for an evaluation.
+    pub(crate) evaluating: AtomicUsize,
+    pub(crate) quarantines: Quarantines,
     pub(crate) segments: SegmentCache,
     /// How much of a journal stands in its Workflow.
     pub(crate) room: Room,
@@ -95,6 +101,45 @@ impl Context {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Evaluates text of an object on a thread for that.
+    ///
+    /// # Errors
+    /// Why there is no result.
+    pub(crate) async fn evaluate<K: Kind, T: Send + 'static>(
+        &self,
+        object: &K,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let meta = object.meta();
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let subject = Subject {
+            kind: K::KIND.to_owned(),
+            namespace: text(&meta.namespace),
+            name: text(&meta.name),
+            uid: text(&meta.uid),
+            generation: meta.generation.unwrap_or_default(),
+        };
+        if self.evaluator.is_inline() {
+            return self.evaluator.run(subject, work).await;
+        }
+        // One that waits here leaves its place to others.
+        self.evaluating.fetch_add(1, Ordering::Relaxed);
+        let _counted = Counted(&self.evaluating);
+        self.queue.nudge();
+        let result = self.evaluator.run(subject, work).await;
+        if let Err(why) = &result {
+            self.metrics.stopped(K::KIND, crate::quarantine::reason(why));
+        }
+        result
+    }
+
+    /// An object is not set aside any more.
+    pub(crate) fn lift_quarantine(&self, key: &Key) {
+        if self.quarantines.lift(key) {
+            self.metrics.quarantined(self.quarantines.count());
+        }
+    }
+
     pub(crate) fn look_at_workflow(&self, name: Name) {
         self.queue.trigger(Key::Workflow(name));
     }
@@ -118,6 +163,14 @@ impl Context {
                 Ok(None)
             }
         }
+    }
+}
+
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

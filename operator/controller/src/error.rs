@@ -72,6 +72,14 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// The evaluation of an object's text has no result.
+    #[error("{object}: {why}")]
+    Stopped {
+        /// The object.
+        object: String,
+        /// Why.
+        why: signoff_runtime::Stopped,
+    },
     /// A mistake of the operator.
     #[error("{object}: {what}; this is a mistake of the operator, please report it")]
     Bug {
@@ -141,6 +149,7 @@ impl Error {
             Self::Unreadable { .. } | Self::ValueGone { .. } | Self::JournalTorn { .. } | Self::Foreign { .. } => {
                 "blocked"
             }
+            Self::Stopped { .. } => "stopped",
             Self::Bug { .. } => "bug",
         }
     }
@@ -161,6 +170,7 @@ impl Error {
             | Self::ValueGone { .. }
             | Self::JournalTorn { .. }
             | Self::Foreign { .. }
+            | Self::Stopped { .. }
             | Self::Bug { .. } => doubled(10_000, 600_000),
         }
     }

@@ -39,6 +39,8 @@ pub struct Metrics {
     in_force: Gauge,
     foreign: Gauge,
     leading: Gauge,
+    quarantined: Gauge,
+    stopped: Family<Labels, Counter>,
     incarnation_seconds: Gauge<f64, AtomicU64>,
 }
 
@@ -67,6 +69,8 @@ impl Default for Metrics {
             in_force: Gauge::default(),
             foreign: Gauge::default(),
             leading: Gauge::default(),
+            quarantined: Gauge::default(),
+            stopped: Family::default(),
             incarnation_seconds: Gauge::default(),
         };
         let mut registry = Registry::with_prefix("signoff");
@@ -108,6 +112,16 @@ impl Default for Metrics {
             "Other people's webhooks and policies that could change a vote on its way",
             all.foreign.clone(),
         );
+        registry.register(
+            "quarantined",
+            "Objects that are set aside because the evaluation of their text was stopped",
+            all.quarantined.clone(),
+        );
+        registry.register(
+            "evaluations_stopped",
+            "Evaluations that were stopped, by kind and reason",
+            all.stopped.clone(),
+        );
         registry.register("leading", "1 while this operator holds the Lease", all.leading.clone());
         registry.register(
             "start_time_seconds",
@@ -136,6 +150,14 @@ impl Metrics {
 
     pub(crate) fn failed(&self, kind: &'static str, class: &'static str) {
         self.errors.get_or_create(&vec![("kind", kind), ("class", class)]).inc();
+    }
+
+    pub(crate) fn stopped(&self, kind: &'static str, reason: &'static str) {
+        self.stopped.get_or_create(&vec![("kind", kind), ("reason", reason)]).inc();
+    }
+
+    pub(crate) fn quarantined(&self, objects: usize) {
+        self.quarantined.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn wrote(&self, kind: &'static str, verb: &'static str, result: &'static str) {

@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use kube::Client;
 use signoff_engine::{Room, Settings};
-use signoff_runtime::{BlobStore, Caller, Clock};
+use signoff_runtime::{BlobStore, Caller, Clock, Evaluator};
 use tokio::{
     sync::{oneshot, watch},
     task::{JoinError, JoinSet},
@@ -59,6 +59,8 @@ pub struct Config {
     pub call_limits: CallLimits,
     /// Where and how many steps may be Pods.
     pub pods: PodSettings,
+    /// The threads on which text of users is evaluated.
+    pub evaluator: Evaluator,
     /// How many objects may be looked at at once.
     pub max_reconciles: usize,
     /// How long calls that are under way may take while the operator ends.
@@ -68,7 +70,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual operator: a checked guard, no Lease, 64 calls and 16 looks at once, 10 seconds of grace.
+    /// The usual operator: a checked guard, no Lease, 64 calls and 16 looks at once, 10 seconds of grace; it evaluates
+    /// text of users without threads for that, and so without bounds.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, caller: Arc<dyn Caller>, incarnation: &str) -> Self {
         Self {
@@ -84,6 +87,7 @@ impl Config {
             targets: None,
             call_limits: CallLimits::default(),
             pods: PodSettings::default(),
+            evaluator: Evaluator::inline(),
             max_reconciles: 16,
             grace: Duration::from_secs(10),
             metrics: Arc::default(),
@@ -102,6 +106,11 @@ pub enum Ended {
         "the API signoff.dev was served by another server for a time: this process ends, so that the next one starts with nothing learnt from it"
     )]
     Misled,
+    /// Evaluations did not stop when told to, and their threads go on using the CPU.
+    #[error(
+        "{0} evaluations did not stop: what they belong to is set aside, and this process ends, so that the next one starts without their threads"
+    )]
+    LostThreads(usize),
     /// A task that must not end did.
     #[error("the operator's {0} ended: this is a mistake of the operator, please report it")]
     Task(&'static str),
@@ -183,7 +192,7 @@ impl Operator {
         works.stop().await;
         let _ = timeout(LAST_WORDS, events.join_next()).await;
         drop(stop);
-        if let (Ok(()), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
+        if let (Ok(()) | Err(Ended::LostThreads(_)), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
             held.give_up().await;
         }
         ended

@@ -8,9 +8,10 @@ use std::{
 };
 
 use signoff_api::Workflow;
-use signoff_engine::{Complaint, Floors, Plan, Settings, plan::spec_bytes};
+use signoff_engine::{Complaint, Floors, Plan, plan::spec_bytes};
+use signoff_runtime::Stopped;
 
-use crate::kinds::uid;
+use crate::{context::Context, kinds::uid};
 
 const MOST: usize = 128;
 /// The bytes of the specs of all plans; a plan takes several times as many.
@@ -45,18 +46,28 @@ struct Entry {
 
 impl Plans {
     /// The plan of this very spec under these floors.
-    pub(crate) fn of(&self, workflow: &Workflow, settings: &Settings, floors: &Arc<Floors>) -> Planned {
+    ///
+    /// # Errors
+    /// Why the spec could not be evaluated.
+    pub(crate) async fn of(
+        &self,
+        context: &Context,
+        workflow: &Arc<Workflow>,
+        floors: &Arc<Floors>,
+    ) -> Result<Planned, Stopped> {
         let accepted = workflow.status.as_ref().is_some_and(|status| status.spec_digest.is_some());
-        let key = (uid(workflow).to_owned(), workflow.metadata.generation, accepted);
+        let key = (uid(&**workflow).to_owned(), workflow.metadata.generation, accepted);
         if let Some(planned) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(&key, floors) {
-            return planned;
+            return Ok(planned);
         }
         // Parsed outside of the lock: two at once cost time, not truth.
-        let planned = Plan::of(workflow, settings, floors).map(Arc::new).map_err(Arc::new);
+        let (object, settings, under) = (Arc::clone(workflow), context.settings.clone(), Arc::clone(floors));
+        let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
+        let planned = context.evaluate(&**workflow, plan).await?;
         let entry =
             Entry { used: 0, bytes: spec_bytes(&workflow.spec), floors: Arc::clone(floors), planned: planned.clone() };
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key, entry);
-        planned
+        Ok(planned)
     }
 }
 

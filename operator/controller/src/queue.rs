@@ -22,6 +22,16 @@ pub enum Key {
     Workflow(Name),
 }
 
+impl Key {
+    /// The name of the object.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        match self {
+            Self::Approval(name) | Self::Workflow(name) => name,
+        }
+    }
+}
+
 /// The objects to be looked at.
 #[derive(Default)]
 pub struct Queue {
@@ -89,10 +99,21 @@ impl Queue {
         self.lock().by_time.first().map(|(due, _)| *due)
     }
 
+    /// Wakes the taker without triggering anything: something else may begin now.
+    pub fn nudge(&self) {
+        self.news.notify_one();
+    }
+
     /// The next object to be looked at; whoever takes it calls `finish` in the end.
     pub fn take(&self) -> Option<Key> {
+        self.take_where(|_| true)
+    }
+
+    /// The next object to be looked at that `may` begin.
+    pub fn take_where(&self, may: impl Fn(&Key) -> bool) -> Option<Key> {
         let mut inner = self.lock();
-        let key = inner.ready.pop_front()?;
+        let at = inner.ready.iter().position(may)?;
+        let key = inner.ready.remove(at)?;
         inner.queued.remove(&key);
         inner.running.insert(key.clone());
         Some(key)

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -38,6 +38,7 @@ use crate::{
     pace::Pace,
     plans::Plans,
     pods::{self, Attendant, Book, PodSight, Room},
+    quarantine::Quarantines,
     queue::{Key, Queue},
     runs::{CallKey, Runs},
     segments::SegmentCache,
@@ -51,6 +52,13 @@ use crate::{
     wire::Wire,
     workflow,
 };
+
+/// So many lost threads end the process.
+const MOST_LOST: usize = 2;
+/// The longest that setting aside what they evaluated may take, before the process ends.
+const LAST_WRITES: Duration = Duration::from_secs(10);
+/// So many times `max_reconciles` may be under way where most of them wait for an evaluation.
+const MOST_WAITING: usize = 8;
 
 type Look = (Result<Option<signoff_api::Moment>, Error>, Duration);
 type CallEnd = (Name, String, CallKey, Fact);
@@ -111,6 +119,9 @@ impl Works {
             stalls: Stalls::default(),
             runs: Runs::default(),
             plans: Plans::default(),
+            evaluator: config.evaluator.clone(),
+            evaluating: AtomicUsize::new(0),
+            quarantines: Quarantines::default(),
             segments: SegmentCache::default(),
             room: config.room,
             call_slots: Arc::new(CallSlots::new(config.call_limits)),
@@ -178,9 +189,13 @@ impl Works {
         let context = Arc::clone(&self.context);
         let mut guard = context.guard.clone();
         let mut room = context.room_for_pods.freed();
-        let mut last_call: Option<Instant> = None;
+        let mut lost = context.evaluator.lost();
+        let (mut last_call, mut last_writes): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
-            if self.is_working(operator) {
+            if last_writes.is_some() && self.looks.is_empty() {
+                return Err(Ended::LostThreads(*lost.borrow()));
+            }
+            if self.is_working(operator) && last_writes.is_none() {
                 self.look();
             }
             if last_call.is_some() && self.is_finished() {
@@ -196,6 +211,13 @@ impl Works {
                     last_call = Some(Instant::now() + self.grace);
                 }
                 () = until(last_call) => return Ok(()),
+                () = until(last_writes) => return Err(Ended::LostThreads(*lost.borrow())),
+                Ok(()) = lost.changed(), if last_writes.is_none() => {
+                    if *lost.borrow() >= MOST_LOST {
+                        operator.enter(Stage::Stopping);
+                        last_writes = Some(Instant::now() + LAST_WRITES);
+                    }
+                }
                 Some(done) = self.looks.join_next_with_id() => self.looked(done),
                 Some(done) = self.calls.join_next() => self.called(done),
                 Some(start) = self.starts.recv() => self.call(start),
@@ -255,8 +277,8 @@ impl Works {
             let busy = self.context.runs.busy();
             self.context.queue.keep_only(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
         }
-        while self.looks.len() < self.max_reconciles
-            && let Some(key) = self.context.queue.take()
+        while self.has_room()
+            && let Some(key) = self.context.queue.take_where(|key| self.may_begin(key))
         {
             let (context, what) = (Arc::clone(&self.context), key.clone());
             let task = self.looks.spawn(async move {
@@ -273,6 +295,21 @@ impl Works {
             });
             self.looking.insert(task.id(), key);
         }
+    }
+
+    /// Whether one more object may be reconciled. Those that wait for an evaluation leave their place to others.
+    fn has_room(&self) -> bool {
+        let waiting = self.context.evaluating.load(Ordering::Relaxed);
+        self.looks.len().saturating_sub(waiting) < self.max_reconciles
+            && self.looks.len() < self.max_reconciles.saturating_mul(MOST_WAITING)
+    }
+
+    /// Whether this object may be reconciled beside those of its namespace that are.
+    fn may_begin(&self, key: &Key) -> bool {
+        let namespace = &key.name().namespace;
+        let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
+        let most = if is_slow { 1 } else { self.max_reconciles };
+        self.looking.values().filter(|other| other.name().namespace == *namespace).count() < most
     }
 
     fn looked(&mut self, done: Result<(Id, Look), JoinError>) {

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 
 use crate::{
-    language::{budget, re2, text},
+    language::{budget, endless, re2, text},
     parameters::shape,
     schema::Schema,
 };
@@ -158,6 +158,7 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
     if !question.takes_text() {
         return Err(format!("choose one of {}", ids(question)));
     }
+    endless::meet("answer", given);
     let length = given.chars().count();
     if let Some(most) = question.max_length.and_then(|most| usize::try_from(most).ok()).filter(|most| length > *most) {
         return Err(format!("it has {length} characters and may have {most}"));

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
-use signoff_controller::{CallLimits, PodSettings};
+use signoff_controller::{CallLimits, EvaluatorSettings, PodSettings};
 use signoff_engine::Settings;
 use signoff_runtime::Allowed;
 
@@ -71,6 +71,13 @@ pub struct Arguments {
     /// How many Pods of steps may run at once for one Workflow.
     #[arg(long, default_value_t = 20, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_pods_per_workflow: u16,
+    /// The CPU time that one evaluation of what users wrote may take.
+    #[arg(long, default_value = "5s", value_name = "DURATION")]
+    pub evaluation_limit: Span,
+    /// A folder that survives this process on its machine, for marks of what is being evaluated. Without it, an object
+    /// that ends the process is not found out.
+    #[arg(long, value_name = "FOLDER")]
+    pub state_dir: Option<PathBuf>,
     /// The form of the log on standard error.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
@@ -140,6 +147,15 @@ impl Arguments {
             namespaces: self.pod_namespace.clone(),
             most_in_namespace: self.max_pods_per_namespace.into(),
             most_of_workflow: self.max_pods_per_workflow.into(),
+        }
+    }
+
+    /// The bounds of evaluations.
+    pub fn evaluations(&self) -> EvaluatorSettings {
+        EvaluatorSettings {
+            limit: self.evaluation_limit.duration(),
+            marks: self.state_dir.clone(),
+            ..EvaluatorSettings::default()
         }
     }
 

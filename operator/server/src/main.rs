@@ -13,7 +13,7 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use anyhow::Context;
 use clap::Parser;
 use signoff_controller::{
-    Config, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, Targets, metrics::Shared,
+    Config, Ended, Evaluator, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, Targets, metrics::Shared,
     secrets::ClusterSecrets,
 };
 use signoff_runtime::{AddressSettings, HttpClient, Providers, http::HttpSettings};
@@ -24,6 +24,9 @@ use tokio::{
 
 use arguments::{Arguments, Command, GuardCommand};
 use cluster::Connection;
+
+/// The exit code after evaluations that did not stop.
+const LOST_THREADS: u8 = 3;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> anyhow::Result<ExitCode> {
@@ -61,6 +64,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         each_server: (arguments.kubeconfig.is_none() && !arguments.one_server).then_some(way),
     }));
     config.lease = (!arguments.no_lease).then(|| LeaseSettings::in_namespace(&namespace));
+    let evaluator = Evaluator::start(arguments.evaluations());
+    config.evaluator = evaluator.context("starting the threads for evaluations (--state-dir)")?;
     let operator = Operator::new(config);
 
     let listener = TcpListener::bind(arguments.listen).await;
@@ -71,6 +76,10 @@ async fn main() -> anyhow::Result<ExitCode> {
 
     let ended = operator.run(asked_to_stop()?).await;
     pages.abort();
+    if let Err(lost @ Ended::LostThreads(_)) = &ended {
+        tracing::error!("{lost}");
+        return Ok(ExitCode::from(LOST_THREADS));
+    }
     ended?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 
 mod answers;
 mod crashes;
+mod endless;
 mod patterns;
 mod server;
 mod terminal;

@@ -2,12 +2,13 @@
 //!
 //! It may not honour anything while the guard is down, and never writes twice for one decision.
 
+mod evaluate;
 mod observe;
 
 use signoff_api::{Approval, Moment};
-use signoff_engine::{Now, tally::tally};
+use signoff_engine::Now;
 
-use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name};
+use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name, queue::Key};
 use observe::{Observed, Seen};
 
 /// Looks at an Approval and records what follows. Returns when to look again although nothing has happened.
@@ -20,10 +21,13 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
 async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let Seen { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
         Observed::Open(seen) => *seen,
-        Observed::Nothing => return Ok(None),
+        Observed::Nothing => {
+            context.lift_quarantine(&Key::Approval(name.clone()));
+            return Ok(None);
+        }
     };
     let now = Now { at: context.now(), guard_epoch: guard_epoch.to_string() };
-    let ruling = tally(&approval, owner, &now);
+    let ruling = evaluate::evaluate(context, name, &approval, owner, &now).await?;
     if !ruling.changed {
         return Ok(ruling.wake_at);
     }

@@ -7,12 +7,16 @@ use std::{
     sync::Arc,
 };
 
-use signoff_api::{Digest, Workflow, journal::StepPhase};
+use signoff_api::{
+    Digest, Workflow,
+    journal::{StepKind, StepPhase},
+};
 use signoff_engine::{
     Blobs, Command, Control, Fact, Now, Plan, Turn,
+    evaluation::Part,
     turn::{Failure, NOT_ALLOWED, What},
 };
-use signoff_runtime::Owner;
+use signoff_runtime::{Owner, Stopped};
 
 use super::observe::Seen;
 use crate::{
@@ -20,6 +24,7 @@ use crate::{
     context::{Context, owner},
     error::Error,
     kinds::Name,
+    queue::Key,
 };
 
 /// More rounds than this mean that the engine asks for the same value again and again.
@@ -27,19 +32,27 @@ const ROUNDS: usize = 64;
 
 pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Turn, Error> {
     let owner = owner(&seen.name, &seen.uid);
-    let mut values = context.runs.values(&seen.name, &seen.uid);
+    let mut values = Arc::new(context.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
     for _ in 0..ROUNDS {
-        let turn = take(seen, plan, facts.clone(), &values);
+        let turn = match take(context, seen, plan, facts.clone(), &values).await {
+            Ok(turn) => turn,
+            Err(why) => {
+                facts.push(blamed(context, seen, &facts, why)?);
+                continue;
+            }
+        };
         if !turn.missing.is_empty() {
             for digest in &turn.missing {
-                values.insert(digest.clone(), fetch(context, &seen.name, &owner, digest.as_str()).await?);
+                let value = fetch(context, &seen.name, &owner, digest.as_str()).await?;
+                Arc::make_mut(&mut values).insert(digest.clone(), value);
             }
             continue;
         }
         let mut never = lost(context, seen, &turn);
         never.extend(refused(context, seen, plan, &turn, &never));
         if never.is_empty() {
+            let mut values = Arc::unwrap_or_clone(values);
             values.extend(at_hand(&turn));
             context.runs.keep_values(&seen.name, &seen.uid, values);
             return Ok(turn);
@@ -60,11 +73,36 @@ fn at_hand(turn: &Turn) -> impl Iterator<Item = (Digest, String)> {
     turn.blobs.iter().filter(move |(digest, _)| !logs.contains(digest) || answers.contains(digest)).cloned()
 }
 
-fn take(seen: &Seen, plan: &Plan, facts: Vec<Fact>, values: &Blobs) -> Turn {
+async fn take(
+    context: &Context,
+    seen: &Seen,
+    plan: &Arc<Plan>,
+    facts: Vec<Fact>,
+    values: &Arc<Blobs>,
+) -> Result<Turn, Stopped> {
     let spec = &seen.workflow.spec;
     let control = Control { suspend: spec.suspend.unwrap_or(false), cancel: spec.cancel.unwrap_or(false) };
     let now = Now { at: seen.now, guard_epoch: seen.guarded.epoch.to_string() };
-    signoff_engine::advance(plan, control, seen.journal.clone(), facts, values, &now)
+    let (plan, journal, values) = (Arc::clone(plan), seen.journal.clone(), Arc::clone(values));
+    let advance = move || signoff_engine::advance(&plan, control, journal, facts, &values, &now);
+    context.evaluate(&*seen.workflow, advance).await
+}
+
+/// Returns the fact that one step is too costly, where what others wrote may be to blame: models, tools and people must
+/// not be able to stop a run. Until one of them has answered, its author's text alone is to blame.
+fn blamed(context: &Context, seen: &Seen, facts: &[Fact], why: Stopped) -> Result<Fact, Error> {
+    let is_foreign = |kind| matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http | StepKind::Hitl);
+    let answered = facts.iter().any(|fact| matches!(fact, Fact::Ended { .. } | Fact::Decided { .. }))
+        || seen.journal.records().iter().any(|record| is_foreign(record.kind) && record.done.is_some());
+    let stopped = |why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why };
+    let Some(Part::Step { path, attempt }) = why.part().cloned() else { return Err(stopped(why)) };
+    let again = facts.iter().any(|fact| matches!(fact, Fact::TooCostly { .. }) && fact.key() == (&path, attempt));
+    if !answered || again {
+        return Err(stopped(why));
+    }
+    context.quarantines.part_stopped(&Key::Workflow(seen.name.clone()), seen.now);
+    tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
+    Ok(Fact::TooCostly { path, attempt, why: why.to_string() })
 }
 
 /// Calls that must not be repeated, and that another incarnation of the operator began. Only the holder of the

@@ -19,6 +19,7 @@ use crate::{
     error::Error,
     events::Report,
     kinds::{Name, uid},
+    queue::Key,
 };
 
 /// Makes room in the Workflow where its journal has grown long. What is moved out is to be committed with the turn.
@@ -35,7 +36,21 @@ pub(super) async fn commit(
     folded: &[Folded],
     pending: Pending,
 ) -> Result<Arc<Workflow>, Error> {
-    let next = status::after(seen, plan, turn, pending);
+    let stored = store(context, seen, status::after(seen, plan, turn, pending), turn, folded).await?;
+    if seen.status.quarantine.is_some() {
+        context.lift_quarantine(&Key::Workflow(seen.name.clone()));
+    }
+    Ok(stored)
+}
+
+/// Writes the status that a turn came to, and the values that it names.
+pub(super) async fn store(
+    context: &Context,
+    seen: &Seen,
+    next: WorkflowStatus,
+    turn: &Turn,
+    folded: &[Folded],
+) -> Result<Arc<Workflow>, Error> {
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
     }

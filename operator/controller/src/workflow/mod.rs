@@ -12,6 +12,7 @@ mod journal;
 mod observe;
 mod pending;
 mod plan;
+mod quarantine;
 mod report;
 mod retire;
 mod status;
@@ -19,10 +20,11 @@ mod unreadable;
 mod version;
 
 use signoff_api::Moment;
+use signoff_runtime::Stopped;
 
 use crate::{context::Context, error::Error, kinds::Name, queue::Key, stalls};
 pub(crate) use commit::open_records;
-use observe::Observed;
+use observe::{Observed, Seen};
 use plan::Planned;
 
 /// Looks at a Workflow and does what follows. Returns when to look again although nothing has happened.
@@ -60,27 +62,42 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
         Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
         Observed::Undecided => return Ok(None),
         Observed::Over { uid, due } => {
+            context.lift_quarantine(&Key::Workflow(name.clone()));
             let cleared = clear::over(context, name, &uid).await;
             let due = retire::retire(context, name, &uid, due).await?;
             return cleared.map(|()| due);
         }
-        Observed::Gone { uid } => return Ok(retire::call_off(context, name, uid.as_deref())),
+        Observed::Gone { uid } => {
+            context.lift_quarantine(&Key::Workflow(name.clone()));
+            return Ok(retire::call_off(context, name, uid.as_deref()));
+        }
     };
-    let plan = match plan::plan(context, &seen)? {
+    if let Some(until) = quarantine::until(context, &seen) {
+        return quarantine::rest(context, &seen, until).await;
+    }
+    match evaluated(context, &seen, claimed).await {
+        Err(Error::Stopped { why, .. }) if why != Stopped::Closed => quarantine::enter(context, &seen, &why).await,
+        done => done,
+    }
+}
+
+/// Goes on with a run by the text of its Workflow.
+async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result<Option<Moment>, Error> {
+    let plan = match plan::plan(context, seen).await? {
         Planned::Runs(plan) => plan,
-        Planned::Held(why) => return hold::hold(context, &seen, &why).await,
-        Planned::Refused(why) => return commit::refuse(context, &seen, &why).await,
+        Planned::Held(why) => return hold::hold(context, seen, &why).await,
+        Planned::Refused(why) => return commit::refuse(context, seen, &why).await,
     };
-    let mut turn = advance::advance(context, &seen, &plan).await?;
-    let claims = claim::claim(context, &seen, &mut turn);
+    let mut turn = advance::advance(context, seen, &plan).await?;
+    let claims = claim::claim(context, seen, &mut turn);
     *claimed = true;
-    let pending = pending::of(context, &seen, &turn, &claims);
-    let folded = commit::settle(context, &seen, &mut turn)?;
-    let stored = commit::commit(context, &seen, &plan, &turn, &folded, pending).await?;
+    let pending = pending::of(context, seen, &turn, &claims);
+    let folded = commit::settle(context, seen, &mut turn)?;
+    let stored = commit::commit(context, seen, &plan, &turn, &folded, pending).await?;
     journal::keep(context, &seen.uid, folded);
-    let asked = dispatch::dispatch(context, &seen, &turn, claims).await?;
-    report::report(context, &seen, &plan, &turn, &asked);
-    clear::after(context, &seen, &turn).await?;
+    let asked = dispatch::dispatch(context, seen, &turn, claims).await?;
+    report::report(context, seen, &plan, &turn, &asked);
+    clear::after(context, seen, &turn).await?;
     let stored = stalls::clear(context, stored).await?;
-    retire::rest(context, &seen, &stored, &turn).await
+    retire::rest(context, seen, &stored, &turn).await
 }

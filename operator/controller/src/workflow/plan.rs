@@ -27,14 +27,15 @@ pub(super) struct Refusal {
     pub(super) message: String,
 }
 
-pub(super) fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
+pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
     let floors = match context.floors.of(&seen.name.namespace) {
         Ok(floors) => floors,
         // Nothing begins any more in a run that is to be cancelled.
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
         Err(why) => return Ok(Planned::Held(Refusal { reason: "FloorsUnknown", message: why })),
     };
-    let planned = context.plans.of(&seen.workflow, &context.settings, &floors);
+    let planned = context.plans.of(context, &seen.workflow, &floors).await;
+    let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
     let Some(pinned) = &seen.status.spec_digest else {
         if let Some(why) = unverified(seen) {
             return Ok(Planned::Refused(why));

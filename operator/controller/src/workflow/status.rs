@@ -17,6 +17,7 @@ use crate::{guard::foreign_words, stalls};
 pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, turn, seen.overdue, now);
+    evaluated(&mut status, workflow, now);
     let message = "the admission policies that vouch for decisions are in force";
     say(&mut status, workflow, now, conditions::GUARDED, true, "PoliciesInForce", message);
     foreign_mutation(&mut status, workflow, &seen.guarded.foreign, now);
@@ -31,6 +32,14 @@ pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> 
         say(&mut status, workflow, now, conditions::VALUE_UNAVAILABLE, false, "ValueAvailable", message);
     }
     status
+}
+
+/// The run is not set aside any more.
+fn evaluated(status: &mut WorkflowStatus, workflow: &Workflow, now: Moment) {
+    if status.quarantine.take().is_some() {
+        let message = "its text was evaluated";
+        say(status, workflow, now, conditions::QUARANTINED, false, "Evaluated", message);
+    }
 }
 
 /// Sets the condition that a step waits; only where one waits or has waited.
@@ -68,6 +77,7 @@ fn under_floors(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, t
 /// The status of a run that does not go on for now.
 pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
+    evaluated(&mut status, workflow, now);
     status.observed_generation = workflow.metadata.generation;
     status.message = Some(text::display(&format!("held: {}", why.message), 1024));
     say(&mut status, workflow, now, conditions::HELD, true, why.reason, &why.message);
@@ -77,6 +87,7 @@ pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowS
 /// The status of a run that ends because of its spec.
 pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
+    evaluated(&mut status, workflow, now);
     status.phase = WorkflowPhase::Failed;
     status.pending = Vec::new();
     status.observed_generation = workflow.metadata.generation;

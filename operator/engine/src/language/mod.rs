@@ -19,6 +19,8 @@
 pub mod budget;
 pub mod cel;
 #[doc(hidden)]
+pub mod endless;
+#[doc(hidden)]
 pub mod fuzz;
 pub mod handbook;
 pub mod json;

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use minijinja::machinery::{eval, get_compiled_template, make_string_output};
 use minijinja::{AutoEscape, ErrorKind};
 
-use super::{LanguageError, Reference, Scope, text};
+use super::{LanguageError, Reference, Scope, endless, text};
 
 /// Bytes of a rendered text, unless the caller says otherwise.
 pub(super) const MAX_OUTPUT: usize = 256 << 10;
@@ -68,6 +68,7 @@ impl Template {
     /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the line.
     pub fn parse(source: &str, what: &str) -> Result<Self, LanguageError> {
         let references = contained(what, || {
+            endless::meet("parse", source);
             let references = policy::check(source).map_err(|refusal| refusal.into_error(what))?;
             // Compiling finds what the syntax tree does not show, so that it is found before the run.
             vocabulary::environment().template_from_str(source).map_err(|error| describe(&error, what))?;
@@ -141,6 +142,7 @@ impl Template {
         values.insert(meter::OUTPUT_LIMIT.to_owned(), max_bytes.into());
         let values = minijinja::Value::from(values);
         contained(&self.what, || {
+            endless::meet("render", &self.source);
             engine
                 .template_from_str(&self.source)
                 .and_then(|template| {

@@ -15,7 +15,7 @@ use super::{Decided, Reviewed, Stop, attempts, before, before::GateBefore, gate,
 use crate::{
     activity::{Change, Opening, Place, Run, Work, error},
     evaluation::{Part, within},
-    language::{json as extract, text},
+    language::{endless, json as extract, text},
     plan::{Action, PlannedOutput, PlannedStep},
     schema::Schema,
     scope::Frame,
@@ -194,6 +194,7 @@ async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<String, Stop>
 
 /// Whether a text holds JSON that fits a schema.
 fn fits(schema: &signoff_api::JsonObject, text: &str) -> Result<(), String> {
+    endless::meet("output", text);
     let judge = Schema::compile(schema)?;
     let found = extract::extract_where(text, |value| judge.is_valid(value).unwrap_or(false));
     if found.is_some() {

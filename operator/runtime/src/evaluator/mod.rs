@@ -133,6 +133,12 @@ impl Evaluator {
         Self { handle: None }
     }
 
+    /// Whether it evaluates where it is asked to.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        self.handle.is_none()
+    }
+
     /// Evaluates `work`. An evaluation whose future is dropped is told to stop.
     ///
     /// # Errors
@@ -154,6 +160,12 @@ impl Evaluator {
     #[must_use]
     pub fn lost(&self) -> watch::Receiver<usize> {
         self.handle.as_ref().map_or_else(|| watch::Sender::new(0).subscribe(), |handle| handle.lost())
+    }
+
+    /// The number of evaluations that have begun.
+    #[must_use]
+    pub fn begun(&self) -> u64 {
+        self.handle.as_ref().map_or(0, |handle| handle.begun())
     }
 
     /// The number of evaluations that wait for a thread.

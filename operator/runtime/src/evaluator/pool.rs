@@ -149,6 +149,10 @@ impl Handle {
         self.pool.lost.subscribe()
     }
 
+    pub(super) fn begun(&self) -> u64 {
+        self.pool.lock().next
+    }
+
     pub(super) fn waiting(&self) -> usize {
         let state = self.pool.lock();
         state.suspects.len() + state.queued.values().map(VecDeque::len).sum::<usize>()

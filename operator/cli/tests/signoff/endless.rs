@@ -1,0 +1,54 @@
+//! Text that takes for ever to evaluate, on a person's machine.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+};
+
+use super::*;
+
+fn workflow(value: &str) -> String {
+    format!(
+        "{{apiVersion: signoff.dev/v1alpha1, kind: Workflow, metadata: {{name: endless}}, spec: {{pattern: {{chain: {{steps: [\
+         {{name: one, set: {{value: \"{value}\"}}}}]}}}}}}}}"
+    )
+}
+
+/// The CPU time of a process, in ticks.
+fn ticks(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_run_ends_at_once_when_it_is_asked_to_while_it_renders() {
+    for (mark, signal) in [("endless", "-TERM"), ("endless", "-INT"), ("deaf", "-TERM"), ("deaf", "-INT")] {
+        let home = Home::new();
+        home.file("endless.yaml", &workflow(&format!("[[{mark}:render]]")));
+        let mut run =
+            home.signoff(&["run", "endless.yaml"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut session = String::new();
+        BufReader::new(run.stderr.take().unwrap()).read_line(&mut session).unwrap();
+        assert!(session.starts_with("session "), "{session}");
+        let before = ticks(run.id());
+        while ticks(run.id()) < before + 20 {
+            std::thread::yield_now();
+        }
+        assert!(Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap().success());
+        // At its limit the step would fail, and the run with it: code 10.
+        assert_eq!(run.wait().unwrap().code(), Some(19), "{mark} {signal}");
+    }
+}
+
+#[test]
+fn a_step_that_never_ends_fails_and_another_ends_well() {
+    let home = Home::new();
+    home.file("endless.yaml", &workflow("[[endless:render]]"));
+    let ended = home.run(&["run", "endless.yaml"]).with(10);
+    assert!(ended.err.contains("CPU time") || ended.out.contains("CPU time"), "{ended:?}");
+    let home = Home::new();
+    home.file("honest.yaml", &workflow("endless:render"));
+    home.run(&["run", "honest.yaml"]).with(0);
+}

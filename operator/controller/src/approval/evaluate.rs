@@ -1,0 +1,104 @@
+//! The tally of an Approval on a thread for evaluations, and what follows where that is stopped.
+//!
+//! A vote whose evaluation is stopped is invalid, and the others are counted without it. Only where no vote is to blame
+//! the Approval is set aside: its deadline and the end of its run still count, and no decision is read.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use signoff_api::{
+    Approval, Moment,
+    conditions::{self, Say},
+};
+use signoff_engine::{
+    Now,
+    evaluation::Part,
+    tally::{Note, Owner, Reading, Ruling, tally_reading},
+};
+use signoff_runtime::Stopped;
+
+use crate::{
+    context::Context,
+    error::Error,
+    kinds::Name,
+    quarantine::{message, reason},
+    queue::Key,
+};
+
+/// Counts the votes of an Approval as far as they may be evaluated.
+pub(super) async fn evaluate(
+    context: &Context,
+    name: &Name,
+    approval: &Arc<Approval>,
+    owner: Owner,
+    now: &Now,
+) -> Result<Ruling, Error> {
+    let key = Key::Approval(name.clone());
+    let generation = approval.metadata.generation.unwrap_or_default();
+    let aside = context.quarantines.aside(&key).filter(|aside| aside.generation == generation);
+    if let Some(aside) = aside.filter(|aside| now.at < aside.until) {
+        let ruling = tally_reading(approval, owner, now, &Reading::Nothing);
+        return Ok(Ruling { wake_at: earlier(ruling.wake_at, aside.until), ..ruling });
+    }
+    match counted(context, &key, approval, owner, now).await {
+        Ok(ruling) => {
+            context.lift_quarantine(&key);
+            Ok(said(ruling, approval, now, false, "Evaluated", "its decisions were evaluated"))
+        }
+        Err(why @ Stopped::Closed) => Err(Error::Stopped { object: name.as_a::<Approval>(), why }),
+        Err(why) => {
+            let before = aside.map_or(0, |aside| aside.failures);
+            let aside = context.quarantines.stopped(&key, generation, before, now.at);
+            context.metrics.quarantined(context.quarantines.count());
+            let message = message(&why, &aside);
+            tracing::error!(approval = %name, reason = reason(&why), "{message}");
+            let ruling = tally_reading(approval, owner, now, &Reading::Nothing);
+            let mut ruling = said(ruling, approval, now, true, reason(&why), &message);
+            let key = format!("quarantined-{generation}-{}", aside.failures);
+            ruling.notes.push(Note { reason: "Quarantined", warning: true, message, key });
+            Ok(Ruling { wake_at: earlier(ruling.wake_at, aside.until), ..ruling })
+        }
+    }
+}
+
+/// Counts the votes; one that costs too much is invalid.
+async fn counted(
+    context: &Context,
+    key: &Key,
+    approval: &Arc<Approval>,
+    owner: Owner,
+    now: &Now,
+) -> Result<Ruling, Stopped> {
+    let mut costly = BTreeMap::new();
+    loop {
+        let (object, at, reading) = (Arc::clone(approval), now.clone(), Reading::AllBut(costly.clone()));
+        let why = match context.evaluate(&**approval, move || tally_reading(&object, owner, &at, &reading)).await {
+            Ok(ruling) => return Ok(ruling),
+            Err(why) => why,
+        };
+        match why.part() {
+            Some(Part::Vote(vote)) if !costly.contains_key(vote) => {
+                context.quarantines.part_stopped(key, now.at);
+                costly.insert(vote.clone(), format!("{why}; give a shorter or simpler answer"));
+            }
+            _ => return Err(why),
+        }
+    }
+}
+
+/// The ruling with the condition `Quarantined`, which is put only where there is or was something to say.
+fn said(mut ruling: Ruling, approval: &Approval, now: &Now, holds: bool, reason: &str, message: &str) -> Ruling {
+    let list = &mut ruling.status.conditions;
+    if !holds && !conditions::holds(list, conditions::QUARANTINED) {
+        return ruling;
+    }
+    let say = Say { kind: conditions::QUARANTINED, holds, reason, message };
+    if conditions::set(list, &say, approval.metadata.generation, now.at) && !ruling.changed {
+        ruling.changed = true;
+        ruling.status.seq += 1;
+    }
+    ruling
+}
+
+fn earlier(one: Option<Moment>, other: Moment) -> Option<Moment> {
+    Some(one.map_or(other, |one| one.min(other)))
+}

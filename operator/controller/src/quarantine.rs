@@ -1,0 +1,177 @@
+//! The back-off of objects whose evaluation was stopped: by object, and shared by the objects of a namespace.
+//!
+//! **Invariant:** in a namespace where an evaluation was stopped, one object is reconciled at a time until an hour has
+//! passed without another such evaluation.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use signoff_api::Moment;
+use signoff_runtime::Stopped;
+
+use crate::queue::Key;
+
+/// The version that a quarantine names: another one lifts it.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const FIRST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// The objects that are set aside, and the namespaces that pause because of them.
+#[derive(Default)]
+pub(crate) struct Quarantines {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    objects: BTreeMap<Key, Aside>,
+    namespaces: BTreeMap<Arc<str>, Pause>,
+}
+
+/// An object that is set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aside {
+    /// The generation that was evaluated.
+    pub(crate) generation: i64,
+    /// The number of attempts that were stopped.
+    pub(crate) failures: i32,
+    /// The earliest moment of the next attempt.
+    pub(crate) until: Moment,
+}
+
+struct Pause {
+    failures: i32,
+    until: Moment,
+}
+
+fn pause(failures: i32) -> Duration {
+    let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(16);
+    FIRST.saturating_mul(1 << doublings).min(LONGEST)
+}
+
+impl Quarantines {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An evaluation was stopped, after as many failures `before`. Returns when the object is tried again.
+    pub(crate) fn stopped(&self, key: &Key, generation: i64, before: i32, now: Moment) -> Aside {
+        let mut inner = self.lock();
+        let shared = inner.strike(&key.name().namespace, now);
+        let failures = before.saturating_add(1);
+        let aside = Aside { generation, failures, until: now.after(pause(failures)).max(shared) };
+        inner.objects.insert(key.clone(), aside);
+        aside
+    }
+
+    /// A part of an evaluation was stopped, and the object goes on without it. Its namespace pauses nevertheless.
+    pub(crate) fn part_stopped(&self, key: &Key, now: Moment) {
+        self.lock().strike(&key.name().namespace, now);
+    }
+
+    /// An object was found that another process set aside.
+    pub(crate) fn found(&self, key: &Key, aside: Aside) {
+        self.lock().objects.entry(key.clone()).or_insert(aside);
+    }
+
+    /// The earliest moment at which an object may be evaluated that is set aside, in memory.
+    pub(crate) fn aside(&self, key: &Key) -> Option<Aside> {
+        self.lock().objects.get(key).copied()
+    }
+
+    /// The earliest moment at which an object of this namespace may be tried again that is set aside.
+    pub(crate) fn pause_of(&self, namespace: &str) -> Option<Moment> {
+        self.lock().namespaces.get(namespace).map(|pause| pause.until)
+    }
+
+    /// The object was evaluated, or has ended. Returns whether it was set aside.
+    pub(crate) fn lift(&self, key: &Key) -> bool {
+        self.lock().objects.remove(key).is_some()
+    }
+
+    /// Whether only one object of this namespace is reconciled at a time.
+    pub(crate) fn is_slow(&self, namespace: &str, now: Moment) -> bool {
+        let mut inner = self.lock();
+        let Some(pause) = inner.namespaces.get(namespace) else { return false };
+        if now < pause.until.after(LONGEST) {
+            return true;
+        }
+        inner.namespaces.remove(namespace);
+        false
+    }
+
+    /// The number of objects that are set aside.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().objects.len()
+    }
+}
+
+impl Inner {
+    fn strike(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
+        let pause_of = self.namespaces.entry(Arc::clone(namespace)).or_insert(Pause { failures: 0, until: now });
+        // What happens within one pause counts once: objects that are evaluated at the same time are one failure.
+        if pause_of.failures == 0 || now >= pause_of.until {
+            pause_of.failures = pause_of.failures.saturating_add(1);
+            pause_of.until = now.after(pause(pause_of.failures));
+        }
+        pause_of.until
+    }
+}
+
+/// The reason of the condition `Quarantined`.
+pub(crate) fn reason(why: &Stopped) -> &'static str {
+    match why {
+        Stopped::TooCostly { .. } | Stopped::Closed => "TooCostly",
+        Stopped::Lost { .. } => "NotStopped",
+        Stopped::Panicked { .. } => "Panicked",
+        Stopped::Deadly { .. } => "EndedOperator",
+    }
+}
+
+/// The message of the condition `Quarantined`.
+pub(crate) fn message(why: &Stopped, aside: &Aside) -> String {
+    format!(
+        "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and apply it anew, or cancel it; tried again after {}",
+        aside.generation, aside.failures, aside.until
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::kinds::Name;
+
+    fn key(namespace: &str, name: &str) -> Key {
+        Key::Workflow(Name::new(namespace, name))
+    }
+
+    fn at(second: i64) -> Moment {
+        jiff::Timestamp::from_second(second).unwrap().into()
+    }
+
+    #[test]
+    fn attempts_back_off_from_a_minute_to_an_hour() {
+        let pauses: Vec<u64> = (1..=9).map(|failures| pause(failures).as_secs()).collect();
+        assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);
+        assert_eq!(pause(i32::MAX), LONGEST);
+    }
+
+    #[test]
+    fn the_back_off_is_shared_by_a_namespace_and_by_no_other() {
+        let all = Quarantines::default();
+        assert_eq!(all.stopped(&key("a", "one"), 1, 0, at(0)).until, at(60));
+        assert_eq!(all.stopped(&key("a", "two"), 1, 0, at(10)).until, at(70), "within the same pause");
+        assert_eq!(all.stopped(&key("a", "three"), 1, 0, at(70)).until, at(190), "the second failure of the namespace");
+        assert_eq!(all.stopped(&key("b", "one"), 1, 0, at(70)).until, at(130));
+        assert_eq!(all.pause_of("a"), Some(at(190)));
+        assert!(all.is_slow("a", at(191)) && !all.is_slow("c", at(191)));
+        assert!(!all.is_slow("a", at(190 + 3600)), "an hour later it is forgotten");
+        assert_eq!(all.count(), 4);
+        assert!(all.lift(&key("a", "one")) && !all.lift(&key("a", "one")));
+    }
+}

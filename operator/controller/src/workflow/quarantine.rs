@@ -1,0 +1,87 @@
+//! The life of a run that is set aside because the evaluation of its text was stopped.
+//!
+//! **Invariant:** nothing here evaluates text of the Workflow. Calls that end are recorded, and cancel, suspend and
+//! `activeDeadline` work; gates are decided by the reconcile of their Approvals.
+
+use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
+use signoff_engine::status::{say, set_aside};
+use signoff_runtime::Stopped;
+
+use super::{clear, commit, journal, observe::Seen, retire};
+use crate::{
+    context::Context,
+    error::Error,
+    events::Report,
+    quarantine::{Aside, VERSION, message, reason},
+    queue::Key,
+};
+
+/// Returns until when a run must not be evaluated, or `None` where it may be.
+pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
+    let Quarantine { generation, operator_version, failures, until } = seen.status.quarantine.clone()?;
+    let spec = &seen.workflow.spec;
+    let key = Key::Workflow(seen.name.clone());
+    context.quarantines.found(&key, Aside { generation, failures, until });
+    context.metrics.quarantined(context.quarantines.count());
+    // Both change the generation, and neither is a reason to try again.
+    if spec.cancel == Some(true) || spec.suspend == Some(true) {
+        return Some(until);
+    }
+    if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
+        return None;
+    }
+    let until = context.quarantines.pause_of(&seen.name.namespace).map_or(until, |shared| shared.max(until));
+    (seen.now < until).then_some(until)
+}
+
+/// Sets a run aside.
+pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Result<Option<Moment>, Error> {
+    let generation = seen.workflow.metadata.generation.unwrap_or_default();
+    let same = |known: &&Quarantine| known.generation == generation && known.operator_version == VERSION;
+    let before = seen.status.quarantine.as_ref().filter(same).map_or(0, |known| known.failures);
+    let key = Key::Workflow(seen.name.clone());
+    let aside = context.quarantines.stopped(&key, generation, before, seen.now);
+    context.metrics.quarantined(context.quarantines.count());
+    let message = message(why, &aside);
+    tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
+    let told = format!("quarantined-{generation}-{}", aside.failures);
+    let report = Report::about(&*seen.workflow, "Quarantined", &message, &told, context.clock.now());
+    context.reporter.report(report.warning(true));
+    let quarantine =
+        Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: aside.until };
+    go_on(context, seen, Some((quarantine, reason(why), message)), aside.until).await
+}
+
+/// Goes on with a run that is set aside already.
+pub(super) async fn rest(context: &Context, seen: &Seen, until: Moment) -> Result<Option<Moment>, Error> {
+    go_on(context, seen, None, until).await
+}
+
+async fn go_on(
+    context: &Context,
+    seen: &Seen,
+    news: Option<(Quarantine, &str, String)>,
+    until: Moment,
+) -> Result<Option<Moment>, Error> {
+    let workflow: &Workflow = &seen.workflow;
+    let mut turn = signoff_engine::set_aside(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
+    let folded = commit::settle(context, seen, &mut turn)?;
+    let mut next = set_aside(workflow, &turn, seen.overdue, seen.now);
+    if let Some((quarantine, reason, message)) = news {
+        next.quarantine = Some(quarantine);
+        say(&mut next, workflow, seen.now, conditions::QUARANTINED, true, reason, &message);
+    }
+    if turn.end.is_some() {
+        next.quarantine = None;
+        say(&mut next, workflow, seen.now, conditions::QUARANTINED, false, "RunEnded", "the run has ended");
+    }
+    let stored = commit::store(context, seen, next, &turn, &folded).await?;
+    journal::keep(context, &seen.uid, folded);
+    clear::after(context, seen, &turn).await?;
+    let due = retire::rest(context, seen, &stored, &turn).await?;
+    if turn.end.is_some() {
+        context.lift_quarantine(&Key::Workflow(seen.name.clone()));
+        return Ok(due);
+    }
+    Ok(Some(due.map_or(until, |due| due.min(until))))
+}

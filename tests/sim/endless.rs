@@ -1,0 +1,175 @@
+//! Text that takes for ever to evaluate, in both reconciles: it stops nobody but its author. In real time, because
+//! evaluations are limited by CPU time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signoff_controller::{Ended, Evaluator, EvaluatorSettings};
+use signoff_engine::language::endless;
+use signoff_tests::sim::Answer;
+
+use crate::{
+    people::verdict,
+    scenarios::{RUN, chain, gate, post, set},
+    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
+};
+
+const HONEST: &str = "honest";
+
+fn stage() -> Stage {
+    let limits = Duration::from_millis(100);
+    let settings = EvaluatorSettings { limit: limits, grace: limits, ..EvaluatorSettings::default() };
+    Stage { evaluator: Evaluator::start(settings).unwrap(), ..Stage::new() }
+}
+
+fn honest(stage: &Stage) {
+    stage.apply(HONEST, &chain(json!([set("one", "1"), post("send", "{{ steps.one.response }}", "fail")])));
+}
+
+fn is_aside(workflow: &Value) -> bool {
+    condition(workflow, "Quarantined").0 == "True"
+}
+
+async fn set_aside(stage: &Stage, name: &str) -> Value {
+    stage.server.until(&workflows(), NAMESPACE, name, is_aside).await
+}
+
+#[tokio::test]
+async fn a_run_whose_text_never_ends_is_set_aside_and_the_others_go_on() {
+    for (place, reason) in
+        [("endless:render", "TooCostly"), ("endless:parse", "TooCostly"), ("deaf:render", "NotStopped")]
+    {
+        let stage = stage();
+        stage.apply(RUN, &chain(json!([set("one", &format!("[[{place}]] alone"))])));
+        let _life = stage.begin(OPERATOR);
+        honest(&stage);
+        assert_eq!(stage.ended(HONEST).await["status"]["phase"], "Succeeded", "{place}");
+        let workflow = set_aside(&stage, RUN).await;
+        endless::release("alone");
+        assert_eq!(condition(&workflow, "Quarantined"), ("True".to_owned(), reason.to_owned()), "{place}");
+        let quarantine = &workflow["status"]["quarantine"];
+        assert_eq!((&quarantine["failures"], &quarantine["generation"]), (&json!(1), &json!(1)), "{place}");
+        assert!(quarantine["operatorVersion"].is_string(), "{place}");
+        assert_eq!(workflow["status"]["finishedAt"], Value::Null, "{place}: it is set aside, not failed");
+        let is_told = |stage: &Stage| !stage.events("Quarantined").is_empty();
+        stage.server.until_all(|_| is_told(&stage)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_set_aside_is_cancelled_without_being_evaluated() {
+    let stage = stage();
+    stage.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
+    let _life = stage.begin(OPERATOR);
+    set_aside(&stage, RUN).await;
+    let evaluated = stage.evaluator.begun();
+    stage.people().sets(RUN, "suspend", true);
+    stage.reaches(RUN, "Suspended").await;
+    stage.people().sets(RUN, "cancel", true);
+    let workflow = stage.ended(RUN).await;
+    assert_eq!(workflow["status"]["phase"], "Cancelled");
+    assert_eq!(condition(&workflow, "Quarantined"), ("False".to_owned(), "RunEnded".to_owned()));
+    assert_eq!(stage.evaluator.begun(), evaluated, "nothing of it was evaluated");
+}
+
+#[tokio::test]
+async fn another_generation_is_tried_at_once_and_the_same_one_after_a_minute() {
+    let stage = stage();
+    stage.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
+    let life = stage.begin(OPERATOR);
+    let first = set_aside(&stage, RUN).await["status"]["quarantine"].clone();
+    // Another process finds it set aside, and leaves it so.
+    life.crash().await;
+    let _life = stage.begin(OPERATOR);
+    honest(&stage);
+    stage.ended(HONEST).await;
+    assert_eq!(stage.workflow(RUN)["status"]["quarantine"], first);
+    stage.people().sets(RUN, "ttlAfterFinished", "1h");
+    let again = |workflow: &Value| workflow["status"]["quarantine"]["generation"] == 2;
+    let second = stage.server.until(&workflows(), NAMESPACE, RUN, again).await["status"]["quarantine"].clone();
+    assert_eq!(second["failures"], 1, "another generation is another beginning");
+}
+
+#[tokio::test]
+async fn an_answer_that_never_ends_fails_its_step_and_not_the_run() {
+    let stage = stage();
+    let answers = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}, "onError": "continue",
+        "outputSchema": {"type": "object"}});
+    stage.apply(RUN, &chain(json!([answers, set("after", "on")])));
+    stage.world.answers(format!("{RUN}/draft"), Answer::value("{} [[endless:output]]"));
+    let _life = stage.begin(OPERATOR);
+    let workflow = stage.ended(RUN).await;
+    assert_eq!(workflow["status"]["phase"], "Succeeded", "{workflow:#}");
+    let classes: Vec<_> =
+        workflow["status"]["steps"].as_array().unwrap().iter().map(|s| &s["error"]["class"]).collect();
+    assert!(classes.contains(&&json!("TooCostly")), "{classes:?}");
+    assert!(!is_aside(&workflow));
+}
+
+#[tokio::test]
+async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
+    for mark in ["endless", "deaf"] {
+        let stage = stage();
+        let form = json!({"questions": [{"id": "why", "question": "Why?"}]});
+        let asks = gate("ask", json!({"allowedVerdicts": ["Approve", "Reject", "Respond"], "form": form}));
+        stage.apply(RUN, &chain(json!([asks])));
+        let _life = stage.begin(OPERATOR);
+        let approval = stage.people().asked("ask").await;
+        stage.people().votes(
+            "alice",
+            &approval,
+            json!({"verdict": "Respond", "response": format!("[[{mark}:answer]] a vote")}),
+        );
+        let invalid = |approval: &Value| approval["status"]["invalid"]["alice"]["why"].is_string();
+        stage.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
+        endless::release("a vote");
+        stage.people().votes("bob", &approval, verdict("Approve"));
+        let workflow = stage.ended(RUN).await;
+        assert_eq!(workflow["status"]["phase"], "Succeeded", "{mark}");
+    }
+}
+
+#[tokio::test]
+async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
+    let stage = stage();
+    for name in ["one", "two"] {
+        stage.apply(name, &chain(json!([set("one", "[[deaf:render]] two threads")])));
+    }
+    let life = stage.server.incarnation(OPERATOR);
+    let ended = stage.operator_of(&life).run(std::future::pending()).await;
+    endless::release("two threads");
+    assert!(matches!(ended, Err(Ended::LostThreads(2))), "{ended:?}");
+    for name in ["one", "two"] {
+        assert!(is_aside(&stage.workflow(name)), "{name}");
+    }
+    // The next process begins clean, and leaves them aside.
+    let next = Stage { evaluator: self::stage().evaluator, ..stage.clone() };
+    let _life = next.begin(OPERATOR);
+    honest(&next);
+    assert_eq!(next.ended(HONEST).await["status"]["phase"], "Succeeded");
+    assert!(["one", "two"].iter().all(|name| is_aside(&next.workflow(name))));
+}
+
+#[tokio::test]
+async fn of_a_hundred_honest_runs_beside_a_hundred_hostile_ones_none_is_set_aside() {
+    const EACH: usize = 100;
+    let stage = stage();
+    for number in 0..EACH {
+        let hostile = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": format!("hostile-{number}"), "namespace": "hostile"},
+            "spec": chain(json!([set("one", "[[endless:render]]")]))});
+        stage.server.insert(hostile).unwrap();
+        let rounds = "{% for i in range(200) %}{{ i }}{% endfor %}";
+        stage.apply(&format!("honest-{number}"), &chain(json!([set("one", rounds), set("two", rounds)])));
+    }
+    let _life = stage.begin(OPERATOR);
+    for number in 0..EACH {
+        let workflow = stage.ended(&format!("honest-{number}")).await;
+        assert_eq!(workflow["status"]["phase"], "Succeeded");
+        assert_eq!(condition(&workflow, "Quarantined"), (String::new(), String::new()), "it was never set aside");
+    }
+    for number in 0..EACH {
+        let name = format!("hostile-{number}");
+        stage.server.until(&workflows(), "hostile", &name, is_aside).await;
+    }
+}
