@@ -9,6 +9,8 @@ use signoff_engine::{
     tally::{Owner, tally},
 };
 
+use signoff_runtime::{Evaluator, EvaluatorSettings, Subject};
+
 use crate::{
     args::{DryRun, Payload, Wish},
     client::{Me, Seen, Session},
@@ -136,9 +138,21 @@ fn summary(approval: &Approval) -> String {
 }
 
 /// What the operator will count once it sees these decisions, by the very function that it counts with.
-fn foreseen(approval: &Approval, now: Moment) -> ApprovalStatus {
+///
+/// # Errors
+/// Counting them costs too much.
+fn foreseen(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
     let now = Now { at: now, guard_epoch: approval.spec.request.guard_epoch.clone() };
-    tally(approval, Owner::Live, &now).status
+    let evaluator = Evaluator::start(EvaluatorSettings { threads: 1, ..EvaluatorSettings::default() });
+    let evaluator = evaluator.map_err(|why| Failure::Other(format!("a thread cannot be started: {why}")))?;
+    let subject = Subject { kind: "Approval".to_owned(), ..Subject::default() };
+    let object = approval.clone();
+    let counted = evaluator.wait(subject, move || tally(&object, Owner::Live, &now).status);
+    counted.map_err(|why| {
+        Failure::Refused(format!(
+            "the decisions of this Approval cannot be counted: {why}; give a shorter or simpler answer"
+        ))
+    })
 }
 
 /// Refuses what the operator would find unusable: it would only cost one of few attempts.
@@ -146,7 +160,7 @@ fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure
     let mut with = approval.clone();
     with.spec.decisions.insert(entry.key.clone(), entry.decision.clone());
     let found =
-        foreseen(&with, now).invalid.remove(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
+        foreseen(&with, now)?.invalid.remove(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
     found.map_or(Ok(()), |invalid| Err(Failure::Refused(one_line(&invalid.why, 1024))))
 }
 
@@ -158,7 +172,8 @@ fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
         Some(person) => format!(" on behalf of {}", one_line(person, 253)),
         None => String::new(),
     };
-    let status = foreseen(approval, now);
+    // The decision is stored, whatever counting it costs.
+    let Ok(status) = foreseen(approval, now) else { return format!("{verdict} recorded{person}") };
     match status.outcome.filter(|outcome| outcome.source == Source::Human) {
         Some(outcome) if outcome.verdict == Some(verdict) => return format!("{}{person}", done(verdict)),
         Some(outcome) => {
@@ -257,6 +272,24 @@ mod tests {
         assert!(usable(&approval, &entry(modify(serde_json::json!({"response": "better"}))), sample::now()).is_ok());
         let refusal = usable(&approval, &entry(modify(serde_json::json!({"respnse": "better"}))), sample::now());
         assert!(refusal.is_err_and(|failure| failure.to_string().contains("response")));
+    }
+
+    #[test]
+    fn an_answer_that_costs_too_much_is_refused_and_does_not_hang() {
+        let mut approval = sample::approval();
+        let request = &mut approval.spec.request;
+        request.allowed_verdicts.push(Verdict::Respond);
+        request.form = serde_json::from_value(serde_json::json!({"questions": [{"id": "why"}]})).unwrap();
+        sample::seal(&mut approval);
+        let entry = |text: &str| Entry {
+            key: "alice@example.com".into(),
+            decision: Decision { response: Some(text.to_owned()), ..Decision::new(Verdict::Respond) },
+        };
+        for mark in ["endless", "deaf"] {
+            let refusal = usable(&approval, &entry(&format!("[[{mark}:answer]]")), sample::now());
+            assert!(refusal.is_err_and(|failure| failure.to_string().contains("CPU time")), "{mark}");
+        }
+        assert!(usable(&approval, &entry("because"), sample::now()).is_ok());
     }
 
     #[test]

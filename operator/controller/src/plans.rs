@@ -9,9 +9,8 @@ use std::{
 
 use signoff_api::Workflow;
 use signoff_engine::{Complaint, Floors, Plan, plan::spec_bytes};
-use signoff_runtime::Stopped;
 
-use crate::{context::Context, kinds::uid};
+use crate::kinds::uid;
 
 const MOST: usize = 128;
 /// The bytes of the specs of all plans; a plan takes several times as many.
@@ -45,30 +44,21 @@ struct Entry {
 }
 
 impl Plans {
-    /// The plan of this very spec under these floors.
-    ///
-    /// # Errors
-    /// Why the spec could not be evaluated.
-    pub(crate) async fn of(
-        &self,
-        context: &Context,
-        workflow: &Arc<Workflow>,
-        floors: &Arc<Floors>,
-    ) -> Result<Planned, Stopped> {
-        let accepted = workflow.status.as_ref().is_some_and(|status| status.spec_digest.is_some());
-        let key = (uid(&**workflow).to_owned(), workflow.metadata.generation, accepted);
-        if let Some(planned) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(&key, floors) {
-            return Ok(planned);
-        }
-        // Parsed outside of the lock: two at once cost time, not truth.
-        let (object, settings, under) = (Arc::clone(workflow), context.settings.clone(), Arc::clone(floors));
-        let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
-        let planned = context.evaluate(&**workflow, plan).await?;
-        let entry =
-            Entry { used: 0, bytes: spec_bytes(&workflow.spec), floors: Arc::clone(floors), planned: planned.clone() };
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key, entry);
-        Ok(planned)
+    /// The plan of this very spec under these floors, if it is kept.
+    pub(crate) fn find(&self, workflow: &Workflow, floors: &Arc<Floors>) -> Option<Planned> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(&key(workflow), floors)
     }
+
+    /// Keeps the plan of this very spec under these floors.
+    pub(crate) fn keep(&self, workflow: &Workflow, floors: &Arc<Floors>, planned: Planned) {
+        let entry = Entry { used: 0, bytes: spec_bytes(&workflow.spec), floors: Arc::clone(floors), planned };
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key(workflow), entry);
+    }
+}
+
+fn key(workflow: &Workflow) -> Key {
+    let accepted = workflow.status.as_ref().is_some_and(|status| status.spec_digest.is_some());
+    (uid(workflow).to_owned(), workflow.metadata.generation, accepted)
 }
 
 impl Kept {
@@ -103,6 +93,7 @@ impl Kept {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::json;
+    use signoff_engine::Settings;
 
     use super::*;
 
@@ -122,8 +113,10 @@ mod tests {
     fn plans_of_large_workflows_make_room_for_each_other() {
         let (plans, settings, floors) = (Plans::default(), Settings::default(), Arc::default());
         for uid in 0..40 {
-            let planned = plans.of(&workflow(uid, 40), &settings, &floors);
+            let workflow = workflow(uid, 40);
+            let planned = Plan::of(&workflow, &settings, &floors).map(Arc::new).map_err(Arc::new);
             assert!(planned.is_ok(), "{planned:?}");
+            plans.keep(&workflow, &floors, planned);
         }
         let kept = plans.kept.lock().unwrap();
         assert!(kept.bytes <= MOST_BYTES && kept.by_spec.len() > 10, "{} of {} bytes", kept.by_spec.len(), kept.bytes);

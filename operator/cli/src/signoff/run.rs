@@ -17,6 +17,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
 use signoff_cli::{fence::one_line, terminal};
 use signoff_runtime::local::{self, Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
+use signoff_runtime::{Evaluator, EvaluatorSettings};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -151,14 +152,16 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     };
     let asks = options.answer.asks();
     let attendant = Attendant::new(answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
-    let local = local.handler(Arc::clone(&attendant));
-    pause_when_asked(local.stop(), Arc::clone(&editing))?;
+    let evaluator = Evaluator::start(EvaluatorSettings::default()).context("starting threads")?;
+    let local = local.handler(Arc::clone(&attendant)).evaluator(evaluator);
 
     let mut run = match (workflow, &options.resume) {
         (Some(workflow), _) => local.begin(workflow).map_err(failure)?,
         (None, Some(id)) => local.resume(id).await.map_err(failure)?,
         (None, None) => return Err(Exit::Usage.because("name a FILE, or a session with --resume")),
     };
+    // Until now a signal ended the process: nothing was begun.
+    pause_when_asked(local.stop(), Arc::clone(&editing))?;
     if options.resume.is_some()
         && let Some(given) = options.answer.given()
     {
@@ -280,6 +283,7 @@ pub fn failure(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Invalid(_) => Exit::Invalid,
         Error::NeedsCluster { .. } => Exit::Unsupported,
+        Error::Evaluation { .. } => Exit::Failed,
         Error::Bug { .. } => Exit::Unexpected,
         _ => Exit::Session,
     };

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use signoff_api::{Workflow, conditions};
-use signoff_engine::{Plan, plan::spec_digest};
+use signoff_engine::{Floors, Plan, plan::spec_digest};
 
 use super::observe::Seen;
-use crate::{context::Context, error::Error};
+use crate::{context::Context, error::Error, plans::Planned as KeptPlan};
 
 pub(super) enum Planned {
     /// By this plan.
@@ -34,8 +34,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
         Err(why) => return Ok(Planned::Held(Refusal { reason: "FloorsUnknown", message: why })),
     };
-    let planned = context.plans.of(context, &seen.workflow, &floors).await;
-    let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
+    let planned = planned(context, seen, &floors).await?;
     let Some(pinned) = &seen.status.spec_digest else {
         if let Some(why) = unverified(seen) {
             return Ok(Planned::Refused(why));
@@ -72,6 +71,19 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
             ),
         }),
     }
+}
+
+/// The plan by which a run goes, or everything that is wrong with its Workflow.
+async fn planned(context: &Context, seen: &Seen, floors: &Arc<Floors>) -> Result<KeptPlan, Error> {
+    if let Some(planned) = context.plans.find(&seen.workflow, floors) {
+        return Ok(planned);
+    }
+    let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(floors));
+    let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
+    let planned = context.evaluate(&*seen.workflow, plan).await;
+    let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
+    context.plans.keep(&seen.workflow, floors, planned.clone());
+    Ok(planned)
 }
 
 /// Who asked is what the rules put into the spec: a run that was created before they were certain to be in force

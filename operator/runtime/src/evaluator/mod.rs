@@ -48,7 +48,7 @@ impl Default for Settings {
 }
 
 /// The object whose text an evaluation reads.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subject {
     /// `Workflow` or `Approval`.
     pub kind: String,
@@ -154,6 +154,18 @@ impl Evaluator {
         handle.submit(job)?;
         let _cancel = StopOnDrop(flag);
         result.await.unwrap_or(Err(Stopped::Closed))
+    }
+
+    /// Evaluates `work`, and blocks the calling thread until it has ended.
+    ///
+    /// # Errors
+    /// As [`Evaluator::run`].
+    pub fn wait<T: Send + 'static>(
+        &self,
+        subject: Subject,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
+        futures::executor::block_on(self.run(subject, work))
     }
 
     /// The number of lost threads, as it grows.

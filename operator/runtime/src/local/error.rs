@@ -7,7 +7,7 @@ use std::{io, path::PathBuf};
 use signoff_api::{Digest, workflow::WorkflowPhase};
 use signoff_engine::Complaint;
 
-use crate::blobs::BlobError;
+use crate::{Stopped, blobs::BlobError};
 
 /// Why a local run does not begin or does not go on. After any of them the session is what it was.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +102,22 @@ pub enum Error {
         /// Why not.
         #[source]
         cause: io::Error,
+    },
+    /// The text of the Workflow, or of an answer, cannot be evaluated.
+    #[error(
+        "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it anew, or the answer and resume it"
+    )]
+    Evaluation {
+        /// The session.
+        id: String,
+        /// Why.
+        why: Stopped,
+    },
+    /// The run was asked to pause while its text was evaluated.
+    #[error("session {id} was interrupted")]
+    Interrupted {
+        /// The session.
+        id: String,
     },
     /// A mistake of this program.
     #[error("session {id}: {what}")]

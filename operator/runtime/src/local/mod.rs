@@ -53,7 +53,7 @@
 //! let mut run = local.resume(&id).await?;
 //! let gate = run.pending()[0].metadata.name.clone().unwrap_or_default();
 //! let lisbon = Decision { response: Some("Lisbon".into()), ..Decision::new(Verdict::Respond) };
-//! run.decide(&gate, "dana", lisbon)?;
+//! run.decide(&gate, "dana", lisbon).await?;
 //! assert!(matches!(run.go().await?, Ended::Over(_)));
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! # })
@@ -101,7 +101,7 @@ pub use source::{SourceError, from_yaml};
 pub use stop::Stop;
 pub use word::decision_of;
 
-use crate::{AddressSettings, CallError, Caller, Clock, HttpClient, Outside, Providers, http::HttpSettings};
+use crate::{AddressSettings, CallError, Caller, Clock, Evaluator, HttpClient, Outside, Providers, http::HttpSettings};
 
 /// The namespace of runs whose Workflow names none.
 const NAMESPACE: &str = "local";
@@ -121,6 +121,7 @@ pub struct Local {
     settings: Settings,
     max_calls: usize,
     stop: Stop,
+    evaluator: Evaluator,
 }
 
 impl Local {
@@ -153,6 +154,7 @@ impl Local {
             settings: Settings::default(),
             max_calls: MAX_CALLS,
             stop: Stop::default(),
+            evaluator: Evaluator::inline(),
         })
     }
 
@@ -188,6 +190,14 @@ impl Local {
     #[must_use]
     pub fn limits(mut self, settings: Settings, max_calls: usize) -> Self {
         (self.settings, self.max_calls) = (settings, max_calls.max(1));
+        self
+    }
+
+    /// Evaluates text of Workflows and answers elsewhere than where it is needed. A run then ends at once when it is asked
+    /// to pause during an evaluation.
+    #[must_use]
+    pub fn evaluator(mut self, evaluator: Evaluator) -> Self {
+        self.evaluator = evaluator;
         self
     }
 

@@ -15,8 +15,10 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 use signoff_engine::{
-    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Turn, status,
-    tally::{Owner, tally},
+    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Turn,
+    evaluation::Part,
+    status,
+    tally::{Owner, Reading, Ruling, tally, tally_reading},
     turn::Call,
 };
 use tokio::task::{AbortHandle, JoinSet};
@@ -28,7 +30,7 @@ use super::{
     session::{Session, Snapshot},
     wait,
 };
-use crate::{BlobStore as _, RunRef, calls};
+use crate::{BlobStore as _, RunRef, Stopped, Subject, calls};
 
 /// More rounds than this mean that the engine asks for the same value again and again.
 const ROUNDS: usize = 64;
@@ -76,11 +78,11 @@ pub enum Refused {
 pub struct Run {
     pub(super) local: Local,
     pub(super) session: Session,
-    plan: Plan,
+    plan: Arc<Plan>,
     /// What the session's status holds, as the engine has it.
     journal: Journal,
     /// Large values at hand.
-    values: Blobs,
+    values: Arc<Blobs>,
     pub(super) calls: JoinSet<(CallKey, Fact)>,
     /// Calls under way, and whether each may be repeated.
     pub(super) under_way: BTreeMap<CallKey, (AbortHandle, bool)>,
@@ -91,6 +93,8 @@ pub struct Run {
     /// How the run ended, once it has: nothing is looked at again.
     pub(super) end: Option<End>,
     incarnation: String,
+    /// How often the run had been asked to pause before what it does now.
+    pub(super) stops: u8,
 }
 
 impl Run {
@@ -99,15 +103,16 @@ impl Run {
         Self {
             local,
             session,
-            plan,
+            plan: Arc::new(plan),
             journal,
-            values: Blobs::new(),
+            values: Arc::default(),
             calls: JoinSet::new(),
             under_way: BTreeMap::new(),
             results: BTreeMap::new(),
             gates_wake_at: None,
             end: None,
             incarnation,
+            stops: 0,
         }
     }
 
@@ -147,12 +152,12 @@ impl Run {
     ///
     /// # Errors
     /// [`Refused::Because`] where it does not count: the gate is then as it was, and may be answered again.
-    pub fn decide(&mut self, name: &str, user: &str, decision: Decision) -> Result<Counted, Refused> {
+    pub async fn decide(&mut self, name: &str, user: &str, decision: Decision) -> Result<Counted, Refused> {
         let now = self.now();
         let Some(before) = self.session.approvals.get(name).cloned() else {
             return Err(Refused::Because(format!("no gate of this run has the name {name}")));
         };
-        let ruling = tally(&before, Owner::Live, &now);
+        let ruling = self.tally(&before, &now).await?;
         if ruling.changed {
             self.session.put(Approval { status: Some(ruling.status), ..before.clone() })?;
         }
@@ -163,7 +168,7 @@ impl Run {
         admit::admit(&next, user, &decision, now.at).map_err(Refused::Because)?;
         next.spec.decisions.insert(user.to_owned(), decision);
         next.metadata.generation = next.metadata.generation.map(|generation| generation + 1);
-        let ruling = tally(&next, Owner::Live, &now);
+        let ruling = self.tally(&next, &now).await?;
         if let Some(invalid) = ruling.status.invalid.get(user) {
             return Err(Refused::Because(invalid.why.clone()));
         }
@@ -193,7 +198,7 @@ impl Run {
     /// One turn. Where it is `held`, nothing new begins.
     pub(super) async fn turn(&mut self, held: bool) -> Result<Turn, Error> {
         let now = self.now();
-        let facts = self.observe(&now)?;
+        let facts = self.observe(&now).await?;
         let control = Control { suspend: held, cancel: self.session.workflow.spec.cancel.unwrap_or(false) };
         let before = self.journal.clone();
         let mut turn = self.advance(control, &before, facts, &now).await?;
@@ -209,7 +214,7 @@ impl Run {
     }
 
     /// What became of open gates and of calls. What time has decided about a gate is written down here.
-    fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
+    async fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
         let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();
         let mut facts: Vec<Fact> = self.results.values().cloned().collect();
         self.gates_wake_at = None;
@@ -225,7 +230,7 @@ impl Run {
                 let file = self.session.approval_file(name);
                 return Err(Error::Damaged { file, why: format!("it {why}") });
             }
-            let ruling = tally(&approval, Owner::Live, now);
+            let ruling = self.tally(&approval, now).await?;
             if ruling.changed {
                 approval.status = Some(ruling.status);
                 self.tell(&approval, &ruling.notes);
@@ -247,23 +252,67 @@ impl Run {
         now: &Now,
     ) -> Result<Turn, Error> {
         for _ in 0..ROUNDS {
-            let turn = signoff_engine::advance(&self.plan, control, before.clone(), facts.clone(), &self.values, now);
+            let (plan, values) = (Arc::clone(&self.plan), Arc::clone(&self.values));
+            let (journal, known, at) = (before.clone(), facts.clone(), now.clone());
+            let advance = move || signoff_engine::advance(&plan, control, journal, known, &values, &at);
+            let turn = match self.evaluate(advance).await {
+                Err(Error::Evaluation { why, id }) => {
+                    facts.push(too_costly(&facts, why).map_err(|why| Error::Evaluation { id, why })?);
+                    continue;
+                }
+                turn => turn?,
+            };
             if !turn.missing.is_empty() {
                 for digest in &turn.missing {
                     let value = self.fetch(digest).await?;
-                    self.values.insert(digest.clone(), value);
+                    Arc::make_mut(&mut self.values).insert(digest.clone(), value);
                 }
                 continue;
             }
             let lost = self.lost(before, &turn);
             if lost.is_empty() {
-                self.values.extend(turn.blobs.iter().cloned());
+                Arc::make_mut(&mut self.values).extend(turn.blobs.iter().cloned());
                 return Ok(turn);
             }
             // A result never comes for these: the turn is taken again with that known.
             facts.extend(lost);
         }
         Err(Error::Bug { id: self.session.id.clone(), what: format!("a turn took more than {ROUNDS} rounds") })
+    }
+
+    /// Counts the votes of an Approval. A vote that costs too much is invalid.
+    async fn tally(&self, approval: &Approval, now: &Now) -> Result<Ruling, Error> {
+        let mut costly = BTreeMap::new();
+        loop {
+            let (object, at, reading) = (approval.clone(), now.clone(), Reading::AllBut(costly.clone()));
+            let counted = self.evaluate(move || tally_reading(&object, Owner::Live, &at, &reading)).await;
+            let Err(Error::Evaluation { id, why }) = counted else { return counted };
+            match why.part() {
+                Some(Part::Vote(key)) if !costly.contains_key(key) => {
+                    costly.insert(key.clone(), format!("{why}; give a shorter or simpler answer"));
+                }
+                _ => return Err(Error::Evaluation { id, why }),
+            }
+        }
+    }
+
+    /// Evaluates text of the Workflow, or of answers, until the run is asked to pause.
+    async fn evaluate<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+        let id = || self.session.id.clone();
+        let metadata = &self.session.workflow.metadata;
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let subject = Subject {
+            kind: "Workflow".to_owned(),
+            namespace: text(&metadata.namespace),
+            name: text(&metadata.name),
+            uid: text(&metadata.uid),
+            generation: metadata.generation.unwrap_or_default(),
+        };
+        tokio::select! {
+            biased;
+            result = self.local.evaluator.run(subject, work) => result.map_err(|why| Error::Evaluation { id: id(), why }),
+            () = self.local.stop.beyond(self.stops) => Err(Error::Interrupted { id: id() }),
+        }
     }
 
     /// Calls that must not be repeated, and that another process began. Only the holder of the session's lock gets
@@ -429,6 +478,15 @@ impl Run {
     pub(super) fn undeclined(turn: &Turn, declined: &BTreeSet<String>) -> Option<String> {
         turn.pending.iter().find(|name| !declined.contains(*name)).cloned()
     }
+}
+
+/// The fact that a step costs too much, where one is to blame that was not left out already.
+fn too_costly(facts: &[Fact], why: Stopped) -> Result<Fact, Stopped> {
+    let Some(Part::Step { path, attempt }) = why.part().cloned() else { return Err(why) };
+    if facts.iter().any(|fact| matches!(fact, Fact::TooCostly { .. }) && fact.key() == (&path, attempt)) {
+        return Err(why);
+    }
+    Ok(Fact::TooCostly { path, attempt, why: why.to_string() })
 }
 
 fn calls_of(turn: &Turn) -> impl Iterator<Item = &Call> {

@@ -41,7 +41,13 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
     loop {
         let stops = run.local.stop.asked();
         let held = stops > 0;
-        let turn = run.turn(held).await?;
+        run.stops = stops;
+        let turn = match run.turn(held).await {
+            // What is under way and may not be repeated is waited for once, without anything new.
+            Err(Error::Interrupted { .. }) if stops == 0 && run.unrepeatable() > 0 => continue,
+            Err(Error::Interrupted { .. }) => return Ok(Ended::Paused),
+            turn => turn?,
+        };
         if let Some(end) = turn.end {
             return Ok(Ended::Over(end));
         }
@@ -69,7 +75,7 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
             News::Turn | News::Stop => {}
             News::Answer(decision) => {
                 let Some(Asking { name, attempt, .. }) = asking.take() else { continue };
-                match decide(run, &name, decision.map(|decision| *decision))? {
+                match decide(run, &name, decision.map(|decision| *decision)).await? {
                     Answered::Taken => {}
                     Answered::Declined => _ = declined.insert(name),
                     Answered::Refused(_) if attempt >= ATTEMPTS => _ = declined.insert(name),
@@ -86,10 +92,13 @@ enum Answered {
     Refused(String),
 }
 
-fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<Answered, Error> {
+async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<Answered, Error> {
     let Some(decision) = decision else { return Ok(Answered::Declined) };
     let user = run.local.decider.clone();
-    match run.decide(name, &user, decision) {
+    match run.decide(name, &user, decision).await {
+        Err(Refused::Session(Error::Evaluation { why, .. })) => {
+            Ok(Answered::Refused(format!("{why}; give a shorter or simpler answer")))
+        }
         Ok(super::run::Counted::Decided) => Ok(Answered::Taken),
         // It takes somebody else.
         Ok(super::run::Counted::Needs { .. }) => Ok(Answered::Declined),

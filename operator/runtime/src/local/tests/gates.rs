@@ -24,7 +24,7 @@ async fn a_run_pauses_at_a_gate_and_goes_on_in_another_process_from_where_it_was
     let (id, gate) = paused(&local(&folder).caller(echo.clone()), chain(&steps)).await;
     // Nothing of the first process is left but the folder.
     let mut run = local(&folder).caller(echo.clone()).resume(&id).await.unwrap();
-    assert_eq!(run.decide(&gate, "erin", approve()).unwrap(), Counted::Decided);
+    assert_eq!(run.decide(&gate, "erin", approve()).await.unwrap(), Counted::Decided);
     assert_eq!(run.go().await.unwrap(), succeeded("POST Hello was approved by erin"));
     assert_eq!(echo.count(), 1, "what was done is not done again");
     drop(run);
@@ -73,11 +73,11 @@ async fn an_answer_that_does_not_fit_leaves_the_gate_open_and_says_why() {
 
     let (id, name) = paused(&local(&folder), chain(gate)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
-    let why = run.decide(&name, "dana", respond("lisbon")).unwrap_err().to_string();
+    let why = run.decide(&name, "dana", respond("lisbon")).await.unwrap_err().to_string();
     assert_eq!(why, "answers.answer: one word, with a capital");
-    assert!(run.decide(&name, "dana", respond(" ")).unwrap_err().to_string().contains("empty"));
+    assert!(run.decide(&name, "dana", respond(" ")).await.unwrap_err().to_string().contains("empty"));
     assert!(run.pending()[0].spec.decisions.is_empty(), "nothing was written of it");
-    assert_eq!(run.decide(&name, "dana", respond("Lisbon")).unwrap(), Counted::Decided);
+    assert_eq!(run.decide(&name, "dana", respond("Lisbon")).await.unwrap(), Counted::Decided);
 }
 
 #[tokio::test]
@@ -103,12 +103,12 @@ async fn two_people_are_two_people_also_without_a_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let (id, name) = paused(&local(&folder), chain(gate)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
-    assert!(run.decide(&name, "dana", approve()).unwrap_err().to_string().contains("asked for this run"));
-    assert_eq!(run.decide(&name, "erin", approve()).unwrap(), Counted::Needs { have: 1, needed: 2 });
-    assert!(run.decide(&name, "erin", approve()).unwrap_err().to_string().contains("already"));
+    assert!(run.decide(&name, "dana", approve()).await.unwrap_err().to_string().contains("asked for this run"));
+    assert_eq!(run.decide(&name, "erin", approve()).await.unwrap(), Counted::Needs { have: 1, needed: 2 });
+    assert!(run.decide(&name, "erin", approve()).await.unwrap_err().to_string().contains("already"));
     drop(run);
     let mut run = local(&folder).resume(&id).await.unwrap();
-    assert_eq!(run.decide(&name, "bob", approve()).unwrap(), Counted::Decided);
+    assert_eq!(run.decide(&name, "bob", approve()).await.unwrap(), Counted::Decided);
     assert_eq!(run.go().await.unwrap(), succeeded("approved"));
     let decided = history(&run.snapshot());
     assert_eq!(decided[0].user.as_deref(), Some("erin, bob"));
@@ -134,7 +134,7 @@ async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed(
         let (id, name) = paused(&at(&clock), chain(&gate(action))).await;
         tokio::time::advance(Duration::from_secs(3601)).await;
         let mut run = at(&clock).resume(&id).await.unwrap();
-        let late = run.decide(&name, "dana", approve()).unwrap_err().to_string();
+        let late = run.decide(&name, "dana", approve()).await.unwrap_err().to_string();
         assert!(late.contains("decided already (Expired)"), "{late}");
         let ended = run.go().await.unwrap();
         assert_eq!(std::mem::discriminant(&ended), std::mem::discriminant(&end), "{ended:?}");
@@ -168,7 +168,9 @@ async fn when_a_run_ends_nobody_is_asked_any_more() {
     let folder = tempfile::tempdir().unwrap();
     let (id, name) = paused(&local(&folder), chain(GATE)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
-    run.decide(&name, "dana", Decision { reason: Some("enough".into()), ..Decision::new(Verdict::Abort) }).unwrap();
+    run.decide(&name, "dana", Decision { reason: Some("enough".into()), ..Decision::new(Verdict::Abort) })
+        .await
+        .unwrap();
     assert!(matches!(run.go().await.unwrap(), Ended::Over(End::Aborted(why)) if why.contains("enough")));
     let snapshot = run.snapshot();
     assert!(snapshot.workflow.status.unwrap().pending.is_empty());

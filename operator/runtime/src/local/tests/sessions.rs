@@ -148,7 +148,7 @@ async fn long_values_are_kept_beside_and_verified() {
     );
     let (id, gate) = paused(&local(&folder), chain(&steps)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
-    run.decide(&gate, "dana", approve()).unwrap();
+    run.decide(&gate, "dana", approve()).await.unwrap();
     assert_eq!(run.go().await.unwrap(), succeeded(&"x".repeat(6000)));
     assert!(run.snapshot().workflow.status.unwrap().outputs_ref.is_some());
 
@@ -159,7 +159,7 @@ async fn long_values_are_kept_beside_and_verified() {
         Err(error) => error,
         Ok(mut run) => {
             let gate = run.pending()[0].metadata.name.clone().unwrap();
-            run.decide(&gate, "dana", approve()).unwrap();
+            run.decide(&gate, "dana", approve()).await.unwrap();
             run.go().await.unwrap_err()
         }
     };
