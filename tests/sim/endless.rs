@@ -40,12 +40,12 @@ async fn a_run_whose_text_never_ends_is_set_aside_and_the_others_go_on() {
         [("endless:render", "TooCostly"), ("endless:parse", "TooCostly"), ("deaf:render", "NotStopped")]
     {
         let stage = stage();
-        stage.apply(RUN, &chain(json!([set("one", &format!("[[{place}]] alone"))])));
+        stage.apply(RUN, &chain(json!([set("one", &format!("alone: [[{place}]]"))])));
         let _life = stage.begin(OPERATOR);
         honest(&stage);
         assert_eq!(stage.ended(HONEST).await["status"]["phase"], "Succeeded", "{place}");
         let workflow = set_aside(&stage, RUN).await;
-        endless::release("alone");
+        endless::release(&format!("alone: [[{place}"));
         assert_eq!(condition(&workflow, "Quarantined"), ("True".to_owned(), reason.to_owned()), "{place}");
         let quarantine = &workflow["status"]["quarantine"];
         assert_eq!((&quarantine["failures"], &quarantine["generation"]), (&json!(1), &json!(1)), "{place}");
@@ -118,11 +118,11 @@ async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
         stage.people().votes(
             "alice",
             &approval,
-            json!({"verdict": "Respond", "response": format!("[[{mark}:answer]] a vote")}),
+            json!({"verdict": "Respond", "response": format!("[[{mark}:answer]]")}),
         );
         let invalid = |approval: &Value| approval["status"]["invalid"]["alice"]["why"].is_string();
         stage.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
-        endless::release("a vote");
+        endless::release(&format!("{mark}:answer"));
         stage.people().votes("bob", &approval, verdict("Approve"));
         let workflow = stage.ended(RUN).await;
         assert_eq!(workflow["status"]["phase"], "Succeeded", "{mark}");
@@ -133,7 +133,7 @@ async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
 async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
     let stage = stage();
     for name in ["one", "two"] {
-        stage.apply(name, &chain(json!([set("one", "[[deaf:render]] two threads")])));
+        stage.apply(name, &chain(json!([set("one", "two threads: [[deaf:render]]")])));
     }
     let life = stage.server.incarnation(OPERATOR);
     let ended = stage.operator_of(&life).run(std::future::pending()).await;
@@ -172,4 +172,26 @@ async fn of_a_hundred_honest_runs_beside_a_hundred_hostile_ones_none_is_set_asid
         let name = format!("hostile-{number}");
         stage.server.until(&workflows(), "hostile", &name, is_aside).await;
     }
+}
+
+#[tokio::test]
+async fn what_ended_the_operator_alone_is_set_aside_and_what_did_not_goes_on() {
+    let plain = Stage::new();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, alone) in [("deadly", true), ("suspect", false)] {
+        let stored = plain.apply(name, &chain(json!([set("one", "1")])));
+        let subject = json!({"kind": "Workflow", "namespace": NAMESPACE, "name": name, "generation": 1,
+            "uid": stored["metadata"]["uid"]});
+        let mark = json!({"subject": subject, "alone": alone, "part": null});
+        std::fs::write(folder.path().join(format!("evaluating-{name}")), mark.to_string()).unwrap();
+    }
+    let settings = EvaluatorSettings { marks: Some(folder.path().to_owned()), ..EvaluatorSettings::default() };
+    let stage = Stage { evaluator: Evaluator::start(settings).unwrap(), ..plain };
+    let _life = stage.begin(OPERATOR);
+    honest(&stage);
+    for name in [HONEST, "suspect"] {
+        assert_eq!(stage.ended(name).await["status"]["phase"], "Succeeded", "{name}");
+    }
+    let deadly = set_aside(&stage, "deadly").await;
+    assert_eq!(condition(&deadly, "Quarantined"), ("True".to_owned(), "EndedOperator".to_owned()));
 }

@@ -2,7 +2,7 @@
 //!
 //! It may not read the cluster: what an argument means there is said elsewhere.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
@@ -153,7 +153,8 @@ impl Arguments {
     /// The bounds of evaluations.
     pub fn evaluations(&self) -> EvaluatorSettings {
         EvaluatorSettings {
-            limit: self.evaluation_limit.duration(),
+            // Without any time, no run could go on.
+            limit: self.evaluation_limit.duration().max(Duration::from_millis(100)),
             marks: self.state_dir.clone(),
             ..EvaluatorSettings::default()
         }

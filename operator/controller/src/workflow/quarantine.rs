@@ -3,6 +3,8 @@
 //! **Invariant:** nothing here evaluates text of the Workflow. Calls that end are recorded, and cancel, suspend and
 //! `activeDeadline` work; gates are decided by the reconcile of their Approvals.
 
+use std::time::Duration;
+
 use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
 use signoff_engine::status::{say, set_aside};
 use signoff_runtime::Stopped;
@@ -16,6 +18,9 @@ use crate::{
     queue::Key,
 };
 
+/// How soon a suspended run is reconciled again without an event.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+
 /// Returns until when a run must not be evaluated, or `None` where it may be.
 pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
     let Quarantine { generation, operator_version, failures, until } = seen.status.quarantine.clone()?;
@@ -25,7 +30,7 @@ pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
     context.metrics.quarantined(context.quarantines.count());
     // Both change the generation, and neither is a reason to try again.
     if spec.cancel == Some(true) || spec.suspend == Some(true) {
-        return Some(until);
+        return Some(seen.now.after(LOOK_AGAIN));
     }
     if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
         return None;
