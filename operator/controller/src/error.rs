@@ -120,7 +120,8 @@ impl Error {
             | Self::Blob { .. }
             | Self::Unreadable { .. }
             | Self::ValueGone { .. }
-            | Self::JournalTorn { .. } => None,
+            | Self::JournalTorn { .. }
+            | Self::Stopped { .. } => None,
         }
     }
 
