@@ -148,6 +148,11 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     });
     let quotas: Api<ResourceQuota> = Api::namespaced(cluster.admin().await.unwrap(), &other.name);
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    // Its controller has seen it, and with it the API server's admission; what is counted does not matter.
+    let known = |quota: Option<&ResourceQuota>| {
+        quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
+    };
+    tokio::time::timeout(PATIENCE, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
     apply(&alone, "asks", json!({"pattern": {"chain": {"steps": [gate]}}})).await;
     apply(&crowd, "asks", json!({"pattern": {"chain": {"steps": [gate]}}})).await;
     let stalled = until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;
