@@ -39,7 +39,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
 /// only floors or a decision can bring about.
-const NO_COMPLAINTS: [&str; 29] = [
+const NO_COMPLAINTS: [&str; 31] = [
     // What agents are told.
     "Answer with JSON and nothing else",
     "Judge this draft.",
@@ -74,6 +74,9 @@ const NO_COMPLAINTS: [&str; 29] = [
     "answers.{} is missing",
     "is none of the options",
     "{} is required: give it a value",
+    // What only the operator's settings bring about.
+    "raise --max-workflow-bytes",
+    "raise --max-call-timeout",
 ];
 
 /// The sentences of a source: its string literals of three words and more, with what is filled in left open.
