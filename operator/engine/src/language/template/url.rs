@@ -66,6 +66,7 @@ pub(super) fn assemble(framed: &str) -> Result<String, String> {
         rest = after;
     }
     url.literal(rest);
+    url.check_host_end()?;
     url.check_segments()?;
     Ok(url.text)
 }
@@ -123,6 +124,29 @@ impl Url {
         Err("a value in the host of the URL is not a host name, a port, or both; put what belongs to the path after a `/` \
              of the template, or begin the URL with one value that holds scheme and host"
             .to_owned())
+    }
+
+    /// Refuses values that go on with the template's own host name and hold a dot: after `api.example.com` they would
+    /// name a host of another domain.
+    fn check_host_end(&self) -> Result<(), String> {
+        let end = end_of_authority(&self.text).unwrap_or(self.text.len());
+        let mut from = None;
+        for value in self.values.iter().filter(|value| value.end <= end && !value.is_empty()) {
+            // Values that touch are one.
+            let start = match from {
+                Some((start, before)) if before == value.start => start,
+                _ => value.start,
+            };
+            from = Some((start, value.end));
+            let goes_on = self.text.get(..start).is_some_and(|text| text.ends_with(|c: char| c.is_alphanumeric()));
+            let ends_host = self.text.get(value.end..end).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+            if goes_on && ends_host && self.text.get(start..value.end).is_some_and(|text| text.contains('.')) {
+                return Err("a value goes on with the host of the URL and holds a dot, which names another host; put a `/` \
+                            before what belongs to the path, or a `.` before the rest of a host name"
+                    .to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// Refuses values that make a segment of the path `.` or `..`, in whatever spelling a server could read as that.

@@ -49,6 +49,23 @@ fn a_value_in_the_path_stays_one_segment() {
 }
 
 #[test]
+fn a_value_does_not_go_on_with_the_host_of_the_template() {
+    let problem = "goes on with the host of the URL and holds a dot";
+    for template in
+        ["https://api.example.com{{ v }}", "https://api.example.com{{ v }}:443/x", "https://api.example.com{{ v }}?a=b"]
+    {
+        refused(template, ".evil.org", problem);
+        refused(template, "x.evil.org", problem);
+    }
+    refused("https://api.example.com{{ v[:1] }}{{ v[1:] }}/", ".evil.org", problem);
+    gives("https://api-{{ v }}/", "eu.example.com", "https://api-eu.example.com/");
+    gives("https://api.{{ v }}/x", "example.com", "https://api.example.com/x");
+    gives("https://{{ v }}.example.com/", "a.b", "https://a.b.example.com/");
+    gives("https://shard{{ v }}.example.com/", "7.eu", "https://shard7.eu.example.com/");
+    gives("http://shard{{ v }}/", "7", "http://shard7/");
+}
+
+#[test]
 fn a_value_in_the_query_stays_one_parameter() {
     let template = "https://api.example.com/orders?id={{ v }}&limit=1#{{ v }}";
     gives(template, "1&all=true", "https://api.example.com/orders?id=1%26all%3Dtrue&limit=1#1%26all%3Dtrue");
