@@ -288,11 +288,12 @@ impl<'a> Run<'a> {
         found
     }
 
-    /// Whether as many calls as may are in flight where this frame counts them.
+    /// Whether as many calls as may are in flight where this frame counts them. Those count too that the end of the run
+    /// closed: a replay begins no more than the first evaluation did.
     fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
         let Some((prefix, most)) = limit else { return false };
         let books = self.books.borrow();
-        let in_flight = |r: &&StepRecord| !r.phase.is_end() && is_call(r.kind);
+        let in_flight = |r: &&StepRecord| (!r.phase.is_end() || is_called_off(r)) && is_call(r.kind);
         books.journal.under(prefix).filter(in_flight).count() >= *most
     }
 

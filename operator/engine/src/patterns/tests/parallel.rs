@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set};
+use crate::{
+    Fact,
+    driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set},
+};
 
 fn parallel(branches: Value, reduce: Option<Value>) -> Value {
     let mut spec = of_pattern(json!({"parallel": {"branches": branches}}));
@@ -170,4 +173,29 @@ fn a_gate_stands_in_every_branch_position() {
     run.modify("last/ask", json!({"response": "edited"}));
     run.approve("first/ask");
     assert_eq!(run.succeeded(), "Branch first:\n1\n\n---\n\nBranch last:\nmodified");
+}
+
+#[test]
+fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
+    let branch = |name: &str| json!({"name": name, "steps": [hitl("ask", json!({})), agent("work", "a", "x")]});
+    let failing = json!({"name": "c", "steps": [agent("fail", "b", "x")]});
+    let branches = json!([branch("a"), branch("b"), failing]);
+    let mut run = Driven::of(of_pattern(json!({"parallel": {"maxParallel": 1, "branches": branches}})));
+    let approved = |path: &str| Fact::Decided { path: path.into(), outcome: Box::new(decided(Verdict::Approve)) };
+    let at = run.clock;
+    let failure = crate::turn::Failure {
+        class: "Status".into(),
+        message: "no".into(),
+        retryable: false,
+        unknown: false,
+        not_before: None,
+        facts: std::collections::BTreeMap::new(),
+        log: None,
+    };
+    let ended = Fact::Ended { path: "c/fail".into(), attempt: 1, result: Err(failure), at };
+    run.take(vec![approved("a/ask"), approved("b/ask"), ended]);
+    run.failed();
+    let records = run.journal.records().iter().count();
+    run.take(Vec::new());
+    assert_eq!(run.journal.records().iter().count(), records, "a replay adds nothing");
 }
