@@ -213,6 +213,20 @@ impl Run {
         Ok(turn)
     }
 
+    /// Commits the results of calls that have ended, and evaluates nothing.
+    pub(super) async fn keep_results(&mut self) -> Result<(), Error> {
+        if self.results.is_empty() {
+            return Ok(());
+        }
+        let (now, before) = (self.now().at, self.journal.clone());
+        let facts = self.results.values().cloned().collect();
+        let turn = signoff_engine::set_aside(&self.session.workflow.spec, before.clone(), facts, now);
+        self.commit(&turn, true, now).await?;
+        self.end.clone_from(&turn.end);
+        self.report(&before, &turn);
+        Ok(())
+    }
+
     /// What became of open gates and of calls. What time has decided about a gate is written down here.
     async fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
         let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();

@@ -43,9 +43,14 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
         let held = stops > 0;
         run.stops = stops;
         let turn = match run.turn(held).await {
-            // What is under way and may not be repeated is waited for once, without anything new.
-            Err(Error::Interrupted { .. }) if stops == 0 && run.unrepeatable() > 0 => continue,
-            Err(Error::Interrupted { .. }) => return Ok(Ended::Paused),
+            Err(Error::Interrupted { .. }) => {
+                run.keep_results().await?;
+                // What is in flight and must not be repeated is waited for once, without anything new.
+                if stops == 0 && run.unrepeatable() > 0 {
+                    continue;
+                }
+                return Ok(Ended::Paused);
+            }
             turn => turn?,
         };
         if let Some(end) = turn.end {
@@ -100,8 +105,10 @@ async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result
             Ok(Answered::Refused(format!("{why}; give a shorter or simpler answer")))
         }
         Ok(super::run::Counted::Decided) => Ok(Answered::Taken),
-        // It takes somebody else.
-        Ok(super::run::Counted::Needs { .. }) => Ok(Answered::Declined),
+        // It takes somebody else, or the run is asked to pause.
+        Ok(super::run::Counted::Needs { .. }) | Err(Refused::Session(Error::Interrupted { .. })) => {
+            Ok(Answered::Declined)
+        }
         Err(Refused::Because(why)) => Ok(Answered::Refused(why)),
         Err(Refused::Session(error)) => Err(error),
     }
