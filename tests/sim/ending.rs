@@ -29,7 +29,8 @@ impl Ending {
         let mut approvals: Vec<Value> = approvals.into_iter().map(approval).collect();
         approvals.sort_by_key(|approval| approval["path"].to_string());
         // That nothing waits any more says only that something did, for a moment.
-        let conditions = list(&status["conditions"]).filter(|c| c["type"] != "PodsPending" || c["status"] == "True");
+        let on_the_way = |c: &&Value| c["type"] == "PodsPending" || c["type"] == "Stalled";
+        let conditions = list(&status["conditions"]).filter(|c| !on_the_way(c) || c["status"] == "True");
         Self(json!({
             "phase": status["phase"], "message": status["message"], "outputs": status["outputs"], "outputsRef": status["outputsRef"],
             "conditions": conditions.map(|c| pick(c, &["type", "status", "reason", "message"])).collect::<Vec<_>>(),

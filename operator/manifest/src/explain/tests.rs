@@ -104,6 +104,8 @@ fn every_verdict_phase_condition_and_timeout_action_is_explained() {
         conditions::PODS_PENDING,
         conditions::CALLS_PENDING,
         conditions::STALLED,
+        conditions::QUARANTINED,
+        conditions::VALUE_UNAVAILABLE,
         conditions::FINISHED,
         conditions::COMPLETE,
         conditions::FAILED,

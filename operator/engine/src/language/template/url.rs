@@ -141,9 +141,11 @@ impl Url {
             let goes_on = self.text.get(..start).is_some_and(|text| text.ends_with(|c: char| c.is_alphanumeric()));
             let ends_host = self.text.get(value.end..end).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
             if goes_on && ends_host && self.text.get(start..value.end).is_some_and(|text| text.contains('.')) {
-                return Err("a value goes on with the host of the URL and holds a dot, which names another host; put a `/` \
+                return Err(
+                    "a value goes on with the host of the URL and holds a dot, which names another host; put a `/` \
                             before what belongs to the path, or a `.` before the rest of a host name"
-                    .to_owned());
+                        .to_owned(),
+                );
             }
         }
         Ok(())
