@@ -83,11 +83,6 @@ impl Quarantines {
         self.lock().objects.get(key).copied()
     }
 
-    /// The earliest moment at which an object of this namespace may be tried again that is set aside.
-    pub(crate) fn pause_of(&self, namespace: &str) -> Option<Moment> {
-        self.lock().namespaces.get(namespace).map(|pause| pause.until)
-    }
-
     /// The object was evaluated, or has ended. Returns whether it was set aside.
     pub(crate) fn lift(&self, key: &Key) -> bool {
         self.lock().objects.remove(key).is_some()
@@ -168,7 +163,6 @@ mod tests {
         assert_eq!(all.stopped(&key("a", "two"), 1, 0, at(10)).until, at(70), "within the same pause");
         assert_eq!(all.stopped(&key("a", "three"), 1, 0, at(70)).until, at(190), "the second failure of the namespace");
         assert_eq!(all.stopped(&key("b", "one"), 1, 0, at(70)).until, at(130));
-        assert_eq!(all.pause_of("a"), Some(at(190)));
         assert!(all.is_slow("a", at(191)) && !all.is_slow("c", at(191)));
         assert!(!all.is_slow("a", at(190 + 3600)), "an hour later it is forgotten");
         assert_eq!(all.count(), 4);

@@ -125,3 +125,13 @@ fn many_values_that_one_schema_judges_share_what_they_may_cost() {
     let judged = (0..100).take_while(|_| schema.is_valid(&value).is_ok()).count();
     assert!((5..50).contains(&judged), "{judged}");
 }
+
+#[test]
+fn a_large_answer_that_fits_no_branch_is_refused_without_a_copy_of_it_for_each_branch() {
+    let branches: Vec<Value> = (0..120).map(|at| json!({"const": f64::from(at) + 0.5})).collect();
+    let schema = compiled(&json!({"anyOf": branches})).unwrap();
+    let (place, problem) = schema.check(&Value::Array(vec![json!(0); 20_000])).unwrap_err();
+    assert_eq!((place.as_str(), problem.as_str()), ("", "it does not fit the schema, and is too large to say where"));
+    let (place, problem) = schema.check(&json!([0])).unwrap_err();
+    assert!(place.is_empty() && problem.contains("is not valid"), "a small one is quoted: {problem}");
+}

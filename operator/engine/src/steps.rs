@@ -129,8 +129,7 @@ pub(crate) async fn perform<'a>(
 /// The gates that are asked before an attempt that people or a timeout ordered: those of policies always, that of the
 /// author where something was changed.
 fn again<'a>(own: &Option<GateBefore<'a>>, of_policies: &[GateBefore<'a>], changed: bool) -> Vec<GateBefore<'a>> {
-    let own = own.iter().filter(|(gate, _)| changed || before::is_of_a_policy(gate));
-    own.chain(of_policies).cloned().collect()
+    own.iter().filter(|_| changed).chain(of_policies).cloned().collect()
 }
 
 /// Asks at a gate that stands before or after something, until it lets the run through.
@@ -161,12 +160,7 @@ async fn attempts<'a>(run: &Run<'a>, work: &Work<'a>, place: &Place, limit: i32)
         if place.kind == StepKind::Agent {
             run.told.borrow_mut().insert((place.path.clone(), attempt), Rc::clone(&work));
         }
-        // Whether a step is left out is asked once, before its first attempt.
-        let is_first = place.attempt == 1 && place.path == work.base;
-        let open = |seq| match is_first {
-            true => unless_skipped(run, &work.frame, work.step, work.began(run, seq), || open(run, &work, seq, &place)),
-            false => open(run, &work, seq, &place),
-        };
+        let open = |seq| unless_left_out(run, &work, seq, &place, || open(run, &work, seq, &place));
         let record = run.activity(&work.frame, place.clone(), open).await;
         let again = record.phase == StepPhase::Failed
             && record.error.as_ref().is_some_and(|e| e.retryable)
@@ -188,6 +182,21 @@ fn kind(step: &PlannedStep) -> StepKind {
         Action::Set(_) => StepKind::Set,
         Action::Gate(_) => StepKind::Hitl,
     }
+}
+
+/// Skips an attempt where the conditions of its step say so. That is asked once, about the first attempt, and the gates
+/// before it see the same.
+fn unless_left_out<'a>(
+    run: &Run<'a>,
+    work: &Work<'a>,
+    seq: i64,
+    place: &Place,
+    open: impl FnOnce() -> Result<Opening, Trouble>,
+) -> Result<Opening, Trouble> {
+    if place.attempt == 1 && place.path == work.base {
+        return unless_skipped(run, &work.frame, work.step, work.began(run, seq), open);
+    }
+    open()
 }
 
 /// What an attempt is given, where it is what people approved.

@@ -29,15 +29,22 @@ use crate::{
 
 /// More rounds than this mean that the engine asks for the same value again and again.
 const ROUNDS: usize = 64;
+/// The most steps of a run that fail in one reconcile because they are too costly; with more the run is set aside.
+const MOST_BLAMED: usize = 8;
 
 pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Turn, Error> {
     let owner = owner(&seen.name, &seen.uid);
     let mut values = Arc::new(context.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
+    let mut blames = 0;
     for _ in 0..ROUNDS {
         let turn = match take(context, seen, plan, facts.clone(), &values).await {
             Ok(turn) => turn,
+            Err(why) if blames >= MOST_BLAMED => {
+                return Err(Error::Stopped { object: seen.name.as_a::<Workflow>(), why });
+            }
             Err(why) => {
+                blames += 1;
                 facts.push(blamed(context, seen, &facts, why)?);
                 continue;
             }

@@ -35,7 +35,7 @@ pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
     if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
         return None;
     }
-    let until = context.quarantines.pause_of(&seen.name.namespace).map_or(until, |shared| shared.max(until));
+    // The pause of its namespace was counted in when it was set aside: later failures of others delay it no further.
     (seen.now < until).then_some(until)
 }
 

@@ -317,3 +317,37 @@ fn egress_means_everything_that_leaves_the_operator_and_no_container() {
     let only_http = Run::of(&release(json!(["http"])), write(json!({}), json!([])));
     assert_eq!(only_http.calls().len(), 1, "http means http steps");
 }
+
+#[test]
+fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
+    let (none, other) = (Floors::default(), cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]));
+    let mut spec = pay(json!({}), own("stepStart"));
+    spec["pattern"]["chain"]["steps"].as_array_mut().unwrap().push(json!({"name": "wait", "hitl": gate(json!({}))}));
+    for (before, after) in [(&none, &other), (&other, &none)] {
+        let mut run = Run::of(before, spec.clone());
+        run.outcome(before, "pay/.start", modified(json!({"url": "https://b.org/"})));
+        assert_eq!(url(run.calls()[0]), "https://b.org/");
+        run.take(after, Vec::new());
+        assert!(run.asks().is_empty(), "what was decided is not asked again");
+        run.reply(after, "pay", "paid");
+        run.asked("wait");
+        run.take(before, Vec::new());
+        assert!(run.asks().is_empty() && run.turn.end.is_none());
+    }
+}
+
+#[test]
+fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
+    let form = json!({"questions": [{"id": "ticket"}]});
+    let step = json!({"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({"form": form}))});
+    let floors = cluster(&[("prod", json!({"steps": [step]}))]);
+    let mut run = Run::of(&floors, pay(json!({}), json!([])));
+    assert!(run.asked("release-pay").allowed_verdicts.contains(&Verdict::Respond));
+    let (verdict, phase) = (Some(Verdict::Respond), ApprovalPhase::of(Verdict::Respond));
+    run.outcome(
+        &floors,
+        "release-pay",
+        Outcome { verdict, phase, response: Some("OPS-1".into()), ..Outcome::default() },
+    );
+    run.runs_as_approved_at("release-pay");
+}

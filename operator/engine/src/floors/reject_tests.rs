@@ -97,6 +97,20 @@ fn ways() -> Vec<(&'static str, Value, &'static str, Vec<&'static str>)> {
             "review",
             vec!["the end of the run"],
         ),
+        (
+            "an answer of a router",
+            {
+                let mut spec = spec(json!({"routing": {"router": {"agent": "writer", "input": "where?"},
+                    "routes": [{"name": "a", "steps": [send()]}, {"name": "b", "steps": [send()]}]}}));
+                spec["gates"] = json!([
+                    {"name": "check", "type": "outputValidation", "steps": ["router"], "hitl": gate(json!({}))},
+                    {"name": "help", "type": "errorEscalation", "steps": ["router"], "hitl": gate(json!({}))},
+                ]);
+                spec
+            },
+            ".router/.output",
+            vec!["router", "the route"],
+        ),
         ("an answer that may fail", validated(write(json!({"onError": "continue"}))), "write/.output", vec!["send"]),
         (
             "an answer about which people are asked again",
@@ -148,7 +162,10 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
 #[test]
 fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_that() {
     for (what, spec, path, targets) in ways() {
-        let run = Run::of(&Floors::default(), spec);
+        let mut run = Run::of(&Floors::default(), spec);
+        if path.starts_with(".router") {
+            run.reply(&Floors::default(), ".router", r#"{"route": "a"}"#);
+        }
         let request = run.asked(path);
         assert_eq!(request.after_reject, targets, "{what}");
         let mut other = request.clone();

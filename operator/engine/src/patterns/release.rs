@@ -13,15 +13,19 @@ use signoff_api::{
 use super::{Done, Later, Shown, now, plain};
 use crate::{
     activity::{Run, Trouble},
+    evaluation::{Part, within},
     plan::{PlannedArtifact, PlannedStep, safe_path},
     scope::{self, Frame},
     steps::{self, Performed, Reviewed, Stop},
 };
 
+/// The name of the part that renders what is released.
+const OUTPUTS: &str = ".outputs";
+
 pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, Stop> {
     let mut done = done;
     loop {
-        let text = run.made(|| text(run, &done)).await.map_err(|why| Stop::Failed(format!("outputs: {why}")))?;
+        let text = rendered(run, || text(run, &done)).await.map_err(|why| Stop::Failed(format!("outputs: {why}")))?;
         let Some(gate) = &run.plan.release else { return shown(run, &done, text).await };
         let output = text.clone();
         let frame = done.frame.giving(move |_, _, _, scope| {
@@ -47,6 +51,16 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, 
     }
 }
 
+/// What is released, rendered as one part: where values of others make it too costly, the run fails and is not set aside.
+async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, Trouble>) -> Result<T, String> {
+    let costly = run.books.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
+    if let Some(why) = costly {
+        return Err(why);
+    }
+    let part = || Part::Step { path: OUTPUTS.to_owned(), attempt: 1 };
+    run.made(|| within(part, &render)).await
+}
+
 fn text<'a>(run: &Run<'a>, done: &Done<'a>) -> Result<String, Trouble> {
     let seq = now(run);
     match &run.plan.outputs {
@@ -60,7 +74,7 @@ async fn shown<'a>(run: &Run<'a>, done: &Done<'a>, outputs: String) -> Result<Sh
         let files: Vec<_> = run.plan.artifacts.iter().map(|artifact| file(run, &done.frame, artifact)).collect();
         scope::all(files)
     };
-    let files = run.made(render).await.map_err(|why| Stop::Failed(format!("outputs.artifacts: {why}")))?;
+    let files = rendered(run, render).await.map_err(|why| Stop::Failed(format!("outputs.artifacts: {why}")))?;
     Ok(Shown { outputs, artifacts: files.into_iter().flatten().collect() })
 }
 

@@ -102,6 +102,10 @@ impl About {
         if answers && !matches!(self, Self::Workers | Self::Final(_) | Self::Start(_) | Self::Failure(_)) {
             usual.push(Verdict::Respond);
         }
+        // An answer to a form approves what it is asked about.
+        if matches!(self, Self::Start(_)) && hitl.form.is_some() && answers {
+            usual.push(Verdict::Respond);
+        }
         usual.push(Verdict::Abort);
         usual
     }

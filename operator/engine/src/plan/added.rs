@@ -46,10 +46,7 @@ impl Check<'_> {
         let gates = meant
             .into_iter()
             .filter_map(|one| self.placed(place.ground, one, name(one), before, place.prefix, place.known.clone()));
-        // A step that is skipped is not asked about.
-        planned.policy_gates = gates
-            .map(|gate| PlannedStep { skip_if: planned.skip_if.clone(), vars: planned.vars.clone(), ..gate })
-            .collect();
+        planned.policy_gates = gates.map(|gate| PlannedStep { vars: planned.vars.clone(), ..gate }).collect();
     }
 
     fn placed(

@@ -29,6 +29,7 @@ impl Check<'_> {
             PlannedPattern::Chain(steps) => self.list_after_reject(steps, after),
             PlannedPattern::Dag(dag) => self.dag_after_reject(dag, after),
             PlannedPattern::Routing(routing) => {
+                self.step_after_reject(&mut routing.router, &["the route".to_owned()], &[]);
                 for route in &mut routing.routes {
                     self.list_after_reject(&mut route.steps, after);
                 }

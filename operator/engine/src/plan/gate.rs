@@ -83,7 +83,9 @@ impl Check<'_> {
         if !matches!(about, About::Step(_)) && hitl.reviews.is_some() {
             self.complain(format!("{field}.reviews"), "what this gate asks about is given by its place: leave it out");
         }
-        if hitl.on_reject == Some(OnReject::Continue) && !about.goes_on_after_reject() {
+        // A run that was accepted goes on: a Reject stops it there.
+        let is_bound = self.accepted && place.before.is_some();
+        if hitl.on_reject == Some(OnReject::Continue) && !about.goes_on_after_reject() && !is_bound {
             self.complain(
                 format!("{field}.onReject"),
                 "nothing could go on after a Reject at this gate: leave onReject out, or let people Skip where they may",
@@ -229,7 +231,13 @@ impl Check<'_> {
         form: Option<&Form>,
     ) {
         let field = format!("{field}.allowedVerdicts");
-        for (verdict, instead) in about.meaningless().iter().filter(|(verdict, _)| allowed.contains(verdict)) {
+        // Before a step, an answer to a form approves it.
+        let approves = |verdict: &Verdict| {
+            *verdict == Verdict::Respond && matches!(about, About::Start(_)) && (hitl.form.is_some() || self.accepted)
+        };
+        let meaningless = about.meaningless().iter().filter(|(verdict, _)| allowed.contains(verdict));
+        let meaningless: Vec<_> = meaningless.filter(|(verdict, _)| !approves(verdict)).collect();
+        for (verdict, instead) in meaningless {
             self.complain(&field, format!("{verdict} means nothing at this gate: {instead}"));
         }
         let nothing = matches!(about, About::Step(None));
@@ -238,7 +246,7 @@ impl Check<'_> {
                 self.complain(&field, format!("{verdict} needs an earlier step to be reviewed, and there is none"));
             }
         }
-        if let (true, About::Step(Some(from))) = (allowed.contains(&Verdict::Defer), about) {
+        if let (true, About::Step(Some(from))) = (allowed.contains(&Verdict::Defer) && !self.accepted, about) {
             let again = place.earlier.iter().skip_while(|(at, _)| at != from);
             for (_, step) in again.filter(|(_, step)| !step.is_idempotent()) {
                 let remedy = match step.policy_gates.is_empty() {
@@ -273,6 +281,7 @@ impl Check<'_> {
                 self.complain(format!("{field}.pattern"), why);
             }
             if let Some(schema) = &question.schema
+                && !self.accepted
                 && let Err(why) = Schema::compile(schema)
             {
                 self.complain(format!("{field}.schema"), why);

@@ -181,7 +181,7 @@ impl Check<'_> {
         let about = About::Start(step.can_be_changed());
         let path = format!("{}/.start", step.path);
         let asked = self.spec_gate(place.ground, field, gate, &path, place.known.clone(), about);
-        step.start = asked.map(|asked| Box::new(PlannedStep { skip_if: step.skip_if.clone(), ..asked }));
+        step.start = asked.map(Box::new);
     }
 
     fn spec_gate(

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde_json::Value;
 use signoff_api::{Verdict, values::as_yaml};
 
-use super::{Reviewed, Stop, gate, or_stop, rendered};
+use super::{Reviewed, Stop, gate, or_stop, rendered, unless_left_out};
 use crate::{
     activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
     plan::PlannedStep,
@@ -49,7 +49,8 @@ pub(super) async fn ask<'a>(
         return Ok(true);
     }
     (work.approved, work.last_asked) = (None, None);
-    let of_policies = || gates.iter().filter(|(gate, _)| is_of_a_policy(gate)).cloned();
+    let of_policies = || gates.iter().filter(|(gate, _)| gate.added_by.is_some()).cloned();
+    let mut was_skipped = false;
     let mut queue: VecDeque<GateBefore<'a>> = gates.iter().cloned().collect();
     while let Some((gate, path)) = queue.pop_front() {
         let decided = {
@@ -73,16 +74,16 @@ pub(super) async fn ask<'a>(
                     work.approved = None;
                     queue = gates.iter().cloned().collect();
                 }
-                digest => work.approved = digest,
+                digest @ Some(_) => work.approved = digest,
+                // Nothing was shown: the step is skipped, or fails.
+                None => was_skipped = true,
             },
         }
     }
+    if was_skipped {
+        work.approved = None;
+    }
     Ok(true)
-}
-
-/// Whether a policy put a gate before a step, or demands something at the gate of its author.
-pub(super) fn is_of_a_policy(gate: &PlannedStep) -> bool {
-    gate.added_by.is_some() || gate.gate().is_some_and(|gate| !gate.required_by.is_empty())
 }
 
 /// The call as people see it, bound by its digest.
@@ -93,7 +94,11 @@ fn shown<'a>(
     place: &Place,
     retries: i32,
 ) -> Result<Option<Reviewed>, Trouble> {
-    let Opening::Call(call) = rendered(run, work, seq, place)? else { return Ok(None) };
+    let call = match unless_left_out(run, work, seq, place, || rendered(run, work, seq, place))? {
+        Opening::Call(call) => call,
+        Opening::Skipped => return Err(Trouble::Invalid("the step is skipped".to_owned())),
+        _ => return Ok(None),
+    };
     let digest = input_digest(&call).map_err(Trouble::Invalid)?;
     let text = format!("{}\n{}", attempts_covered(retries), described(&call));
     Ok(Some(Reviewed { binds: Some(digest), ..Reviewed::of(&place.path, &text) }))

@@ -7,6 +7,10 @@ use std::{
     fs,
     io::Read as _,
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -19,13 +23,15 @@ pub(super) struct ThreadClock {
     /// The folder of the thread in `/proc`, or `None` where the wall clock stands in.
     folder: Option<PathBuf>,
     began: Instant,
+    /// What was read last, in nanoseconds.
+    last: Arc<AtomicU64>,
 }
 
 impl ThreadClock {
     /// The clock of the calling thread.
     pub(super) fn current() -> Self {
         let folder = fs::read_link("/proc/thread-self").ok().map(|link| PathBuf::from("/proc").join(link));
-        let mut clock = Self { folder, began: Instant::now() };
+        let mut clock = Self { folder, began: Instant::now(), last: Arc::default() };
         if clock.cpu().is_none() {
             clock.folder = None;
         }
@@ -39,8 +45,17 @@ impl ThreadClock {
 
     /// The time that the thread has used so far.
     pub(super) fn used(&self) -> Duration {
-        // A thread that has ended has no folder any more, and uses nothing.
-        if self.folder.is_some() { self.cpu().unwrap_or(Duration::MAX) } else { self.began.elapsed() }
+        if self.folder.is_none() {
+            return self.began.elapsed();
+        }
+        // A thread that has ended, or whose file cannot be opened just now, has used what it had used before.
+        match self.cpu() {
+            Some(used) => {
+                self.last.store(u64::try_from(used.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+                used
+            }
+            None => Duration::from_nanos(self.last.load(Ordering::Relaxed)),
+        }
     }
 
     fn cpu(&self) -> Option<Duration> {

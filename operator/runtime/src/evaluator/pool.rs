@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use signoff_engine::{evaluation, language::budget};
@@ -27,6 +27,8 @@ use super::{
 
 /// The stack of a thread. Only what is used of it takes memory.
 const STACK: usize = 8 << 20;
+/// How long a suspect waits at most until nothing else is admitted before it.
+const SUSPECT_WAIT: Duration = Duration::from_secs(30);
 /// The shortest sleep of the watchdog.
 const SHORTEST: Duration = Duration::from_millis(5);
 
@@ -40,6 +42,7 @@ type Lose = Box<dyn Fn(Stopped) + Send>;
 pub(super) struct Job {
     subject: Subject,
     alone: bool,
+    since: Instant,
     flag: Arc<AtomicBool>,
     progress: Arc<Progress>,
     work: Box<dyn FnOnce() -> Deliver + Send>,
@@ -76,7 +79,7 @@ impl Job {
             Box::new(move || send(&ours, result)) as Deliver
         });
         let lose = Some(Box::new(move |why| send(&sender, Err(why))) as Lose);
-        (Self { subject, alone: false, flag, progress, work, lose }, receiver)
+        (Self { subject, alone: false, since: Instant::now(), flag, progress, work, lose }, receiver)
     }
 }
 
@@ -251,6 +254,9 @@ impl State {
         if self.alone {
             return None;
         }
+        if self.suspects.front().is_some_and(|suspect| suspect.since.elapsed() >= SUSPECT_WAIT) {
+            return if self.running.is_empty() { self.suspects.pop_front() } else { None };
+        }
         let share = threads.saturating_sub(1).max(1);
         for _ in 0..self.turns.len() {
             let namespace = self.turns.pop_front()?;
@@ -324,7 +330,7 @@ fn watch_over(pool: &Arc<Pool>) {
         let mut lost = Vec::new();
         for (id, running) in &mut state.running {
             let used = running.clock.used().saturating_sub(running.began);
-            let mut bound = running.told.map_or(limit, |told| told + grace);
+            let mut bound = running.told.map_or(limit, |told| told.saturating_add(grace));
             if used >= bound {
                 if running.told.is_some() {
                     lost.push(*id);
@@ -332,7 +338,7 @@ fn watch_over(pool: &Arc<Pool>) {
                 }
                 running.told = Some(used);
                 running.flag.store(true, Ordering::Relaxed);
-                bound = used + grace;
+                bound = used.saturating_add(grace);
             }
             // So much wall time passes at least before the bound is reached.
             let left = bound.saturating_sub(used);

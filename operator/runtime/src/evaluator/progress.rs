@@ -33,15 +33,15 @@ impl Progress {
         (parts.began, parts.note) = (Some(Instant::now()), note.map(Arc::new));
     }
 
-    /// The part to blame: the vote that took longest, or the step that took most of the time.
+    /// The part to blame: the vote that took longest, or the step that took longest and an eighth of the time.
     pub(super) fn culprit(&self) -> Option<Part> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let total = parts.began?.elapsed();
         let current = parts.current.as_ref().map(|(part, since)| (part, since.elapsed()));
         let longest = parts.longest.as_ref().map(|(part, took)| (part, *took));
         let (part, took) = [current, longest].into_iter().flatten().max_by_key(|(_, took)| *took)?;
-        // A long run is not the fault of its longest step. A vote is always blamed: the others count without it.
-        (matches!(part, Part::Vote(_)) || took >= total / 2).then(|| part.clone())
+        // A long run of many equal steps is not the fault of any. A vote is always blamed: the others count without it.
+        (matches!(part, Part::Vote(_)) || took >= total / 8).then(|| part.clone())
     }
 }
 

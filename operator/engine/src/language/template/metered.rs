@@ -30,7 +30,12 @@ const CHARGES: [(&str, Charge); 10] = [
     (CONCAT, all),
     (ADD, |meter, of| of.iter().try_for_each(|value| meter.shallow(value))),
     // The key is hashed, or compared with names.
-    (ITEM, |meter, of| of.get(1).map_or(Ok(()), |key| meter.deep(key))),
+    // A text or an iterable is walked up to the item.
+    (ITEM, |meter, of| {
+        of.get(1).map_or(Ok(()), |key| meter.deep(key))?;
+        let walked = |of: &&Value| matches!(of.kind(), ValueKind::String | ValueKind::Iterable);
+        of.first().filter(walked).map_or(Ok(()), |value| meter.shallow(value))
+    }),
     (MAP, |meter, of| of.iter().step_by(2).try_for_each(|key| meter.deep(key))),
     // A text is cut by characters, of up to four bytes.
     (SLICE, |meter, of| of.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))),

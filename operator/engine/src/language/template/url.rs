@@ -7,7 +7,7 @@
 //! |---|---|
 //! | the beginning | taken as it is: it is the URL's scheme and host, which `allowedHosts` judges |
 //! | before the end of the host and port | only characters of host names, ports and addresses; only a port where the value at the beginning holds the host |
-//! | after that | percent-encoded, unless `urlencode` did it; no path segment becomes `.` or `..` |
+//! | after that | percent-encoded, unless `urlencode` did it; no path segment becomes empty, `.` or `..` |
 
 use std::ops::Range;
 
@@ -29,6 +29,7 @@ const DECODINGS: usize = 4;
 
 /// `urlencode`: percent-encodes everything but letters, digits and `-._~`. In a URL the result is not encoded again.
 pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error> {
+    making(state, value.as_str().map_or(0, str::len))?;
     if is_encoded(value) {
         return Ok(value.clone());
     }
@@ -153,7 +154,8 @@ impl Url {
 
     /// Refuses values that make a segment of the path `.` or `..`, in whatever spelling a server could read as that.
     fn check_segments(&self) -> Result<(), String> {
-        let Some(mut from) = end_of_authority(&self.text) else { return Ok(()) };
+        let Some(first) = end_of_authority(&self.text) else { return Ok(()) };
+        let mut from = first;
         let path = self.text.get(from..).unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
         for segment in path.split(['/', '\\']) {
             let to = from + segment.len();
@@ -161,6 +163,14 @@ impl Url {
             if self.values.get(at).is_some_and(|value| value.start <= to) && leads_elsewhere(segment) {
                 return Err(
                     "a value makes a segment of the URL's path `.` or `..`, which leads to another path; check the \
+                            value before this step, or put it into the query"
+                        .to_owned(),
+                );
+            }
+            let holds_value = self.values.iter().any(|value| value.start >= from && value.end <= to);
+            if from > first && holds_value && is_blank(segment) {
+                return Err(
+                    "a value leaves a segment of the URL's path empty, which leads to another path; check the \
                             value before this step, or put it into the query"
                         .to_owned(),
                 );
@@ -190,6 +200,11 @@ fn is_host(text: &str) -> bool {
         Some((inside, after)) => address(inside) && after.strip_prefix(':').is_some_and(port),
         None => text.split_once(':').map_or_else(|| name(text), |(host, after)| name(host) && port(after)),
     }
+}
+
+/// Whether a segment has nothing but blank space in it, once decoded.
+fn is_blank(segment: &str) -> bool {
+    percent_decode(segment.as_bytes()).decode_utf8_lossy().trim().is_empty()
 }
 
 /// Whether a segment has, once decoded, a part between slashes of either kind that is `.` or `..`, with parameters or

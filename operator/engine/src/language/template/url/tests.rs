@@ -49,6 +49,16 @@ fn a_value_in_the_path_stays_one_segment() {
 }
 
 #[test]
+fn a_value_does_not_leave_a_segment_empty() {
+    for value in ["", " ", "\t"] {
+        refused(ORDER, value, "leaves a segment of the URL's path empty");
+        refused("https://api.example.com/{{ v }}/items?a=b", value, "leaves a segment of the URL's path empty");
+    }
+    gives("https://api.example.com/orders{{ v }}", "", "https://api.example.com/orders");
+    gives("https://api.example.com/orders//x?id={{ v }}", "", "https://api.example.com/orders//x?id=");
+}
+
+#[test]
 fn a_value_does_not_go_on_with_the_host_of_the_template() {
     let problem = "goes on with the host of the URL and holds a dot";
     for template in
