@@ -208,7 +208,10 @@ fn what_runs_was_approved_by_the_policys_people(stage: &Stage, run: &str) -> Res
             return Err(format!("{place} ran, which {} did not approve", approval["path"]));
         }
         let since = |record: &&Value| seq(record) > seq(approval) && seq(record) < seq(call);
-        let known = |record: &Value| record["phase"] == "Failed" && record["error"]["retryable"] == true;
+        let known = |record: &Value| {
+            let is_retryable = record["phase"] == "Failed" && record["error"]["retryable"] == true;
+            is_retryable && (record["kind"] == "Pod" || record["facts"]["statusCode"].is_string())
+        };
         let other = list(&records).filter(since).filter(is_call).filter(|record| step(record) == step(call));
         if let Some(other) = other.into_iter().find(|record| record["path"] != call["path"] || !known(record)) {
             return Err(format!(

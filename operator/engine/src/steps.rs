@@ -98,7 +98,14 @@ pub(crate) async fn perform<'a>(
             return Ok(Performed::Skipped);
         }
         let record = attempts(run, &work, &place, limit).await;
+        limit -= record.attempt - attempt;
         attempt = record.attempt;
+        if is_retryable(step, &record) && !policy_gates.is_empty() && limit > 0 {
+            // Nobody knows what became of the attempt: another one is another order.
+            (attempt, limit) = (attempt + 1, limit - 1);
+            gates = policy_gates.clone();
+            continue;
+        }
         let failure = match (record.phase, record.error) {
             (StepPhase::Skipped, _) => return Ok(Performed::Skipped),
             (StepPhase::Succeeded, _) => match output::settle(run, &work, &policy_gates, attempt, reads).await? {
@@ -162,10 +169,8 @@ async fn attempts<'a>(run: &Run<'a>, work: &Work<'a>, place: &Place, limit: i32)
         }
         let open = |seq| unless_left_out(run, &work, seq, &place, || open(run, &work, seq, &place));
         let record = run.activity(&work.frame, place.clone(), open).await;
-        let again = record.phase == StepPhase::Failed
-            && record.error.as_ref().is_some_and(|e| e.retryable)
-            && work.step.retry.covers(&record);
-        if !again || attempt - first >= limit {
+        let is_covered = work.step.policy_gates.is_empty() || is_known(&record);
+        if !is_retryable(work.step, &record) || !is_covered || attempt - first >= limit {
             return record;
         }
         attempt += 1;
@@ -182,6 +187,17 @@ fn kind(step: &PlannedStep) -> StepKind {
         Action::Set(_) => StepKind::Set,
         Action::Gate(_) => StepKind::Hitl,
     }
+}
+
+/// Whether an attempt failed in a way that is tried again.
+fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
+    let is_meant = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
+    is_meant && step.retry.covers(record)
+}
+
+/// Whether it is known what became of an attempt that failed: a request was answered, a container has ended.
+fn is_known(record: &StepRecord) -> bool {
+    !matches!(record.kind, StepKind::Agent | StepKind::Http) || record.facts.contains_key("statusCode")
 }
 
 /// Skips an attempt where the conditions of its step say so. That is asked once, about the first attempt, and the gates

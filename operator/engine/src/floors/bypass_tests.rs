@@ -70,13 +70,18 @@ impl Run {
     }
 
     fn fails(&mut self, floors: &Floors, attempt: i32, retryable: bool, unknown: bool) {
+        self.fails_with(floors, attempt, (retryable, unknown), &[("statusCode", "503")]);
+    }
+
+    fn fails_with(&mut self, floors: &Floors, attempt: i32, how: (bool, bool), facts: &[(&str, &str)]) {
+        let (retryable, unknown) = how;
         let failure = Failure {
             class: "Status".into(),
             message: "503".into(),
             retryable,
             unknown,
             not_before: None,
-            facts: BTreeMap::new(),
+            facts: facts.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             log: None,
         };
         let (path, at) = ("pay".to_owned(), moment().after(std::time::Duration::from_secs(600)));
@@ -350,4 +355,24 @@ fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
         Outcome { verdict, phase, response: Some("OPS-1".into()), ..Outcome::default() },
     );
     run.runs_as_approved_at("release-pay");
+}
+
+#[test]
+fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_the_retries() {
+    let floors = release(json!(["http"]));
+    let step =
+        json!({"http": {"method": "PUT", "url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
+    let mut run = Run::of(&floors, pay(step, json!([])));
+    run.shows("release-pay", "attempts: 3 # at most");
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.fails_with(&floors, 1, (true, false), &[]);
+    run.shows("release-pay#2", "attempts: 2 # at most");
+    run.decide(&floors, "release-pay#2", Verdict::Approve);
+    assert_eq!(run.runs_as_approved_at("release-pay#2").attempt, 2);
+    run.fails_with(&floors, 2, (true, false), &[]);
+    run.shows("release-pay#3", "attempts: 1\n");
+    run.decide(&floors, "release-pay#3", Verdict::Approve);
+    run.runs_as_approved_at("release-pay#3");
+    run.fails_with(&floors, 3, (true, false), &[]);
+    assert!(matches!(run.turn.end, Some(crate::End::Failed(_))), "no more than were allowed");
 }

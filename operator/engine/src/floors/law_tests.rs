@@ -85,7 +85,8 @@ impl Dice {
         if self.below(3) == 0 {
             let (retryable, unknown) = (self.below(2) == 0, self.below(3) == 0);
             let (class, message) = ("Status".to_owned(), "no".to_owned());
-            let facts = BTreeMap::new();
+            let answered = self.below(2) == 0;
+            let facts = answered.then(|| ("statusCode".to_owned(), "503".to_owned())).into_iter().collect();
             return Err(Box::new(Failure { class, message, retryable, unknown, not_before: None, facts, log: None }));
         }
         let text = match path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap() {
@@ -138,7 +139,9 @@ fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     let since = |r: &&StepRecord| r.seq > newest.seq && r.seq < call.seq;
     let is_call = |r: &&StepRecord| matches!(r.kind, StepKind::Agent | StepKind::Http);
     for other in records.iter().filter(since).filter(is_call).filter(|r| gate_of(&r.path) == gate) {
-        let known = other.phase == StepPhase::Failed && other.error.as_ref().is_some_and(|e| e.retryable);
+        let known = other.phase == StepPhase::Failed
+            && other.facts.contains_key("statusCode")
+            && other.error.as_ref().is_some_and(|e| e.retryable);
         if other.path != call.path || !known {
             return Some(format!("the approval {} was used by {}@{}", newest.path, other.path, other.attempt));
         }
