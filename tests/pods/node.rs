@@ -99,7 +99,8 @@ async fn kubectl_reads_a_log_runs_something_in_a_container_and_deletes_the_pod()
         let words = [&["-n", &stage.namespace.name], words].concat();
         stage.cluster.kubectl(words).run().await.unwrap().ok().unwrap()
     };
-    assert_eq!(kubectl(&["logs", "long"]).await, "started\n");
+    // A container runs a moment before what it writes is in its log.
+    assert_eq!(kubectl(&["logs", "long", "--follow", "--limit-bytes=8"]).await, "started\n");
     assert_eq!(kubectl(&["exec", "long", "--", "sh", "-c", "echo $((6 * 7))"]).await, "42\n");
     kubectl(&["delete", "pod", "long", "--wait=true"]).await;
 }
