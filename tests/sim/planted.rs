@@ -2,12 +2,13 @@
 //! value away.
 
 use serde_json::{Value, json};
-use signoff_tests::sim::Resource;
+use signoff_api::{Digest, names, workflow::MAX_VALUE_NAMES};
+use signoff_tests::sim::{Crash, Fault, On, Request, Resource};
 
 use crate::{
     people::verdict,
-    scenarios::{RUN, chain, gate, post},
-    stage::{Life, NAMESPACE, OPERATOR, Stage},
+    scenarios::{RUN, chain, gate, post, set},
+    stage::{Life, NAMESPACE, OPERATOR, Stage, workflows},
     telling::TINY,
 };
 
@@ -49,8 +50,15 @@ fn planted(map: &Value, change: impl FnOnce(&mut Value)) -> Value {
     map
 }
 
-fn named(map: &Value, suffix: &str) -> String {
-    format!("{}{suffix}", map["metadata"]["name"].as_str().unwrap())
+fn named(map: &Value) -> &str {
+    map["metadata"]["name"].as_str().unwrap()
+}
+
+/// The names that the run records of values whose usual name is taken.
+fn recorded(stage: &Stage) -> Vec<String> {
+    let names = stage.workflow(RUN)["status"]["valueNames"].clone();
+    let names = names.as_object().cloned().unwrap_or_default();
+    names.values().map(|name| name.as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,19 +76,16 @@ async fn a_configmap_made_first_at_the_name_of_a_value_neither_stops_its_run_nor
             pays_twice(&stage);
             let theirs = stage.server.insert(theirs.clone()).unwrap();
             let life = waits(&stage).await;
-            let ours = stage.server.value(&maps(), NAMESPACE, &named(&map, "-1"));
-            let ours = ours.unwrap_or_else(|| panic!("no ConfigMap has the next name:\n{}", stage.server.story()));
+            let [other] = &recorded(&stage)[..] else { panic!("no other name is recorded:\n{}", stage.server.story()) };
+            assert!(other.starts_with(named(&map)) && other != named(&map), "{other}");
+            let ours = stage.server.value(&maps(), NAMESPACE, other).unwrap();
             assert_eq!(ours["metadata"]["labels"], map["metadata"]["labels"]);
             assert_eq!(ours["data"], map["data"]);
-            assert_eq!(
-                stage.server.value(&maps(), NAMESPACE, &named(&map, "")).unwrap(),
-                theirs,
-                "it is not the run's"
-            );
+            assert_eq!(stage.server.value(&maps(), NAMESPACE, named(&map)).unwrap(), theirs, "it is not the run's");
             // The next operator has nothing cached.
             life.crash().await;
             if taken_away {
-                assert!(stage.server.remove(&maps(), NAMESPACE, &named(&map, "")));
+                assert!(stage.server.remove(&maps(), NAMESPACE, named(&map)));
             }
             let life = stage.begin(OPERATOR);
             stage.people().decides("alice", "review", 60, verdict("Approve")).await;
@@ -92,23 +97,48 @@ async fn a_configmap_made_first_at_the_name_of_a_value_neither_stops_its_run_nor
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_value_has_no_free_name_says_so_and_goes_on_when_one_is_free() {
+async fn an_operator_that_dies_after_it_stored_a_value_under_another_name_stores_it_again() {
+    let stage = Stage::new();
+    let long = "All that was said about ACME. ".repeat(200);
+    stage.apply(RUN, &chain(json!([set("report", &long), gate("review", json!({})), post("pay", "42 EUR", "fail")])));
+    let uid = stage.workflow(RUN)["metadata"]["uid"].as_str().unwrap().to_owned();
+    let name = names::blob(RUN, &uid, &Digest::of_bytes(long.as_bytes()));
+    let metadata = json!({"name": name, "namespace": NAMESPACE});
+    let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": "garbage"}});
+    stage.server.insert(theirs).unwrap();
+    let written = |request: &Request| request.resource == maps() && request.verb.writes();
+    // The first write meets the other object, the second stores the value; the status that names it is never written.
+    stage.server.fault(On::writes_of(OPERATOR).only(written).nth(2), Fault::Crash(Crash::Applied));
+    let story = async {
+        stage.people().decides("alice", "review", 60, verdict("Approve")).await;
+        stage.ended(RUN).await
+    };
+    let (ended, deaths) = stage.keep_alive(&[OPERATOR], story).await;
+    assert_eq!((deaths, &ended["status"]["phase"]), (1, &json!("Succeeded")), "{}", stage.server.story());
+    assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
+    let [other] = &recorded(&stage)[..] else { panic!("not one other name:\n{}", stage.server.story()) };
+    assert!(other.starts_with(&name) && *other != name, "{other}");
+    assert_eq!(stage.server.value(&maps(), NAMESPACE, other).unwrap()["data"]["value"], long);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_of_which_too_many_values_have_other_names_says_so_and_goes_on_when_one_is_free() {
     let map = expected().await;
     let stage = Stage { room: TINY, ..Stage::new() };
     pays_twice(&stage);
-    let suffixes = || (0..17).map(|n| if n == 0 { String::new() } else { format!("-{n}") });
-    for suffix in suffixes() {
-        let theirs = planted(&map, |theirs| theirs["metadata"]["name"] = json!(named(&map, &suffix)));
-        stage.server.insert(theirs).unwrap();
-    }
+    stage.server.insert(planted(&map, |_| {})).unwrap();
+    let many = (0..MAX_VALUE_NAMES).map(|n| (Digest::of_bytes(&n.to_be_bytes()).to_string(), json!("elsewhere")));
+    let many = many.collect::<serde_json::Map<_, _>>();
+    let full = json!({"phase": "Pending", "seq": 0, "valueNames": many});
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |run| run["status"] = full.clone()).unwrap();
     let life = stage.begin(OPERATOR);
     stage.pass(3600).await;
     assert_eq!(stage.condition("ValueUnavailable"), ("True".to_owned(), "NamesTaken".to_owned()));
     let [told] = &stage.events("NamesTaken")[..] else { panic!("{:?}", stage.events("NamesTaken")) };
-    let names = format!("({} to {})", named(&map, ""), named(&map, "-16"));
-    assert!(told["note"].as_str().is_some_and(|note| note.contains(&names) && note.contains("delete them")), "{told}");
+    let says = |what: &str| told["note"].as_str().is_some_and(|note| note.contains(what));
+    assert!(says(named(&map)) && says("delete them"), "{told}");
 
-    assert!(stage.server.remove(&maps(), NAMESPACE, &named(&map, "-16")));
+    assert!(stage.server.remove(&maps(), NAMESPACE, named(&map)));
     stage.pass(700).await;
     stage.people().decides("alice", "review", 60, verdict("Approve")).await;
     assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());

@@ -311,10 +311,9 @@ async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_so() {
     let maps = Resource::new("", "configmaps");
-    for (change, said, reason) in [
-        ("changed", "holds other bytes", "ValueDamaged"),
-        ("deleted", "is in no ConfigMap of the operator", "ValueMissing"),
-    ] {
+    for (change, said, reason) in
+        [("changed", "holds other bytes", "ValueDamaged"), ("deleted", "of the operator any more", "ValueMissing")]
+    {
         let (stage, _) = waits_in_segments().await;
         let [map] = &stage.server.values(&maps, Some(NAMESPACE))[..] else { panic!("not one ConfigMap") };
         let name = map["metadata"]["name"].as_str().unwrap();

@@ -47,14 +47,20 @@ pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
     format!("{}-{}", cut(workflow, 32), place.short(20))
 }
 
-/// How many names a large value of a run may have: another user may have made an object of the first ones.
-pub const MAX_BLOB_NAMES: u32 = 17;
+/// `<the usual name>-<eight hex digits>`: the ConfigMap of a large value whose usual name, [`blob`], another user's
+/// object has.
+#[must_use]
+pub fn other_blob(usual: &str, random: u32) -> String {
+    format!("{usual}-{random:08x}")
+}
 
-/// Every name that the ConfigMap of a large value may have, in the order in which they are tried: [`blob`], then the
-/// same with `-1`, `-2`, …
-pub fn blobs(workflow: &str, uid: &str, value: &Digest) -> impl Iterator<Item = String> + use<> {
-    let first = blob(workflow, uid, value);
-    (0..MAX_BLOB_NAMES).map(move |n| if n == 0 { first.clone() } else { format!("{first}-{n}") })
+/// Whether a name is the usual one of a value or one that [`other_blob`] made of it.
+#[must_use]
+pub fn is_blob(usual: &str, name: &str) -> bool {
+    let rest = name.strip_prefix(usual);
+    let digits =
+        |rest: &str| rest.strip_prefix('-').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    rest.is_some_and(|rest| rest.is_empty() || digits(rest))
 }
 
 /// The first characters of a name, such that the result still starts and ends with a letter or digit.
@@ -91,12 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_a_value_begin_with_the_one_that_earlier_versions_knew_and_are_all_different() {
-        let value = Digest::of_bytes(b"value");
-        let names: Vec<_> = blobs(&"long-".repeat(12), "uid", &value).collect();
-        assert_eq!(names[0], blob(&"long-".repeat(12), "uid", &value));
-        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), 17);
-        assert!(names.iter().all(|name| name.len() <= MAX_WORKFLOW_NAME && !name.contains("--")), "{names:?}");
+    fn another_name_of_a_value_is_told_from_any_other_text() {
+        let usual = blob(&"long-".repeat(12), "uid", &Digest::of_bytes(b"value"));
+        let other = other_blob(&usual, 0xbeef);
+        assert!(other.ends_with("-0000beef") && other.len() <= MAX_WORKFLOW_NAME, "{other}");
+        assert!(is_blob(&usual, &usual) && is_blob(&usual, &other));
+        for name in ["", "x", &usual[1..], &format!("{usual}-../x"), &format!("{usual}/x"), &format!("{usual}x")] {
+            assert!(!is_blob(&usual, name), "{name:?}");
+        }
     }
 
     #[test]

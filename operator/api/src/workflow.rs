@@ -2,6 +2,8 @@
 //!
 //! The spec is its author's and, save for three fields, never changes; the status is the operator's.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -16,6 +18,9 @@ use crate::{
     step::HitlStep,
     values::{Json, Moment, Span},
 };
+
+/// The most values of a run that may have another name than the usual one.
+pub const MAX_VALUE_NAMES: usize = 1024;
 
 /// What shall run.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
@@ -361,6 +366,13 @@ pub struct WorkflowStatus {
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub segments: Vec<Segment>,
+    /// The ConfigMaps of large values whose usual name another user's object had, by the digest of the value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(
+        with = "BTreeMap<String, String>",
+        extend("maxProperties" = MAX_VALUE_NAMES, "additionalProperties" = {"type": "string", "maxLength": 63})
+    )]
+    pub value_names: BTreeMap<Digest, String>,
     /// The journal: one record an attempt at an activity. Records that are not finished are always here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]

@@ -1,12 +1,17 @@
 //! Large values of a run as immutable ConfigMaps that the Workflow owns.
 //!
-//! A name can be computed by every user who knows the value, so another object may stand there first. A ConfigMap counts
-//! only with the label of the Workflow, which admission lets no other user write, the Workflow as its owner, and the right
-//! bytes. Every other object counts as not there, and the value has the next name ([`names::blobs`]).
+//! The usual name can be computed by every user who knows the value, so another object may stand there first. A ConfigMap
+//! counts only with the label of the Workflow, which admission lets no other user write, the Workflow as its owner, and the
+//! right bytes. Every other object counts as not there: the value has a name then that nobody can know in advance, and
+//! the run's status records it (`status.valueNames`).
 //!
 //! It must not serve bytes that do not have the digest they were asked by, and never changes a ConfigMap.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,13 +42,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct ConfigMapBlobs {
     client: Client,
     metrics: Shared,
+    /// Random, and the same as long as this process lives: who stores a value twice meets what it stored first.
+    secret: RandomState,
 }
 
 impl ConfigMapBlobs {
     /// ConfigMaps through this client.
     #[must_use]
     pub fn new(client: Client, metrics: Shared) -> Self {
-        Self { client, metrics }
+        Self { client, metrics, secret: RandomState::new() }
+    }
+
+    /// A name for the value whose usual name is taken.
+    fn other_name(&self, usual: &str) -> String {
+        let [.., a, b, c, d] = self.secret.hash_one(usual).to_be_bytes();
+        names::other_blob(usual, u32::from_be_bytes([a, b, c, d]))
     }
 
     async fn ask<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
@@ -80,11 +93,11 @@ impl Found {
     }
 }
 
-/// The names that the ConfigMap of a value may have.
-pub(crate) fn places(owner: &Owner, digest: &str) -> Result<Vec<String>, BlobError> {
+/// The usual name of the ConfigMap of a value.
+pub(crate) fn usual_name(owner: &Owner, digest: &str) -> Result<String, BlobError> {
     let parsed: Result<Digest, _> = serde_json::from_value(digest.into());
     let parsed = parsed.map_err(|_| BlobError::NotADigest(digest.to_owned()))?;
-    Ok(names::blobs(&owner.workflow, &owner.uid, &parsed).collect())
+    Ok(names::blob(&owner.workflow, &owner.uid, &parsed))
 }
 
 fn config_map(owner: &Owner, bytes: Bytes) -> ConfigMap {
@@ -161,44 +174,33 @@ impl ConfigMapBlobs {
 
 #[async_trait]
 impl BlobStore for ConfigMapBlobs {
-    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError> {
+    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError> {
         verify(owner, digest, &bytes)?;
-        let names = places(owner, digest)?;
+        let usual = usual_name(owner, digest)?;
+        let other = self.other_name(&usual);
         let mut object = config_map(owner, bytes);
-        for name in &names {
+        for name in [&usual, &other] {
             object.metadata.name = Some(name.clone());
-            if self.create(owner, digest, &object).await? {
-                return Ok(());
-            }
-            // An earlier attempt made it, or another object has the name.
-            match self.read(owner, digest, name).await {
-                Ok(Some(_)) => return Ok(()),
-                Ok(None) | Err(BlobError::Mismatch { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Err(BlobError::NamesTaken { digest: digest.to_owned(), names: range(&names) })
-    }
-
-    async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError> {
-        let mut damaged = None;
-        for name in places(owner, digest)? {
-            match self.read(owner, digest, &name).await {
-                Ok(Some(bytes)) => return Ok(Some(bytes)),
-                Ok(None) => {}
-                Err(error @ BlobError::Mismatch { .. }) => damaged = Some(error),
-                Err(error) => return Err(error),
+            let is_stored = self.create(owner, digest, &object).await?
+                // An earlier attempt made it, or another object has the name.
+                || match self.read(owner, digest, name).await {
+                    Ok(found) => found.is_some(),
+                    Err(BlobError::Mismatch { .. }) => false,
+                    Err(error) => return Err(error),
+                };
+            if is_stored {
+                return Ok((*name == other).then(|| other.clone()));
             }
         }
-        damaged.map_or(Ok(None), Err)
+        Err(store(digest, format!("other objects have its names {usual:?} and {other:?}")))
     }
-}
 
-/// The first and the last of some names.
-pub(crate) fn range(names: &[String]) -> String {
-    match names {
-        [] => String::new(),
-        [only] => only.clone(),
-        [first, .., last] => format!("{first} to {last}"),
+    async fn get(&self, owner: &Owner, digest: &str, name: Option<&str>) -> Result<Option<Bytes>, BlobError> {
+        let usual = usual_name(owner, digest)?;
+        let name = name.unwrap_or(&usual);
+        if !names::is_blob(&usual, name) {
+            return Err(BlobError::NotAName(name.to_owned()));
+        }
+        self.read(owner, digest, name).await
     }
 }

@@ -47,17 +47,22 @@ pub enum BlobError {
         /// `namespace/name` of the owner.
         workflow: String,
     },
-    /// Every name that the blob may have is taken by objects that are not the operator's.
+    /// Objects that are not the operator's have the usual names of too many blobs of a run.
     #[error(
-        "blob {digest} cannot be stored: every name that it may have is taken by objects which the operator did not make \
-         ({names}); delete them"
+        "blob {digest} cannot be stored: objects which the operator did not make have the names of more than {most} \
+         values of this run, among them {name:?}; find out who made it, and delete them"
     )]
     NamesTaken {
         /// The digest that names it.
         digest: String,
-        /// The first and the last of the names.
-        names: String,
+        /// Its usual name.
+        name: String,
+        /// So many may have another name.
+        most: usize,
     },
+    /// The name of a blob that is none.
+    #[error("{0:?} is no name that a blob has")]
+    NotAName(String),
     /// The store behind it failed.
     #[error("blob {digest}: {cause}")]
     Store {
@@ -72,17 +77,18 @@ pub enum BlobError {
 /// Keeps blobs.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
-    /// Stores `bytes` under `digest`, durably before it returns; storing again is a success.
+    /// Stores `bytes` under `digest`, durably before it returns; storing again is a success. Returns the name under
+    /// which they are stored where it is not the usual one: only who passes that name to [`get`](Self::get) finds them.
     ///
     /// # Errors
     /// A digest that is not that of the bytes, and failures of the store.
-    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError>;
+    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError>;
 
-    /// The bytes under `digest`, or `None` when there are none.
+    /// Returns the bytes under `digest`, or `None` when there are none. `name` is what [`put`](Self::put) returned.
     ///
     /// # Errors
     /// Bytes that do not have the digest, and failures of the store.
-    async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError>;
+    async fn get(&self, owner: &Owner, digest: &str, name: Option<&str>) -> Result<Option<Bytes>, BlobError>;
 }
 
 /// Whether `bytes` have `digest`; every store asks this before it stores and before it serves.
@@ -125,13 +131,14 @@ impl FolderBlobs {
 
 #[async_trait]
 impl BlobStore for FolderBlobs {
-    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<(), BlobError> {
+    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError> {
         verify(owner, digest, &bytes)?;
         let file = self.file(owner, digest)?;
-        aside(digest, move || durable::write(&file, &bytes)).await
+        aside(digest, move || durable::write(&file, &bytes)).await?;
+        Ok(None)
     }
 
-    async fn get(&self, owner: &Owner, digest: &str) -> Result<Option<Bytes>, BlobError> {
+    async fn get(&self, owner: &Owner, digest: &str, _name: Option<&str>) -> Result<Option<Bytes>, BlobError> {
         let file = self.file(owner, digest)?;
         let found = aside(digest, move || match fs::read(&file) {
             Ok(bytes) => Ok(Some(Bytes::from(bytes))),
@@ -180,13 +187,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = FolderBlobs::new(folder.path());
         let (digest, bytes) = blob("a long letter");
-        assert!(store.get(&owner(), &digest).await.unwrap().is_none());
+        assert!(store.get(&owner(), &digest, None).await.unwrap().is_none());
         for _ in 0..2 {
             store.put(&owner(), &digest, bytes.clone()).await.unwrap();
-            assert_eq!(store.get(&owner(), &digest).await.unwrap().unwrap(), bytes);
+            assert_eq!(store.get(&owner(), &digest, None).await.unwrap().unwrap(), bytes);
         }
         let other = Owner { uid: "0b5e-2".into(), ..owner() };
-        assert!(store.get(&other, &digest).await.unwrap().is_none());
+        assert!(store.get(&other, &digest, None).await.unwrap().is_none());
     }
 
     #[tokio::test]
@@ -215,7 +222,7 @@ mod tests {
         let (digest, bytes) = blob("approved: 420 EUR");
         store.put(&owner(), &digest, bytes.clone()).await.unwrap();
         fs::write(store.file(&owner(), &digest).unwrap(), "approved: 420000 EUR").unwrap();
-        let refused = store.get(&owner(), &digest).await.unwrap_err();
+        let refused = store.get(&owner(), &digest, None).await.unwrap_err();
         assert!(matches!(&refused, BlobError::Mismatch { .. }), "{refused}");
         assert!(refused.to_string().contains("finance/refund"), "{refused}");
 
@@ -223,7 +230,7 @@ mod tests {
         assert!(matches!(wrong, BlobError::Mismatch { .. }), "{wrong}");
         // Storing the true bytes again heals the damage.
         store.put(&owner(), &digest, bytes.clone()).await.unwrap();
-        assert_eq!(store.get(&owner(), &digest).await.unwrap().unwrap(), bytes);
+        assert_eq!(store.get(&owner(), &digest, None).await.unwrap().unwrap(), bytes);
     }
 
     #[tokio::test]
@@ -233,14 +240,14 @@ mod tests {
         let (digest, _) = blob("x");
         for name in ["", ".", "..", "../x", "a/b", "/etc", "a\\b", ".hidden", "A", "a\0b", &"x".repeat(300)] {
             for owner in [Owner { namespace: name.into(), ..owner() }, Owner { uid: name.into(), ..owner() }] {
-                let refused = store.get(&owner, &digest).await.unwrap_err();
+                let refused = store.get(&owner, &digest, None).await.unwrap_err();
                 assert!(matches!(refused, BlobError::NotAnOwner(_)), "{name:?}: {refused}");
             }
         }
         let upper = digest.to_uppercase();
         let hex = digest.strip_prefix("sha256:").unwrap();
         for digest in ["", "sha256:", "sha256:../../etc/passwd", hex, upper.as_str(), "md5:00"] {
-            let refused = store.get(&owner(), digest).await.unwrap_err();
+            let refused = store.get(&owner(), digest, None).await.unwrap_err();
             assert!(matches!(refused, BlobError::NotADigest(_)), "{digest:?}: {refused}");
         }
     }

@@ -12,7 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use serde::Deserialize;
 
 /// Every template, by the name of its generated file, sorted.
-const TEMPLATES: [(&str, &str); 14] = [
+const TEMPLATES: [(&str, &str); 15] = [
     ("mutating-requester-kept.yaml", include_str!("templates/mutating-requester-kept.yaml")),
     ("mutating-requester.yaml", include_str!("templates/mutating-requester.yaml")),
     ("mutating-voter-groups.yaml", include_str!("templates/mutating-voter-groups.yaml")),
@@ -21,6 +21,7 @@ const TEMPLATES: [(&str, &str); 14] = [
     ("validating-bound-token.yaml", include_str!("templates/validating-bound-token.yaml")),
     ("validating-children-binding.yaml", include_str!("templates/validating-children-binding.yaml")),
     ("validating-children-exec.yaml", include_str!("templates/validating-children-exec.yaml")),
+    ("validating-children-names.yaml", include_str!("templates/validating-children-names.yaml")),
     ("validating-children-pods.yaml", include_str!("templates/validating-children-pods.yaml")),
     ("validating-children.yaml", include_str!("templates/validating-children.yaml")),
     ("validating-identity.yaml", include_str!("templates/validating-identity.yaml")),

@@ -20,7 +20,7 @@ use signoff_runtime::{Owner, Stopped};
 
 use super::observe::Seen;
 use crate::{
-    blobs::{places, range},
+    blobs::usual_name,
     context::{Context, owner},
     error::Error,
     kinds::Name,
@@ -51,7 +51,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
         };
         if !turn.missing.is_empty() {
             for digest in &turn.missing {
-                let value = fetch(context, &seen.name, &owner, digest.as_str()).await?;
+                let value = fetch(context, &seen.name, &owner, &seen.status.value_names, digest).await?;
                 Arc::make_mut(&mut values).insert(digest.clone(), value);
             }
             continue;
@@ -162,16 +162,24 @@ fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fac
     refused
 }
 
-/// A large value that the journal names.
-pub(super) async fn fetch(context: &Context, name: &Name, owner: &Owner, digest: &str) -> Result<String, Error> {
+/// A large value that the journal names. `names` are those of values whose usual name is another object's.
+pub(super) async fn fetch(
+    context: &Context,
+    name: &Name,
+    owner: &Owner,
+    names: &BTreeMap<Digest, String>,
+    digest: &Digest,
+) -> Result<String, Error> {
     let object = || name.as_a::<Workflow>();
-    let found = context.blobs.get(owner, digest).await.map_err(|source| Error::Blob { object: object(), source })?;
+    let recorded = names.get(digest).map(String::as_str);
+    let found = context.blobs.get(owner, digest.as_str(), recorded).await;
+    let found = found.map_err(|source| Error::Blob { object: object(), source })?;
     match found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
         Some(text) => Ok(text),
         None => Err(Error::ValueGone {
             object: object(),
-            digest: digest.to_owned(),
-            config_maps: places(owner, digest).map(|names| range(&names)).unwrap_or_default(),
+            digest: digest.to_string(),
+            config_map: recorded.map_or_else(|| usual_name(owner, digest.as_str()).unwrap_or_default(), str::to_owned),
         }),
     }
 }

@@ -9,11 +9,14 @@ use serde_json::{Value, json};
 use signoff_api::{
     Moment, Workflow, WorkflowStatus,
     conditions::{self, GUARDED},
+    workflow::MAX_VALUE_NAMES,
 };
 use signoff_engine::{Plan, Turn, journal::Folded, status::apart};
+use signoff_runtime::blobs::BlobError;
 
 use super::{observe::Seen, pending::Pending, plan::Refusal, status};
 use crate::{
+    blobs::usual_name,
     commit::commit as write,
     context::{Context, owner},
     error::Error,
@@ -47,7 +50,7 @@ pub(super) async fn commit(
 pub(super) async fn store(
     context: &Context,
     seen: &Seen,
-    next: WorkflowStatus,
+    mut next: WorkflowStatus,
     turn: &Turn,
     folded: &[Folded],
 ) -> Result<Arc<Workflow>, Error> {
@@ -57,8 +60,14 @@ pub(super) async fn store(
     let owner = owner(&seen.name, &seen.uid);
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
     for (digest, text) in turn.blobs.iter().cloned().chain(apart(turn)).chain(segments) {
-        let stored = context.blobs.put(&owner, digest.as_str(), text.into()).await;
-        stored.map_err(|source| Error::Blob { object: seen.name.as_a::<Workflow>(), source })?;
+        let failed = |source| Error::Blob { object: seen.name.as_a::<Workflow>(), source };
+        if let Some(name) = context.blobs.put(&owner, digest.as_str(), text.into()).await.map_err(failed)? {
+            next.value_names.insert(digest.clone(), name);
+        }
+        if next.value_names.len() > MAX_VALUE_NAMES {
+            let name = usual_name(&owner, digest.as_str()).map_err(failed)?;
+            return Err(failed(BlobError::NamesTaken { digest: digest.to_string(), name, most: MAX_VALUE_NAMES }));
+        }
     }
     let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.runs.committed(&seen.name, &seen.uid, &turn.journal);

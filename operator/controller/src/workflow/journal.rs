@@ -39,7 +39,7 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
             Err(why @ Incomplete::Torn) => return Err(torn(why.to_string())),
         };
         for digest in missing {
-            let text = fetch(context, name, &owner(name, uid), digest.as_str()).await?;
+            let text = fetch(context, name, &owner(name, uid), &status.value_names, &digest).await?;
             let records = read_segment(&text).map_err(|why| torn(format!("segment {digest}: {why}")))?;
             context.segments.keep(uid, &digest, records.clone(), text.len());
             segments.insert(digest, records);

@@ -192,7 +192,7 @@ pub const TERMS: &[Term] = &[
     term(
         REASON,
         "NamesTaken",
-        "Every name for a large value of the run is taken by ConfigMaps of others. Delete those.",
+        "ConfigMaps of others have the names of too many large values of the run. Delete those.",
     ),
     term(REASON, "ValueAvailable", "The large value can be read and stored again."),
     term(REASON, "Forbidden", "The API server refuses a write: the message names the quota, policy or right."),

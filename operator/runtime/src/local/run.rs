@@ -344,7 +344,7 @@ impl Run {
     }
 
     async fn fetch(&self, digest: &Digest) -> Result<String, Error> {
-        let bytes = self.session.blobs().get(&self.session.owner(), digest.as_str()).await?;
+        let bytes = self.session.blobs().get(&self.session.owner(), digest.as_str(), None).await?;
         let text = bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok());
         text.ok_or_else(|| Error::ValueGone { id: self.session.id.clone(), digest: digest.clone() })
     }

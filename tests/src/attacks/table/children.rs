@@ -30,7 +30,6 @@ pub(super) fn rows() -> Vec<Row> {
     let hands = [Edit, Admin, ClusterAdmin];
     let real = || Scene::Object(Operator, VALUES, value("real-{case}", run()));
     let hers = || Scene::Object(Edit, VALUES, value("hers-{case}", json!({"case": "{case}"})));
-    let step = || Scene::Object(ClusterAdmin, PODS, pod("signoff-step-{case}", json!({})));
     let forged = json!({"data": {"value": "forged"}});
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
     let deleted = |row: Row| {
@@ -39,9 +38,10 @@ pub(super) fn rows() -> Vec<Row> {
     let changed = |what, how: &[Way], change: Value| {
         deleted(Row::new(what, hands, [Way::Merge], change).ways(how)).about(Object::Scene)
     };
+    let own_step = || Scene::Object(Operator, PODS, pod("signoff-step-{case}", run()));
     let shell = |what, sub| {
         Row::new(what, [Edit, Admin], [Way::Connect], Value::Null)
-            .given(step())
+            .given(own_step())
             .on(Object::Sub(sub))
             .shipped_roles()
             .refused("lacks the verb debug on workflows.signoff.dev")
@@ -49,7 +49,6 @@ pub(super) fn rows() -> Vec<Row> {
             .by(ClusterAdmin)
             .reaches("does not have a host assigned")
     };
-    let own_step = || Scene::Object(Operator, PODS, pod("signoff-step-{case}", run()));
     let stepped = |what, how: &[Way], change: Value| {
         let annotation = json!({"metadata": {"annotations": {"cni.example/address": "10.0.0.7"}}});
         Row::new(what, hands, [Way::Merge], change)
@@ -80,6 +79,16 @@ pub(super) fn rows() -> Vec<Row> {
             .on(Object::Path(PODS))
             .refused(WORDS)
             .honest("a Pod of their own", pod("mine-{case}", json!({}))),
+        Row::new(
+            "makes a Pod at the name of a step's first",
+            hands,
+            [Way::Create],
+            pod("signoff-step-{case}", json!({})),
+        )
+        .given(Scene::Nothing)
+        .on(Object::Path(PODS))
+        .refused("made by the operator only")
+        .honest("a Pod of another name", pod("steps-{case}", json!({}))),
         changed("changes a value of a run", &CHANGES, forged.clone()),
         changed(
             "unlabels a value of a run",

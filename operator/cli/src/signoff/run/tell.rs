@@ -83,7 +83,7 @@ pub async fn outputs(sessions: &Sessions, session: &Snapshot) -> anyhow::Result<
 
 async fn value(sessions: &Sessions, session: &Snapshot, reference: &BlobRef) -> anyhow::Result<String> {
     let blobs = sessions.blobs(&session.id).map_err(super::failure)?;
-    let found = blobs.get(&owner(&session.workflow), reference.digest.as_str()).await;
+    let found = blobs.get(&owner(&session.workflow), reference.digest.as_str(), None).await;
     let bytes = found.map_err(|why| Exit::Session.because(why.to_string()))?;
     let text = bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok());
     let gone = || Exit::Session.because(format!("session {}: the value {} is gone", session.id, reference.digest));
