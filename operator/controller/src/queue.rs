@@ -1,15 +1,16 @@
-//! Which objects are to be looked at, and when: one look at a time for each, some at once in all.
+//! Which objects are to be looked at, and when: one look at a time for each, some at once in all. Namespaces have their
+//! turns, so that one with thousands of objects does not hold up the others.
 //!
 //! It may not look itself, and has no clock: whoever asks brings the time. Whoever takes keys is the one that
 //! finishes them and tells what watches show; only `trigger` is for others too, and wakes the taker.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use signoff_api::Moment;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 
 use crate::kinds::Name;
 
@@ -37,11 +38,17 @@ impl Key {
 pub struct Queue {
     inner: Mutex<Inner>,
     news: Notify,
+    /// Something happened to an object while it is looked at.
+    news_of_running: Notify,
 }
 
 #[derive(Default)]
 struct Inner {
-    ready: VecDeque<Key>,
+    /// What waits to be looked at, by namespace, in the order in which it was triggered. None is empty.
+    ready: BTreeMap<Arc<str>, VecDeque<Key>>,
+    /// The namespaces of `ready`, in the order in which they have their turns.
+    turns: VecDeque<Arc<str>>,
+    /// The keys of `ready`.
     queued: BTreeSet<Key>,
     running: BTreeSet<Key>,
     /// What happened to objects while they were looked at: only that this version was seen, or more than that.
@@ -58,7 +65,9 @@ impl Queue {
 
     /// Something happened to this object: look at it as soon as possible.
     pub fn trigger(&self, key: Key) {
-        self.lock().trigger(key);
+        if self.lock().trigger(key) {
+            self.news_of_running.notify_waiters();
+        }
         self.news.notify_one();
     }
 
@@ -72,6 +81,8 @@ impl Queue {
                 .entry(key)
                 .and_modify(|cause| *cause = cause.take().map(|_| version.clone()))
                 .or_insert(Some(version));
+            drop(inner);
+            self.news_of_running.notify_waiters();
         } else {
             inner.trigger(key);
         }
@@ -80,6 +91,11 @@ impl Queue {
     /// Waits until something was triggered since it last returned.
     pub async fn triggered(&self) {
         self.news.notified().await;
+    }
+
+    /// Waits until something happens to any object that is being looked at. What happens from this call on counts.
+    pub fn news_of_running(&self) -> Notified<'_> {
+        self.news_of_running.notified()
     }
 
     /// Triggers everything whose time has come.
@@ -109,11 +125,18 @@ impl Queue {
         self.take_where(|_| true)
     }
 
-    /// The next object to be looked at that `may` begin.
-    pub fn take_where(&self, may: impl Fn(&Key) -> bool) -> Option<Key> {
+    /// The next object to be looked at in a namespace of which one more `may` begin.
+    pub fn take_where(&self, may: impl Fn(&str) -> bool) -> Option<Key> {
         let mut inner = self.lock();
-        let at = inner.ready.iter().position(may)?;
-        let key = inner.ready.remove(at)?;
+        let at = inner.turns.iter().position(|namespace| may(namespace))?;
+        let namespace = inner.turns.remove(at)?;
+        let waiting = inner.ready.get_mut(&namespace)?;
+        let key = waiting.pop_front()?;
+        if waiting.is_empty() {
+            inner.ready.remove(&namespace);
+        } else {
+            inner.turns.push_back(namespace);
+        }
         inner.queued.remove(&key);
         inner.running.insert(key.clone());
         Some(key)
@@ -121,9 +144,14 @@ impl Queue {
 
     /// Forgets what waits to be looked at, save what is still `wanted`.
     pub fn keep_only(&self, wanted: impl Fn(&Key) -> bool) {
-        let mut inner = self.lock();
-        inner.ready.retain(&wanted);
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         inner.queued.retain(&wanted);
+        inner.ready.retain(|_, keys| {
+            keys.retain(&wanted);
+            !keys.is_empty()
+        });
+        inner.turns.retain(|namespace| inner.ready.contains_key(namespace));
     }
 
     /// The look is over; the next one is due then, unless something happens earlier. `made` says whether a version
@@ -152,17 +180,26 @@ impl Queue {
     /// How many are waiting to be looked at or being looked at.
     pub fn depth(&self) -> usize {
         let inner = self.lock();
-        inner.ready.len() + inner.running.len()
+        inner.queued.len() + inner.running.len()
     }
 }
 
 impl Inner {
-    fn trigger(&mut self, key: Key) {
+    /// Returns whether the object is being looked at.
+    fn trigger(&mut self, key: Key) -> bool {
         if self.running.contains(&key) {
             self.again.insert(key, None);
-        } else if self.queued.insert(key.clone()) {
-            self.ready.push_back(key);
+            return true;
         }
+        if self.queued.insert(key.clone()) {
+            let namespace = Arc::clone(&key.name().namespace);
+            let keys = self.ready.entry(Arc::clone(&namespace)).or_default();
+            keys.push_back(key);
+            if keys.len() == 1 {
+                self.turns.push_back(namespace);
+            }
+        }
+        false
     }
 
     fn done(&mut self, key: &Key, due: Option<Moment>) {
@@ -242,6 +279,53 @@ mod tests {
         queue.tick(at(20));
         assert_eq!(queue.take(), Some(key("a")));
         assert_eq!(queue.next_due(), None);
+    }
+
+    fn keys(queue: &Queue, names: &[(&str, &str)]) {
+        names.iter().for_each(|(namespace, name)| queue.trigger(Key::Workflow(Name::new(namespace, name))));
+    }
+
+    fn taken(queue: &Queue, may: impl Fn(&str) -> bool) -> Vec<String> {
+        let all = std::iter::from_fn(|| queue.take_where(&may));
+        all.map(|key| format!("{}/{}", key.name().namespace, key.name().name)).collect()
+    }
+
+    #[test]
+    fn namespaces_have_their_turns_and_each_keeps_its_own_order() {
+        let queue = Queue::default();
+        keys(&queue, &[("a", "3"), ("a", "1"), ("a", "2"), ("b", "1"), ("c", "2"), ("c", "1")]);
+        assert_eq!(queue.depth(), 6);
+        assert_eq!(taken(&queue, |_| true), ["a/3", "b/1", "c/2", "a/1", "c/1", "a/2"]);
+        assert_eq!(queue.depth(), 6, "all of them are being looked at");
+    }
+
+    #[test]
+    fn a_namespace_with_thousands_of_objects_holds_up_no_other() {
+        let queue = Queue::default();
+        (0..5000).for_each(|number| keys(&queue, &[("many", &number.to_string())]));
+        queue.take();
+        keys(&queue, &[("few", "1")]);
+        let next: Vec<_> = (0..2).filter_map(|_| queue.take()).map(|key| key.name().namespace.to_string()).collect();
+        assert!(next.contains(&"few".to_owned()), "{next:?}");
+    }
+
+    #[test]
+    fn a_namespace_that_may_not_begin_keeps_its_turn() {
+        let queue = Queue::default();
+        keys(&queue, &[("slow", "1"), ("slow", "2"), ("b", "1"), ("b", "2")]);
+        assert_eq!(queue.take_where(|namespace| namespace != "slow"), Some(Key::Workflow(Name::new("b", "1"))));
+        assert_eq!(taken(&queue, |_| true), ["slow/1", "b/2", "slow/2"]);
+    }
+
+    #[test]
+    fn what_is_not_kept_is_forgotten_and_can_be_triggered_again() {
+        let queue = Queue::default();
+        keys(&queue, &[("a", "1"), ("b", "1"), ("b", "2"), ("c", "1")]);
+        queue.keep_only(|key| &*key.name().namespace == "b" && &*key.name().name == "2");
+        assert_eq!(queue.depth(), 1);
+        keys(&queue, &[("a", "1"), ("b", "2")]);
+        assert_eq!(taken(&queue, |_| true), ["b/2", "a/1"]);
+        assert_eq!(queue.take(), None);
     }
 
     #[test]

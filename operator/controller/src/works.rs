@@ -278,7 +278,7 @@ impl Works {
             self.context.queue.keep_only(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
         }
         while self.has_room()
-            && let Some(key) = self.context.queue.take_where(|key| self.may_begin(key))
+            && let Some(key) = self.context.queue.take_where(|namespace| self.may_begin(namespace))
         {
             let (context, what) = (Arc::clone(&self.context), key.clone());
             let task = self.looks.spawn(async move {
@@ -304,12 +304,11 @@ impl Works {
             && self.looks.len() < self.max_reconciles.saturating_mul(MOST_WAITING)
     }
 
-    /// Whether this object may be reconciled beside those of its namespace that are.
-    fn may_begin(&self, key: &Key) -> bool {
-        let namespace = &key.name().namespace;
+    /// Whether one more object of this namespace may be reconciled beside those that are.
+    fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
-        self.looking.values().filter(|other| other.name().namespace == *namespace).count() < most
+        self.looking.values().filter(|other| *other.name().namespace == *namespace).count() < most
     }
 
     fn looked(&mut self, done: Result<(Id, Look), JoinError>) {
