@@ -14,23 +14,27 @@ use crate::{
     stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
 };
 
-const HONEST: &str = "honest";
+pub const HONEST: &str = "honest";
 
-fn stage() -> Stage {
-    let limits = Duration::from_millis(100);
-    let settings = EvaluatorSettings { limit: limits, grace: limits, ..EvaluatorSettings::default() };
+/// A stage whose evaluations have this limit, and as much grace.
+pub fn stage_with(limit: Duration) -> Stage {
+    let settings = EvaluatorSettings { limit, grace: limit, ..EvaluatorSettings::default() };
     Stage { evaluator: Evaluator::start(settings).unwrap(), ..Stage::new() }
 }
 
-fn honest(stage: &Stage) {
+fn stage() -> Stage {
+    stage_with(Duration::from_millis(100))
+}
+
+pub fn honest(stage: &Stage) {
     stage.apply(HONEST, &chain(json!([set("one", "1"), post("send", "{{ steps.one.response }}", "fail")])));
 }
 
-fn is_aside(workflow: &Value) -> bool {
+pub fn is_aside(workflow: &Value) -> bool {
     condition(workflow, "Quarantined").0 == "True"
 }
 
-async fn set_aside(stage: &Stage, name: &str) -> Value {
+pub async fn set_aside(stage: &Stage, name: &str) -> Value {
     stage.server.until(&workflows(), NAMESPACE, name, is_aside).await
 }
 
@@ -152,13 +156,21 @@ async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
 
 #[tokio::test]
 async fn of_a_hundred_honest_runs_beside_a_hundred_hostile_ones_none_is_set_aside() {
+    a_hundred_beside_a_hundred("hostile").await;
+}
+
+#[tokio::test]
+async fn of_a_hundred_honest_runs_in_the_namespace_of_a_hundred_hostile_ones_none_is_set_aside() {
+    a_hundred_beside_a_hundred(NAMESPACE).await;
+}
+
+/// `namespace`: that of the hostile runs.
+async fn a_hundred_beside_a_hundred(namespace: &str) {
     const EACH: usize = 100;
     let stage = stage();
     for number in 0..EACH {
-        let hostile = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-            "metadata": {"name": format!("hostile-{number}"), "namespace": "hostile"},
-            "spec": chain(json!([set("one", "[[endless:render]]")]))});
-        stage.server.insert(hostile).unwrap();
+        let endless = chain(json!([set("one", "[[endless:render]]")]));
+        stage.apply_in(namespace, &format!("hostile-{number}"), &endless);
         let rounds = "{% for i in range(200) %}{{ i }}{% endfor %}";
         stage.apply(&format!("honest-{number}"), &chain(json!([set("one", rounds), set("two", rounds)])));
     }
@@ -169,8 +181,7 @@ async fn of_a_hundred_honest_runs_beside_a_hundred_hostile_ones_none_is_set_asid
         assert_eq!(condition(&workflow, "Quarantined"), (String::new(), String::new()), "it was never set aside");
     }
     for number in 0..EACH {
-        let name = format!("hostile-{number}");
-        stage.server.until(&workflows(), "hostile", &name, is_aside).await;
+        stage.server.until(&workflows(), namespace, &format!("hostile-{number}"), is_aside).await;
     }
 }
 

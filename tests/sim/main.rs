@@ -1,8 +1,9 @@
 //! The real controllers in simulation: paused time, a simulated API server, and everything that can go wrong between them.
-//! Nothing here opens a socket or waits in real time; what needs a real API server is in `cluster/`.
+//! Nothing here opens a socket, and only what is about CPU time waits in real time; what needs a real API server is in `cluster/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod calls;
+mod costly;
 mod crash_at_every_step;
 mod disturbances;
 mod ending;
@@ -24,3 +25,4 @@ mod strangers;
 mod telling;
 mod timeouts;
 mod two_operators;
+mod unclean;

@@ -191,9 +191,14 @@ impl Stage {
         life
     }
 
+    /// The metrics of the operator that began last.
+    pub fn metrics(&self) -> String {
+        self.probe.lock().unwrap().as_ref().unwrap().metrics().unwrap()
+    }
+
     /// A number of the operator that began last.
     pub fn metric(&self, name: &str) -> i64 {
-        let text = self.probe.lock().unwrap().as_ref().unwrap().metrics().unwrap();
+        let text = self.metrics();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("there is no {name} in {text}")).parse().unwrap()
     }

@@ -18,7 +18,7 @@ use crate::{
     events::Reporter,
     floors::FloorIndex,
     guard::{Confirm, Standing},
-    kinds::{Kind, Name},
+    kinds::{Kind, Name, Readable as _},
     lease::Tenure,
     metrics::Shared,
     plans::Plans,
@@ -28,7 +28,7 @@ use crate::{
     runs::Runs,
     segments::SegmentCache,
     stalls::Stalls,
-    store::Store,
+    store::{Found, Store},
     unreadable::Unreadable,
     vouched::Vouched,
     wire::Wire,
@@ -110,15 +110,7 @@ impl Context {
         object: &K,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stopped> {
-        let meta = object.meta();
-        let text = |field: &Option<String>| field.clone().unwrap_or_default();
-        let subject = Subject {
-            kind: K::KIND.to_owned(),
-            namespace: text(&meta.namespace),
-            name: text(&meta.name),
-            uid: text(&meta.uid),
-            generation: meta.generation.unwrap_or_default(),
-        };
+        let subject = subject(object);
         if self.evaluator.is_inline() {
             return self.evaluator.run(subject, work).await;
         }
@@ -126,11 +118,63 @@ impl Context {
         self.evaluating.fetch_add(1, Ordering::Relaxed);
         let _counted = Counted(&self.evaluating);
         self.queue.nudge();
-        let result = self.evaluator.run(subject, work).await;
+        let is_suspect = self.evaluator.is_suspect(&subject);
+        let (name, uid) = (Name::of(object), subject.uid.clone());
+        let result = tokio::select! {
+            biased;
+            result = self.evaluator.run(subject, work) => result,
+            () = self.withdrawn(K::KIND, &name, &uid), if is_suspect => return Err(Stopped::Withdrawn),
+        };
         if let Err(why) = &result {
             self.metrics.stopped(K::KIND, crate::quarantine::reason(why));
         }
         result
+    }
+
+    /// Whether the process before this one ended while it evaluated this object.
+    pub(crate) fn is_suspect<K: Kind>(&self, object: &K) -> bool {
+        self.evaluator.is_suspect(&subject(object))
+    }
+
+    /// Everything of an object was evaluated for now, or nothing is any more.
+    pub(crate) fn clear_suspect<K: Kind>(&self, name: &Name, uid: &str) {
+        let text = |text: &str| text.to_owned();
+        let (namespace, name) = (text(&name.namespace), text(&name.name));
+        self.evaluator.clear(&Subject { kind: text(K::KIND), namespace, name, uid: text(uid), generation: 0 });
+    }
+
+    /// Waits until an object that is being reconciled has to be reconciled anew, because something was done to it that
+    /// works without an evaluation.
+    async fn withdrawn(&self, kind: &str, name: &Name, uid: &str) {
+        loop {
+            let news = self.queue.news_of_running();
+            if self.is_withdrawn(kind, name, uid) {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    fn is_withdrawn(&self, kind: &str, name: &Name, uid: &str) -> bool {
+        let is_stopped = |workflow: &Workflow| {
+            workflow.metadata.deletion_timestamp.is_some() || workflow.is_over() || workflow.spec.cancel == Some(true)
+        };
+        if kind == Workflow::KIND {
+            return match self.workflows.find(name) {
+                Found::Here(workflow) => {
+                    crate::kinds::uid(&*workflow) != uid || is_stopped(&workflow) || workflow.spec.suspend == Some(true)
+                }
+                found => !matches!(found, Found::Doubtful),
+            };
+        }
+        let approval = match self.approvals.find(name) {
+            Found::Here(approval) if crate::kinds::uid(&*approval) == uid && !approval.is_over() => approval,
+            found => return !matches!(found, Found::Doubtful),
+        };
+        match self.workflows.find(&name.beside(&approval.spec.request.workflow.name)) {
+            Found::Here(workflow) => is_stopped(&workflow),
+            found => !matches!(found, Found::Doubtful),
+        }
     }
 
     /// An object is not set aside any more.
@@ -163,6 +207,18 @@ impl Context {
                 Ok(None)
             }
         }
+    }
+}
+
+fn subject<K: Kind>(object: &K) -> Subject {
+    let meta = object.meta();
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    Subject {
+        kind: K::KIND.to_owned(),
+        namespace: text(&meta.namespace),
+        name: text(&meta.name),
+        uid: text(&meta.uid),
+        generation: meta.generation.unwrap_or_default(),
     }
 }
 

@@ -10,9 +10,10 @@ use std::{
 };
 
 use signoff_api::Moment;
+use signoff_engine::Fact;
 use signoff_runtime::Stopped;
 
-use crate::queue::Key;
+use crate::{kinds::Name, queue::Key};
 
 /// The version that a quarantine names: another one lifts it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -29,6 +30,8 @@ pub(crate) struct Quarantines {
 #[derive(Default)]
 struct Inner {
     objects: BTreeMap<Key, Aside>,
+    /// The steps of runs that turned out to be too costly, by the run's uid, until a commit holds them.
+    costly: BTreeMap<Name, (String, Vec<Fact>)>,
     namespaces: BTreeMap<Arc<str>, Pause>,
 }
 
@@ -71,6 +74,28 @@ impl Quarantines {
     /// A part of an evaluation was stopped, and the object goes on without it. Its namespace pauses nevertheless.
     pub(crate) fn part_stopped(&self, key: &Key, now: Moment) {
         self.lock().strike(&key.name().namespace, now);
+    }
+
+    /// The steps of a run that turned out to be too costly.
+    pub(crate) fn costly(&self, name: &Name, uid: &str) -> Vec<Fact> {
+        let inner = self.lock();
+        inner.costly.get(name).filter(|(of, _)| of == uid).map(|(_, facts)| facts.clone()).unwrap_or_default()
+    }
+
+    /// A step of a run turned out to be too costly: that is known until a commit holds it.
+    pub(crate) fn keep_costly(&self, name: &Name, uid: &str, fact: Fact) {
+        let mut inner = self.lock();
+        let (of, facts) = inner.costly.entry(name.clone()).or_default();
+        if of != uid {
+            uid.clone_into(of);
+            facts.clear();
+        }
+        facts.push(fact);
+    }
+
+    /// A commit holds what is known of a run, or the run is over.
+    pub(crate) fn committed(&self, name: &Name) {
+        self.lock().costly.remove(name);
     }
 
     /// An object was found that another process set aside.
@@ -120,7 +145,7 @@ impl Inner {
 /// The reason of the condition `Quarantined`.
 pub(crate) fn reason(why: &Stopped) -> &'static str {
     match why {
-        Stopped::TooCostly { .. } | Stopped::Closed => "TooCostly",
+        Stopped::TooCostly { .. } | Stopped::Withdrawn | Stopped::Closed => "TooCostly",
         Stopped::Lost { .. } => "NotStopped",
         Stopped::Panicked { .. } => "Panicked",
         Stopped::Deadly { .. } => "EndedOperator",
@@ -139,7 +164,6 @@ pub(crate) fn message(why: &Stopped, aside: &Aside) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kinds::Name;
 
     fn key(namespace: &str, name: &str) -> Key {
         Key::Workflow(Name::new(namespace, name))
@@ -154,6 +178,20 @@ mod tests {
         let pauses: Vec<u64> = (1..=9).map(|failures| pause(failures).as_secs()).collect();
         assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);
         assert_eq!(pause(i32::MAX), LONGEST);
+    }
+
+    #[test]
+    fn costly_steps_are_known_until_they_are_committed_and_of_one_run_only() {
+        let (all, name) = (Quarantines::default(), Name::new("a", "one"));
+        let fact = |path: &str| Fact::TooCostly { path: path.to_owned(), attempt: 1, why: String::new() };
+        all.keep_costly(&name, "1", fact("x"));
+        all.keep_costly(&name, "1", fact("y"));
+        assert_eq!(all.costly(&name, "1"), [fact("x"), fact("y")]);
+        assert_eq!(all.costly(&name, "2"), []);
+        all.keep_costly(&name, "2", fact("z"));
+        assert_eq!(all.costly(&name, "2"), [fact("z")]);
+        all.committed(&name);
+        assert_eq!(all.costly(&name, "2"), []);
     }
 
     #[test]

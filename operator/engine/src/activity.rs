@@ -4,7 +4,7 @@
 //! what it wishes for is repeated in every turn. This module keeps the books of one turn and knows no step.
 
 use std::{
-    cell::RefCell,
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     rc::Rc,
@@ -17,7 +17,7 @@ use signoff_api::{
 };
 
 use crate::{
-    evaluation::{Part, within},
+    evaluation::{self, Part, within},
     journal::Journal,
     language::{LanguageError, Scope, text},
     plan::{Complaint, Plan, PlannedStep},
@@ -46,8 +46,12 @@ pub(crate) struct Run<'a> {
     pub(crate) blobs: &'a Blobs,
     pub(crate) now: &'a Now,
     pub(crate) books: RefCell<Books>,
+    /// Whether anything but the author's text has come into the journal.
+    is_answered: OnceCell<bool>,
     /// How often each path was begun in this replay.
     visits: RefCell<BTreeMap<String, i32>>,
+    /// The path and attempt of the answer that was settled last.
+    pub(crate) settled: RefCell<(String, i32)>,
     /// The turns of agents that were replayed, by path and attempt.
     pub(crate) told: RefCell<BTreeMap<(String, i32), Rc<Work<'a>>>>,
 }
@@ -223,7 +227,7 @@ impl Place {
     }
 
     fn part(&self) -> Part {
-        Part::Step { path: self.path.clone(), attempt: self.attempt }
+        Part::step(&self.path, self.attempt)
     }
 }
 
@@ -250,7 +254,25 @@ impl From<LanguageError> for Trouble {
 impl<'a> Run<'a> {
     pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
         let books = RefCell::new(Books::new(journal));
-        Self { plan, control, blobs, now, books, visits: RefCell::default(), told: RefCell::default() }
+        Self {
+            plan,
+            control,
+            blobs,
+            now,
+            books,
+            is_answered: OnceCell::new(),
+            visits: RefCell::default(),
+            settled: RefCell::default(),
+            told: RefCell::default(),
+        }
+    }
+
+    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.
+    pub(crate) fn reads_values(&self) {
+        let is_answer = |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl);
+        if *self.is_answered.get_or_init(|| self.books.borrow().journal.records().iter().any(is_answer)) {
+            evaluation::reads_others();
+        }
     }
 
     /// The path of the next visit: replaying a run counts as its first evaluation did.
@@ -417,7 +439,7 @@ impl<'a> Run<'a> {
                 return;
             }
         }
-        let part = || Part::Step { path: record.path.clone(), attempt: record.attempt };
+        let part = || Part::step(&record.path, record.attempt);
         let opening = within(part, || open(record.seq));
         let mut books = self.books.borrow_mut();
         if matches!(opening, Err(Trouble::Missing)) {
@@ -490,6 +512,7 @@ impl<'a> Run<'a> {
         inline: Option<&Json>,
         reference: Option<&BlobRef>,
     ) -> Result<Option<String>, Trouble> {
+        self.reads_values();
         match (inline, reference) {
             (Some(value), _) => Ok(Some(plain(value))),
             (None, None) => Ok(None),

@@ -18,19 +18,40 @@ pub enum Part {
         path: String,
         /// The attempt, from 1.
         attempt: i32,
+        /// Whether it read what somebody else than the author of the Workflow wrote.
+        #[serde(default)]
+        is_foreign: bool,
     },
+}
+
+impl Part {
+    /// A step that has read nothing yet.
+    #[must_use]
+    pub fn step(path: &str, attempt: i32) -> Self {
+        Self::Step { path: path.to_owned(), attempt, is_foreign: false }
+    }
+
+    /// Whether it read what somebody else than the author of the Workflow wrote.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Self::Vote(_) | Self::Step { is_foreign: true, .. })
+    }
 }
 
 /// Is told which part of an evaluation is at work on this thread.
 pub trait Observer {
     /// A part begins.
     fn enter(&self, part: Part);
+    /// The part at work reads what somebody else than the author of the Workflow wrote.
+    fn reads_others(&self);
     /// The part that began last has ended.
     fn leave(&self);
 }
 
 thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
+    /// The same while a part is at work.
+    static AT_WORK: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
 }
 
 /// Runs `evaluate`, and tells `observer` of each part.
@@ -52,17 +73,23 @@ pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> 
     // Taken for as long as the part lasts, so that parts within it go uncounted.
     let Some(observer) = OBSERVER.take() else { return evaluate() };
     observer.enter(part());
-    let leaving = Leaving(Some(observer));
+    AT_WORK.set(Some(observer));
+    let leaving = Leaving;
     let result = evaluate();
     drop(leaving);
     result
 }
 
-struct Leaving(Option<Arc<dyn Observer>>);
+/// Says that the part at work reads what somebody else than the author of the Workflow wrote.
+pub(crate) fn reads_others() {
+    AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.reads_others()));
+}
+
+struct Leaving;
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if let Some(observer) = self.0.take() {
+        if let Some(observer) = AT_WORK.take() {
             observer.leave();
             OBSERVER.set(Some(observer));
         }
@@ -76,12 +103,20 @@ mod tests {
 
     use super::*;
 
+    fn vote(key: &str) -> Part {
+        Part::Vote(key.to_owned())
+    }
+
     #[derive(Default)]
     struct Log(Mutex<Vec<Option<Part>>>);
 
     impl Observer for Log {
         fn enter(&self, part: Part) {
             self.0.lock().unwrap().push(Some(part));
+        }
+
+        fn reads_others(&self) {
+            self.0.lock().unwrap().push(Some(vote("read")));
         }
 
         fn leave(&self) {
@@ -92,12 +127,13 @@ mod tests {
     #[test]
     fn a_part_within_a_part_counts_as_the_outer_one() {
         let log = Arc::new(Log::default());
-        let vote = |key: &str| Part::Vote(key.to_owned());
         observed(log.clone(), || {
             within(|| vote("a"), || within(|| vote("inner"), || ()));
-            within(|| vote("b"), || ());
+            within(|| vote("b"), reads_others);
+            reads_others();
         });
-        within(|| vote("outside"), || ());
-        assert_eq!(*log.0.lock().unwrap(), [Some(vote("a")), None, Some(vote("b")), None]);
+        within(|| vote("outside"), reads_others);
+        let [a, b, read] = ["a", "b", "read"].map(|key| Some(vote(key)));
+        assert_eq!(*log.0.lock().unwrap(), [a, None, b, read, None]);
     }
 }

@@ -32,6 +32,7 @@ mod advance;
 mod decision;
 pub mod evaluation;
 mod inputs;
+mod judged;
 mod patterns;
 mod request;
 mod schema;

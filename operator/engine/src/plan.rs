@@ -27,6 +27,7 @@ use signoff_api::{
 use crate::{
     floors::Floors,
     inputs,
+    judged::Judged,
     language::{Condition, Known, Members, Template},
     turn::Call,
 };
@@ -111,6 +112,8 @@ pub struct Plan {
     added: Vec<AddedStep>,
     spec_digest: Digest,
     warnings: Vec<String>,
+    /// The answers that were judged by this plan.
+    pub(crate) judged: Judged,
 }
 
 /// An agent with its provider.
@@ -198,6 +201,7 @@ impl Plan {
                 added,
                 spec_digest,
                 warnings: check.warnings,
+                judged: Judged::default(),
             }),
             _ => Err(check.complaints),
         }
@@ -250,6 +254,12 @@ impl Plan {
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {
         self.floors.refuses(&call.what)
+    }
+
+    /// The number of answers that were judged by this plan. It grows while a transition gets on, even one that is stopped.
+    #[must_use]
+    pub fn judged_answers(&self) -> usize {
+        self.judged.count()
     }
 
     /// What is allowed but was perhaps not meant.

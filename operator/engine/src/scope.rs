@@ -95,9 +95,13 @@ pub(crate) fn general<'a>(
     wanted: &BTreeSet<Reference>,
     seq: i64,
 ) -> Result<Scope, Trouble> {
+    let plan = run.plan;
+    let is_of_author = |name: &str| matches!(name, "inputs" | "run") || plan.inputs.contains_key(name);
+    if wanted.iter().any(|reference| !is_of_author(&reference.root)) {
+        run.reads_values();
+    }
     let wanted = Wanted(wanted);
     let mut scope = Scope::new();
-    let plan = run.plan;
     for (name, value) in &plan.inputs {
         scope.set(name.clone(), value.clone());
     }

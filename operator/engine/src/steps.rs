@@ -29,7 +29,7 @@ use before::GateBefore;
 use failure::StepFailure;
 pub(crate) use gate::{Decided, Reviewed, decide};
 use gate::{MOST_AGAIN, Shown};
-pub(crate) use output::{ANSWER, Reads};
+pub(crate) use output::{ANSWER, Reads, read_again};
 
 /// Where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]

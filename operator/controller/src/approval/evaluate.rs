@@ -19,7 +19,7 @@ use signoff_runtime::Stopped;
 use crate::{
     context::Context,
     error::Error,
-    kinds::Name,
+    kinds::{Name, uid},
     quarantine::{message, reason},
     queue::Key,
 };
@@ -39,13 +39,24 @@ pub(super) async fn evaluate(
         let ruling = tally_reading(approval, owner, now, &Reading::Nothing);
         return Ok(Ruling { wake_at: earlier(ruling.wake_at, aside.until), ..ruling });
     }
+    if owner != Owner::Live && context.is_suspect(&**approval) {
+        // Nobody decides it any more: it need not wait until it can be tried alone.
+        context.clear_suspect::<Approval>(name, uid(&**approval));
+        return Ok(tally_reading(approval, owner, now, &Reading::Nothing));
+    }
     match counted(context, &key, approval, owner, now).await {
         Ok(ruling) => {
+            context.clear_suspect::<Approval>(name, uid(&**approval));
             context.lift_quarantine(&key);
             Ok(said(ruling, approval, now, false, "Evaluated", "its decisions were evaluated"))
         }
-        Err(why @ Stopped::Closed) => Err(Error::Stopped { object: name.as_a::<Approval>(), why }),
+        Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
+            Err(Error::Stopped { object: name.as_a::<Approval>(), why })
+        }
         Err(why) => {
+            if !matches!(why, Stopped::Deadly { .. }) {
+                context.clear_suspect::<Approval>(name, uid(&**approval));
+            }
             let before = aside.map_or(0, |aside| aside.failures);
             let aside = context.quarantines.stopped(&key, generation, before, now.at);
             context.metrics.quarantined(context.quarantines.count());

@@ -7,6 +7,7 @@ mod observe;
 
 use signoff_api::{Approval, Moment};
 use signoff_engine::Now;
+use signoff_runtime::Stopped;
 
 use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name, queue::Key};
 use observe::{Observed, Seen};
@@ -27,7 +28,11 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
         }
     };
     let now = Now { at: context.now(), guard_epoch: guard_epoch.to_string() };
-    let ruling = evaluate::evaluate(context, name, &approval, owner, &now).await?;
+    let ruling = match evaluate::evaluate(context, name, &approval, owner, &now).await {
+        // What was done to it or to its run meanwhile needs no evaluation.
+        Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),
+        ruling => ruling?,
+    };
     if !ruling.changed {
         return Ok(ruling.wake_at);
     }

@@ -7,10 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use signoff_api::{
-    Digest, Workflow,
-    journal::{StepKind, StepPhase},
-};
+use signoff_api::{Digest, Workflow, journal::StepPhase};
 use signoff_engine::{
     Blobs, Command, Control, Fact, Now, Plan, Turn,
     evaluation::Part,
@@ -29,23 +26,33 @@ use crate::{
 
 /// More rounds than this mean that the engine asks for the same value again and again.
 const ROUNDS: usize = 64;
-/// The most steps of a run that fail in one reconcile because they are too costly; with more the run is set aside.
-const MOST_BLAMED: usize = 8;
+/// The most evaluations of a run that are stopped in one reconcile. What they came to is kept, and the next reconcile
+/// goes on from there.
+const MOST_STOPPED: usize = 8;
 
-pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Turn, Error> {
+/// Returns the turn, or `None` where it takes another reconcile.
+pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Option<Turn>, Error> {
     let owner = owner(&seen.name, &seen.uid);
     let mut values = Arc::new(context.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
-    let mut blames = 0;
+    facts.extend(context.quarantines.costly(&seen.name, &seen.uid));
+    let (mut stopped, mut judged) = (0, plan.judged_answers());
     for _ in 0..ROUNDS {
         let turn = match take(context, seen, plan, facts.clone(), &values).await {
             Ok(turn) => turn,
-            Err(why) if blames >= MOST_BLAMED => {
-                return Err(Error::Stopped { object: seen.name.as_a::<Workflow>(), why });
-            }
             Err(why) => {
-                blames += 1;
-                facts.push(blamed(context, seen, &facts, why)?);
+                // Answers that were judged are not judged again: the next evaluation gets further.
+                let gets_on = matches!(why, Stopped::TooCostly { .. }) && plan.judged_answers() > judged;
+                judged = plan.judged_answers();
+                if !gets_on {
+                    let fact = blamed(context, seen, &facts, why)?;
+                    context.quarantines.keep_costly(&seen.name, &seen.uid, fact.clone());
+                    facts.push(fact);
+                }
+                stopped += 1;
+                if stopped >= MOST_STOPPED {
+                    return Ok(None);
+                }
                 continue;
             }
         };
@@ -59,10 +66,11 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
         let mut never = lost(context, seen, &turn);
         never.extend(refused(context, seen, plan, &turn, &never));
         if never.is_empty() {
+            context.clear_suspect::<Workflow>(&seen.name, &seen.uid);
             let mut values = Arc::unwrap_or_clone(values);
             values.extend(at_hand(&turn));
             context.runs.keep_values(&seen.name, &seen.uid, values);
-            return Ok(turn);
+            return Ok(Some(turn));
         }
         // A result never comes for these: the turn is taken again with that known.
         facts.extend(never);
@@ -95,16 +103,12 @@ async fn take(
     context.evaluate(&*seen.workflow, advance).await
 }
 
-/// Returns the fact that one step is too costly, where what others wrote may be to blame: models, tools and people must
-/// not be able to stop a run. Until one of them has answered, its author's text alone is to blame.
+/// Returns the fact that one step is too costly, where what others wrote is to blame: models, tools and people must not
+/// be able to stop a run. Where its author's own text is, the run is set aside.
 fn blamed(context: &Context, seen: &Seen, facts: &[Fact], why: Stopped) -> Result<Fact, Error> {
-    let is_foreign = |kind| matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http | StepKind::Hitl);
-    let answered = facts.iter().any(|fact| matches!(fact, Fact::Ended { .. } | Fact::Decided { .. }))
-        || seen.journal.records().iter().any(|record| is_foreign(record.kind) && record.done.is_some());
     let stopped = |why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why };
-    let Some(Part::Step { path, attempt }) = why.part().cloned() else { return Err(stopped(why)) };
-    let again = facts.iter().any(|fact| matches!(fact, Fact::TooCostly { .. }) && fact.key() == (&path, attempt));
-    if !answered || again {
+    let Some(Part::Step { path, attempt, is_foreign: true }) = why.part().cloned() else { return Err(stopped(why)) };
+    if facts.iter().any(|fact| matches!(fact, Fact::TooCostly { .. }) && fact.key() == (&path, attempt)) {
         return Err(stopped(why));
     }
     context.quarantines.part_stopped(&Key::Workflow(seen.name.clone()), seen.now);

@@ -40,6 +40,7 @@ pub(super) async fn commit(
     pending: Pending,
 ) -> Result<Arc<Workflow>, Error> {
     let stored = store(context, seen, status::after(seen, plan, turn, pending), turn, folded).await?;
+    context.quarantines.committed(&seen.name);
     if seen.status.quarantine.is_some() {
         context.lift_quarantine(&Key::Workflow(seen.name.clone()));
     }

@@ -62,13 +62,13 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
         Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
         Observed::Undecided => return Ok(None),
         Observed::Over { uid, due } => {
-            context.lift_quarantine(&Key::Workflow(name.clone()));
+            quarantine::forget(context, name, Some(&uid));
             let cleared = clear::over(context, name, &uid).await;
             let due = retire::retire(context, name, &uid, due).await?;
             return cleared.map(|()| due);
         }
         Observed::Gone { uid } => {
-            context.lift_quarantine(&Key::Workflow(name.clone()));
+            quarantine::forget(context, name, uid.as_deref());
             return Ok(retire::call_off(context, name, uid.as_deref()));
         }
     };
@@ -76,6 +76,8 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
         return quarantine::rest(context, &seen, until).await;
     }
     match evaluated(context, &seen, claimed).await {
+        // What was done to it meanwhile needs no evaluation.
+        Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => Ok(Some(seen.now)),
         Err(Error::Stopped { why, .. }) if why != Stopped::Closed => quarantine::enter(context, &seen, &why).await,
         done => done,
     }
@@ -88,7 +90,8 @@ async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result
         Planned::Held(why) => return hold::hold(context, seen, &why).await,
         Planned::Refused(why) => return commit::refuse(context, seen, &why).await,
     };
-    let mut turn = advance::advance(context, seen, &plan).await?;
+    // Otherwise it goes on at once, behind the others that wait.
+    let Some(mut turn) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
     let claims = claim::claim(context, seen, &mut turn);
     *claimed = true;
     let pending = pending::of(context, seen, &turn, &claims);

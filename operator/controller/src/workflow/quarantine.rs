@@ -14,6 +14,7 @@ use crate::{
     context::Context,
     error::Error,
     events::Report,
+    kinds::Name,
     quarantine::{Aside, VERSION, message, reason},
     queue::Key,
 };
@@ -23,13 +24,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
 pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
-    let Quarantine { generation, operator_version, failures, until } = seen.status.quarantine.clone()?;
     let spec = &seen.workflow.spec;
+    let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
+    let Some(quarantine) = seen.status.quarantine.clone() else {
+        // A suspect would have to wait until it can be tried alone.
+        return (is_stopped && context.is_suspect(&*seen.workflow)).then(|| seen.now.after(LOOK_AGAIN));
+    };
+    let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
     context.quarantines.found(&key, Aside { generation, failures, until });
     context.metrics.quarantined(context.quarantines.count());
     // Both change the generation, and neither is a reason to try again.
-    if spec.cancel == Some(true) || spec.suspend == Some(true) {
+    if is_stopped {
         return Some(seen.now.after(LOOK_AGAIN));
     }
     if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
@@ -50,6 +56,9 @@ pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Resu
     let message = message(why, &aside);
     tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
     let told = format!("quarantined-{generation}-{}", aside.failures);
+    if !matches!(why, Stopped::Deadly { .. }) {
+        context.clear_suspect::<Workflow>(&seen.name, &seen.uid);
+    }
     let report = Report::about(&*seen.workflow, "Quarantined", &message, &told, context.clock.now());
     context.reporter.report(report.warning(true));
     let quarantine =
@@ -60,6 +69,15 @@ pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Resu
 /// Goes on with a run that is set aside already.
 pub(super) async fn rest(context: &Context, seen: &Seen, until: Moment) -> Result<Option<Moment>, Error> {
     go_on(context, seen, None, until).await
+}
+
+/// A run is evaluated no more.
+pub(super) fn forget(context: &Context, name: &Name, uid: Option<&str>) {
+    context.lift_quarantine(&Key::Workflow(name.clone()));
+    context.quarantines.committed(name);
+    if let Some(uid) = uid {
+        context.clear_suspect::<Workflow>(name, uid);
+    }
 }
 
 async fn go_on(
@@ -76,8 +94,7 @@ async fn go_on(
         next.quarantine = Some(quarantine);
         say(&mut next, workflow, seen.now, conditions::QUARANTINED, true, reason, &message);
     }
-    if turn.end.is_some() {
-        next.quarantine = None;
+    if turn.end.is_some() && next.quarantine.take().is_some() {
         say(&mut next, workflow, seen.now, conditions::QUARANTINED, false, "RunEnded", "the run has ended");
     }
     let stored = commit::store(context, seen, next, &turn, &folded).await?;
@@ -85,7 +102,7 @@ async fn go_on(
     clear::after(context, seen, &turn).await?;
     let due = retire::rest(context, seen, &stored, &turn).await?;
     if turn.end.is_some() {
-        context.lift_quarantine(&Key::Workflow(seen.name.clone()));
+        forget(context, &seen.name, Some(&seen.uid));
         return Ok(due);
     }
     Ok(Some(due.map_or(until, |due| due.min(until))))

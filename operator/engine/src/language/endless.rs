@@ -11,6 +11,9 @@ mod marked {
 
     use crate::language::budget;
 
+    /// The units that a slow evaluation charges: some hundredths of a second of a debug build.
+    const SLOW: usize = 80_000;
+
     static RELEASED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     /// Ends every evaluation that ignores its stop flag and whose text contains `name`.
@@ -22,10 +25,13 @@ mod marked {
         RELEASED.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|name| text.contains(name))
     }
 
-    /// Does what a mark in the text says: `[[endless:place]]` ends when told to stop, `[[deaf:place]]` does not, and
-    /// `[[abort:place]]` ends the process.
+    /// Does what a mark in the text says: `[[slow:place]]` takes some hundredths of a second, `[[endless:place]]` ends
+    /// when told to stop, `[[deaf:place]]` does not, and `[[abort:place]]` ends the process.
     pub(crate) fn meet(place: &str, text: &str) {
         let is = |what: &str| text.contains(&format!("[[{what}:{place}]]"));
+        if is("slow") {
+            (0..SLOW).take_while(|_| budget::charge(1).is_ok()).for_each(|_| std::hint::spin_loop());
+        }
         if is("endless") {
             while budget::charge(1).is_ok() {
                 std::hint::spin_loop();

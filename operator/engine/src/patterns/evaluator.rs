@@ -79,7 +79,7 @@ async fn judge<'a>(run: &Run<'a>, frame: &Frame<'a>, plan: &'a PlannedEvaluator,
     let reads = Reads { read: &|text| evaluation(text).map(drop), retries: ASKED_AGAIN };
     match steps::perform(run, frame, &plan.evaluator, ".evaluator", Some(&reads)).await? {
         Performed::Answered(answer) => {
-            let (score, evaluation) = evaluation(&answer).map_err(Stop::Failed)?;
+            let (score, evaluation) = steps::read_again(run, || evaluation(&answer)).map_err(Stop::Failed)?;
             Ok(Judged { draft: draft.to_owned(), evaluation, score })
         }
         _ => Err(Stop::Failed("the evaluator was left out, so nobody judged the draft".to_owned())),

@@ -95,7 +95,7 @@ async fn divide<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator, frame: &Frame<
             Performed::Answered(answer) => answer,
             _ => return Err(Stop::Failed("the orchestrator was left out, so there are no parts".to_owned())),
         };
-        let tasks = subtasks(&answer, plan.max_tasks).map_err(Stop::Failed)?;
+        let tasks = steps::read_again(run, || subtasks(&answer, plan.max_tasks)).map_err(Stop::Failed)?;
         let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };
         let shown = Reviewed::of(".orchestrator", &Value::Array(tasks.clone()).to_string());
         let asked = with_tasks(frame, &tasks);

@@ -57,7 +57,7 @@ async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, Trouble>) -> 
     if let Some(why) = costly {
         return Err(why);
     }
-    let part = || Part::Step { path: OUTPUTS.to_owned(), attempt: 1 };
+    let part = || Part::step(OUTPUTS, 1);
     run.made(|| within(part, &render)).await
 }
 

@@ -40,7 +40,7 @@ async fn choose<'a>(run: &Run<'a>, routing: &'a PlannedRouting, frame: &Frame<'a
             Performed::Answered(answer) => answer,
             _ => return Err(Stop::Failed("the router was left out, so no route was chosen".to_owned())),
         };
-        let chosen = route(&answer, &names).map_err(Stop::Failed)?;
+        let chosen = steps::read_again(run, || route(&answer, &names)).map_err(Stop::Failed)?;
         let Some(review) = &routing.review else { return Ok((chosen, answer)) };
         let (shown, text) = (Reviewed::of(".router", &chosen), answer.clone());
         let asked = frame.giving({

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Verdict,
+    Digest, Verdict,
     journal::{StepError, StepKind, StepPhase},
 };
 
 use super::{Decided, Reviewed, Stop, attempts, before, before::GateBefore, gate, or_stop};
 use crate::{
     activity::{Change, Opening, Place, Run, Work, error},
-    evaluation::{Part, within},
+    evaluation::{self, Part, within},
     language::{endless, json as extract, text},
     plan::{Action, PlannedOutput, PlannedStep},
     schema::Schema,
@@ -59,15 +59,17 @@ pub(super) async fn settle<'a>(
 ) -> Result<Settled, Stop> {
     let (path, step, frame) = (work.base.as_str(), work.step, &work.frame);
     let given = answer(run, path, attempt).await?;
+    *run.settled.borrow_mut() = (path.to_owned(), attempt);
     if reads.is_none() && step.output.is_none() {
-        return Ok(Settled::Accepted(given));
+        return Ok(Settled::Accepted(given.text));
     }
+    let text = given.text.clone();
     let settled = match too_costly(run, path, attempt) {
         Some(why) => Settled::Refused(why),
-        None => looked_at(run, work, attempt, policy_gates, given.clone(), reads).await?,
+        None => looked_at(run, work, attempt, policy_gates, given, reads).await?,
     };
     let opening = match &settled {
-        Settled::Accepted(text) if *text != given => Opening::Done(text.clone()),
+        Settled::Accepted(accepted) if *accepted != text => Opening::Done(accepted.clone()),
         Settled::Refused(error) | Settled::Rejected(error) => Opening::Failed(error.clone()),
         // The record of the attempt says all there is to say.
         Settled::Accepted(_) | Settled::Again => return Ok(settled),
@@ -76,6 +78,18 @@ pub(super) async fn settle<'a>(
     let place = Place { path, attempt: 1, kind: StepKind::Condition };
     run.activity(frame, place, |_| Ok(opening.clone())).await;
     Ok(settled)
+}
+
+/// Reads the answer that was settled last once more, as a part of its evaluation.
+pub(crate) fn read_again<T>(run: &Run<'_>, read: impl FnOnce() -> T) -> T {
+    let part = || {
+        let (path, attempt) = &*run.settled.borrow();
+        Part::step(path, *attempt)
+    };
+    within(part, || {
+        evaluation::reads_others();
+        read()
+    })
 }
 
 /// The error of an answer that must not be evaluated: because it cost too much just now, or in an earlier transition.
@@ -98,11 +112,11 @@ async fn looked_at<'a>(
     work: &Work<'a>,
     attempt: i32,
     policy_gates: &[GateBefore<'a>],
-    mut answer: String,
+    mut answer: Answer,
     reads: Option<&Reads<'_>>,
 ) -> Result<Settled, Stop> {
     let (path, step, frame) = (work.base.as_str(), work.step, &work.frame);
-    let part = || Part::Step { path: path.to_owned(), attempt };
+    let part = || Part::step(path, attempt);
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
     let judge = |text: &str| -> Option<String> {
         if let Some(Err(why)) = reads.map(|reads| (reads.read)(text)) {
@@ -110,7 +124,15 @@ async fn looked_at<'a>(
         }
         schema.and_then(|schema| fits(schema, text).err())
     };
-    let problem = |text: &str| within(part, || judge(text));
+    // Once for each answer, however often the run is replayed.
+    let problem = |answer: &Answer| {
+        run.plan.judged.or_judge(path, &answer.digest, || {
+            within(part, || {
+                evaluation::reads_others();
+                judge(&answer.text)
+            })
+        })
+    };
     let retries = reads.map_or(ASKED_AGAIN, |reads| reads.retries);
     let mut found = problem(&answer);
     let mut asked = 0;
@@ -134,9 +156,9 @@ async fn looked_at<'a>(
     }
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
-            judged(run, frame, gate, path, answer, found).await
+            judged(run, frame, gate, path, answer.text, found).await
         }
-        _ => Ok(found.map_or(Settled::Accepted(answer), |why| malformed(&why))),
+        _ => Ok(found.map_or(Settled::Accepted(answer.text), |why| malformed(&why))),
     }
 }
 
@@ -182,14 +204,27 @@ async fn replacement(run: &Run<'_>, decided: &Decided) -> Result<String, Stop> {
     Ok(replaced.as_str().map_or_else(|| replaced.to_string(), str::to_owned))
 }
 
-async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<String, Stop> {
+/// An answer and its digest.
+struct Answer {
+    text: String,
+    digest: Digest,
+}
+
+async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Stop> {
     run.made(|| {
         let record = run.books.borrow().journal.get(path, attempt).cloned();
-        let text = record.map(|record| run.text_of(record.response.as_ref(), record.response_ref.as_ref()));
-        Ok(text.transpose()?.flatten().unwrap_or_default())
+        let Some(record) = record else { return Ok(Answer::new(String::new(), None)) };
+        let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
+        Ok(Answer::new(text.unwrap_or_default(), record.response_ref.map(|reference| reference.digest)))
     })
     .await
     .map_err(Stop::Failed)
+}
+
+impl Answer {
+    fn new(text: String, digest: Option<Digest>) -> Self {
+        Self { digest: digest.unwrap_or_else(|| Digest::of_bytes(text.as_bytes())), text }
+    }
 }
 
 /// Whether a text holds JSON that fits a schema.

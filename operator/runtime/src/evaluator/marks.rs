@@ -106,7 +106,12 @@ impl Marks {
         Verdict::Suspect
     }
 
-    /// The evaluation of a suspect has ended, and the process has not.
+    /// Whether the process ended while this was evaluated, and it was not cleared since.
+    pub(super) fn is_suspect(&self, subject: &Subject) -> bool {
+        self.suspects.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key(subject))
+    }
+
+    /// Everything of a suspect was evaluated and the process has not ended, or it is not evaluated any more.
     pub(super) fn clear(&self, subject: &Subject) {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(subject));
         if let Err(error) = self.save() {

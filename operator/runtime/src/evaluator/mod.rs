@@ -93,6 +93,9 @@ pub enum Stopped {
         /// The part that was at work.
         part: Option<Part>,
     },
+    /// Its object was cancelled, suspended or deleted before the evaluation began.
+    #[error("its object was cancelled, suspended or deleted meanwhile")]
+    Withdrawn,
     /// The evaluator has ended.
     #[error("this process is ending")]
     Closed,
@@ -107,7 +110,7 @@ impl Stopped {
             | Self::Lost { part, .. }
             | Self::Panicked { part }
             | Self::Deadly { part } => part.as_ref(),
-            Self::Closed => None,
+            Self::Withdrawn | Self::Closed => None,
         }
     }
 }
@@ -166,6 +169,21 @@ impl Evaluator {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         futures::executor::block_on(self.run(subject, work))
+    }
+
+    /// Whether the process before this one ended while it evaluated this object. Such a suspect is evaluated alone, once
+    /// nothing else has been evaluated for a while.
+    #[must_use]
+    pub fn is_suspect(&self, subject: &Subject) -> bool {
+        self.handle.as_ref().is_some_and(|handle| handle.is_suspect(subject))
+    }
+
+    /// Everything of an object was evaluated for now, or nothing is any more: it is no suspect. An evaluation alone does not
+    /// tell that, because several may follow each other.
+    pub fn clear(&self, subject: &Subject) {
+        if let Some(handle) = &self.handle {
+            handle.clear(subject);
+        }
     }
 
     /// The number of lost threads, as it grows.

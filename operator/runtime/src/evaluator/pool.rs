@@ -1,7 +1,7 @@
 //! The queue, the threads and the watchdog of an evaluator.
 //!
 //! **Invariant:** the watchdog sleeps until the earliest moment at which an evaluation could have used up its time, and
-//! for as long as nothing is evaluated.
+//! for as long as nothing is evaluated. Only while a thread is missing it wakes every second, and starts it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,6 +29,10 @@ use super::{
 const STACK: usize = 8 << 20;
 /// How long a suspect waits at most until nothing else is admitted before it.
 const SUSPECT_WAIT: Duration = Duration::from_secs(30);
+/// How long nothing else is evaluated before a suspect begins: other runs only pause between two evaluations.
+const QUIET: Duration = Duration::from_secs(2);
+/// The pause between two attempts to start a thread that is missing.
+const RETRY: Duration = Duration::from_secs(1);
 /// The shortest sleep of the watchdog.
 const SHORTEST: Duration = Duration::from_millis(5);
 
@@ -102,10 +106,15 @@ struct State {
     turns: VecDeque<String>,
     /// What is done alone, once nothing else waits.
     suspects: VecDeque<Job>,
+    /// When an evaluation of anything else was submitted or ended last.
+    last: Option<Instant>,
     running: BTreeMap<u64, Running>,
     alone: bool,
     next: u64,
+    /// The number of the next thread.
     threads: usize,
+    /// The threads that are lost and not replaced yet.
+    missing: usize,
     watchdog_rests: bool,
     closed: bool,
 }
@@ -158,7 +167,20 @@ impl Handle {
 
     pub(super) fn waiting(&self) -> usize {
         let state = self.pool.lock();
-        state.suspects.len() + state.queued.values().map(VecDeque::len).sum::<usize>()
+        let wanted = |suspect: &&Job| !suspect.flag.load(Ordering::Relaxed);
+        state.suspects.iter().filter(wanted).count() + state.queued.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    pub(super) fn is_suspect(&self, subject: &Subject) -> bool {
+        self.pool.marks.as_ref().is_some_and(|marks| marks.is_suspect(subject))
+    }
+
+    pub(super) fn clear(&self, subject: &Subject) {
+        if let Some(marks) = &self.pool.marks
+            && marks.is_suspect(subject)
+        {
+            marks.clear(subject);
+        }
     }
 
     pub(super) fn submit(&self, mut job: Job) -> Result<(), Stopped> {
@@ -171,6 +193,7 @@ impl Handle {
         if job.alone {
             state.suspects.push_back(job);
         } else {
+            state.last = Some(Instant::now());
             let namespace = job.subject.namespace.clone();
             let queue = state.queued.entry(namespace.clone()).or_default();
             queue.push_back(job);
@@ -230,7 +253,10 @@ impl Pool {
                 }
                 return Some((id, job));
             }
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = match state.quiet_left() {
+                Some(left) => self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 
@@ -240,7 +266,9 @@ impl Pool {
         if state.running.remove(&id).is_none() {
             return false;
         }
-        state.alone = false;
+        if !std::mem::take(&mut state.alone) {
+            state.last = Some(Instant::now());
+        }
         drop(state);
         // Several may have waited for this one: for its namespace's share, or for being alone.
         self.work.notify_all();
@@ -254,6 +282,8 @@ impl State {
         if self.alone {
             return None;
         }
+        // Those that nobody waits for any more have not been tried, and stay suspects.
+        self.suspects.retain(|suspect| !suspect.flag.load(Ordering::Relaxed));
         if self.suspects.front().is_some_and(|suspect| suspect.since.elapsed() >= SUSPECT_WAIT) {
             return if self.running.is_empty() { self.suspects.pop_front() } else { None };
         }
@@ -275,7 +305,14 @@ impl State {
                 return job;
             }
         }
-        if self.running.is_empty() && self.queued.is_empty() { self.suspects.pop_front() } else { None }
+        if self.quiet_left()? == Duration::ZERO { self.suspects.pop_front() } else { None }
+    }
+
+    /// How long it must stay quiet until the next suspect begins, or `None` where that does not depend on time alone.
+    fn quiet_left(&self) -> Option<Duration> {
+        let suspect = self.suspects.front().filter(|_| self.running.is_empty() && self.queued.is_empty())?;
+        let since = self.last.map_or(suspect.since, |last| last.max(suspect.since));
+        Some(QUIET.saturating_sub(since.elapsed()))
     }
 }
 
@@ -289,6 +326,17 @@ fn begin_thread(pool: &Arc<Pool>) -> io::Result<()> {
     let named = thread::Builder::new().name(format!("evaluation-{number}")).stack_size(STACK);
     named.spawn(move || evaluate(&pool, mark.as_ref()))?;
     Ok(())
+}
+
+/// Starts the threads that are missing. One that cannot be started stays missing.
+fn begin_missing(pool: &Arc<Pool>) {
+    while pool.lock().missing > 0 {
+        if let Err(error) = begin_thread(pool) {
+            tracing::error!("no thread could be started in the place of one that is lost: {error}; tried again");
+            return;
+        }
+        pool.lock().missing -= 1;
+    }
 }
 
 /// The work of one thread.
@@ -308,9 +356,6 @@ fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
         if let Some(mark) = mark {
             mark.unset();
         }
-        if alone && let Some(marks) = &pool.marks {
-            marks.clear(&subject);
-        }
         let counts = pool.ended(id);
         if let Some(deliver) = deliver {
             deliver();
@@ -326,6 +371,11 @@ fn watch_over(pool: &Arc<Pool>) {
     let (limit, grace) = (pool.settings.limit, pool.settings.grace);
     let mut state = pool.lock();
     while !state.closed {
+        if state.missing > 0 {
+            drop(state);
+            begin_missing(pool);
+            state = pool.lock();
+        }
         let mut next: Option<Duration> = None;
         let mut lost = Vec::new();
         for (id, running) in &mut state.running {
@@ -347,19 +397,23 @@ fn watch_over(pool: &Arc<Pool>) {
         if !lost.is_empty() {
             let lost: Vec<Running> = lost.into_iter().filter_map(|id| state.running.remove(&id)).collect();
             state.alone = false;
+            state.missing += lost.len();
             drop(state);
             for running in lost {
                 if let Some(lose) = running.lose {
                     lose(Stopped::Lost { part: running.progress.culprit(), limit: limit + grace });
-                }
-                if let Err(error) = begin_thread(pool) {
-                    tracing::error!("no thread could be started in the place of one that is lost: {error}");
                 }
                 pool.lost.send_modify(|lost| *lost += 1);
             }
             pool.work.notify_all();
             state = pool.lock();
             continue;
+        }
+        if state.closed {
+            return;
+        }
+        if state.missing > 0 {
+            next = Some(next.map_or(RETRY, |known| known.min(RETRY)));
         }
         state = match next {
             Some(left) => {

@@ -23,6 +23,10 @@ struct Parts {
     began: Option<Instant>,
     current: Option<(Part, Instant)>,
     longest: Option<(Part, Duration)>,
+    /// The longest of those that read what somebody else than the author wrote.
+    longest_foreign: Option<(Part, Duration)>,
+    /// What all of those took together.
+    foreign: Duration,
     note: Option<Arc<Note>>,
 }
 
@@ -33,15 +37,29 @@ impl Progress {
         (parts.began, parts.note) = (Some(Instant::now()), note.map(Arc::new));
     }
 
-    /// The part to blame: the vote that took longest, or the step that took longest and an eighth of the time.
+    /// The part to blame: the one that took longest and an eighth of the time. Where parts that read what somebody else
+    /// than the author wrote took half of it together, the longest of those, however short it was. A vote is always blamed.
     pub(super) fn culprit(&self) -> Option<Part> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let total = parts.began?.elapsed();
         let current = parts.current.as_ref().map(|(part, since)| (part, since.elapsed()));
-        let longest = parts.longest.as_ref().map(|(part, took)| (part, *took));
-        let (part, took) = [current, longest].into_iter().flatten().max_by_key(|(_, took)| *took)?;
+        let ended = |part: &'_ Option<(Part, Duration)>| part.as_ref().map(|(part, took)| (part.clone(), *took));
+        let longest = |ended: Option<(Part, Duration)>, current: Option<(&Part, Duration)>| {
+            let current = current.map(|(part, took)| (part.clone(), took));
+            [current, ended].into_iter().flatten().max_by_key(|(_, took)| *took)
+        };
+        let (part, took) = longest(ended(&parts.longest), current)?;
         // A long run of many equal steps is not the fault of any. A vote is always blamed: the others count without it.
-        (matches!(part, Part::Vote(_)) || took >= total / 8).then(|| part.clone())
+        let is_clear = matches!(part, Part::Vote(_)) || took >= total / 8;
+        if is_clear && part.is_foreign() {
+            return Some(part);
+        }
+        let current = current.filter(|(part, _)| part.is_foreign());
+        let foreign = parts.foreign.saturating_add(current.map_or(Duration::ZERO, |(_, took)| took));
+        if foreign >= total / 2 {
+            return longest(ended(&parts.longest_foreign), current).map(|(part, _)| part);
+        }
+        is_clear.then_some(part)
     }
 }
 
@@ -55,15 +73,100 @@ impl Observer for Progress {
         parts.current = Some((part, Instant::now()));
     }
 
+    fn reads_others(&self) {
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = parts.note.clone();
+        let Some((Part::Step { is_foreign, .. }, _)) = &mut parts.current else { return };
+        if !std::mem::replace(is_foreign, true)
+            && let Some(note) = note
+        {
+            note(parts.current.as_ref().map(|(part, _)| part));
+        }
+    }
+
     fn leave(&self) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(note) = parts.note.clone() {
             note(None);
         }
         let Some((part, since)) = parts.current.take() else { return };
-        let took = if std::thread::panicking() { Duration::MAX } else { since.elapsed() };
-        if parts.longest.as_ref().is_none_or(|(_, longest)| took > *longest) {
-            parts.longest = Some((part, took));
+        parts.ended(part, if std::thread::panicking() { Duration::MAX } else { since.elapsed() });
+    }
+}
+
+impl Parts {
+    fn ended(&mut self, part: Part, took: Duration) {
+        let is_longer = |than: &Option<(Part, Duration)>| than.as_ref().is_none_or(|(_, longest)| took > *longest);
+        if part.is_foreign() {
+            self.foreign = self.foreign.saturating_add(took);
+            if is_longer(&self.longest_foreign) {
+                self.longest_foreign = Some((part.clone(), took));
+            }
         }
+        if is_longer(&self.longest) {
+            self.longest = Some((part, took));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn step(number: usize, is_foreign: bool) -> Part {
+        Part::Step { path: format!("s{number}"), attempt: 1, is_foreign }
+    }
+
+    /// The culprit of an evaluation whose parts took so many seconds, and may have read what others wrote.
+    fn culprit(parts: &[(u64, bool)]) -> Option<Part> {
+        let progress = Progress::default();
+        let mut known = progress.parts.lock().unwrap();
+        for (number, (took, is_foreign)) in parts.iter().enumerate() {
+            known.ended(step(number, *is_foreign), Duration::from_secs(*took));
+        }
+        let total = parts.iter().map(|(took, _)| *took).sum();
+        known.began = Instant::now().checked_sub(Duration::from_secs(total));
+        drop(known);
+        progress.culprit()
+    }
+
+    #[test]
+    fn of_many_foreign_parts_the_longest_is_blamed_however_short_it_is() {
+        let mut parts = vec![(10, true); 100];
+        parts[13].0 = 11;
+        assert_eq!(culprit(&parts), Some(step(13, true)));
+        parts.iter_mut().for_each(|(_, is_foreign)| *is_foreign = false);
+        assert_eq!(culprit(&parts), None, "equal parts of the author are the fault of none");
+        parts.iter_mut().skip(40).for_each(|(_, is_foreign)| *is_foreign = true);
+        assert_eq!(culprit(&parts), Some(step(40, true)), "the author's are no longer than the others");
+    }
+
+    #[test]
+    fn a_costly_part_of_the_author_is_blamed_beside_cheap_foreign_ones() {
+        assert_eq!(culprit(&[(5, true), (100, false), (5, true)]), Some(step(1, false)));
+        assert_eq!(culprit(&[(50, true), (10, false), (10, false)]), Some(step(0, true)));
+    }
+
+    #[test]
+    fn a_part_that_reads_what_others_wrote_is_foreign_from_then_on() {
+        let progress = Progress::default();
+        progress.begin(None);
+        progress.enter(Part::step("s1", 1));
+        progress.reads_others();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(progress.culprit(), Some(step(1, true)));
+        progress.leave();
+        progress.reads_others();
+    }
+
+    #[test]
+    fn a_vote_is_always_blamed() {
+        let progress = Progress::default();
+        progress.begin(None);
+        std::thread::sleep(Duration::from_millis(20));
+        progress.enter(Part::Vote("alice".to_owned()));
+        progress.leave();
+        assert_eq!(progress.culprit(), Some(Part::Vote("alice".to_owned())));
     }
 }

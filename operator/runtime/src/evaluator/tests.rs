@@ -23,14 +23,13 @@ fn endless() {
     }
 }
 
-/// Ends with the test only.
+/// Does not end when it is told to, but some seconds later, so that no test leaves threads that spin.
 fn deaf() {
-    while !GIVE_UP.load(Ordering::Relaxed) {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(5) {
         spin_loop();
     }
 }
-
-static GIVE_UP: AtomicBool = AtomicBool::new(false);
 
 #[tokio::test]
 async fn an_evaluation_that_costs_too_much_ends_and_others_go_on() {
@@ -52,7 +51,22 @@ async fn a_thread_that_ignores_the_flag_is_replaced_and_counted() {
         evaluator.lost().wait_for(|count| *count == lost).await.unwrap();
         assert_eq!(evaluator.run(subject("a", "honest"), || 7).await, Ok(7));
     }
-    GIVE_UP.store(true, Ordering::Relaxed);
+}
+
+#[tokio::test]
+async fn a_thread_that_cannot_be_started_is_started_once_it_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let marks = folder.path().join("marks");
+    let alone = Settings { threads: 1, marks: Some(marks.clone()), ..settings() };
+    let evaluator = Evaluator::start(alone).unwrap();
+    // A thread has a mark, and no mark can be made without the folder.
+    std::fs::remove_dir_all(&marks).unwrap();
+    assert!(matches!(evaluator.run(subject("a", "hostile"), deaf).await, Err(Stopped::Lost { .. })));
+    let mut honest = std::pin::pin!(evaluator.run(subject("b", "honest"), || 7));
+    let waited = tokio::time::timeout(Duration::from_millis(200), &mut honest).await;
+    assert!(waited.is_err(), "there is no thread");
+    std::fs::create_dir(&marks).unwrap();
+    assert_eq!(honest.await, Ok(7));
 }
 
 #[tokio::test]
@@ -132,18 +146,46 @@ async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
     assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Err(Stopped::Deadly { part: None }));
     assert_eq!(evaluator.run(subject("a", "b"), || 7).await, Ok(7));
     assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Ok(7), "the next attempt is made");
+    evaluator.clear(&subject("a", "a"));
     drop(evaluator);
     let evaluator = Evaluator::start(settings()).unwrap();
-    assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Ok(7), "and clears it");
+    assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Ok(7), "it is no suspect any more");
+}
+
+/// The settings of a process that finds the mark of the Workflow `a/a`.
+fn with_suspect(folder: &std::path::Path) -> Settings {
+    let mark = serde_json::json!({"subject": subject("a", "a"), "alone": false, "part": null});
+    std::fs::write(folder.join("evaluating-0"), mark.to_string()).unwrap();
+    Settings { marks: Some(folder.to_owned()), ..settings() }
+}
+
+#[tokio::test]
+async fn a_suspect_that_nobody_waits_for_any_more_stays_one_and_holds_up_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
+    let suspect = evaluator.run(subject("a", "a"), || 7);
+    assert!(tokio::time::timeout(Duration::from_millis(50), suspect).await.is_err(), "it waits until it is quiet");
+    assert_eq!(evaluator.run(subject("b", "honest"), || 7).await, Ok(7));
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!((evaluator.begun(), evaluator.is_suspect(&subject("a", "a"))), (1, true), "it was not tried");
+    assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Ok(7));
+    assert_eq!((evaluator.begun(), evaluator.is_suspect(&subject("a", "a"))), (2, true), "more of it may follow");
+}
+
+#[tokio::test]
+async fn a_suspect_that_was_cleared_is_none_in_the_next_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
+    evaluator.clear(&subject("a", "a"));
+    drop(evaluator);
+    let evaluator = Evaluator::start(Settings { marks: Some(folder.path().to_owned()), ..settings() }).unwrap();
+    assert!(!evaluator.is_suspect(&subject("a", "a")));
 }
 
 #[tokio::test]
 async fn a_suspect_waits_until_nothing_else_is_evaluated() {
     let folder = tempfile::tempdir().unwrap();
-    let marks = || Settings { marks: Some(folder.path().to_owned()), ..settings() };
-    let mark = serde_json::json!({"subject": subject("a", "a"), "alone": false, "part": null});
-    std::fs::write(folder.path().join("evaluating-0"), mark.to_string()).unwrap();
-    let evaluator = Evaluator::start(marks()).unwrap();
+    let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str, pause: u64| {
         let order = Arc::clone(&order);
@@ -154,7 +196,11 @@ async fn a_suspect_waits_until_nothing_else_is_evaluated() {
     };
     let first = evaluator.run(subject("b", "first"), note("first", 50));
     let suspect = evaluator.run(subject("a", "a"), note("suspect", 0));
-    let second = evaluator.run(subject("c", "second"), note("second", 100));
+    let second = async {
+        // As a run pauses between two transitions, while its first one is written.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        evaluator.run(subject("c", "second"), note("second", 100)).await
+    };
     let (first, suspect, second) = tokio::join!(first, suspect, second);
     assert_eq!((first, suspect, second), (Ok(()), Ok(()), Ok(())));
     assert_eq!(*order.lock().unwrap(), ["first", "second", "suspect"]);

@@ -265,17 +265,27 @@ impl Run {
         mut facts: Vec<Fact>,
         now: &Now,
     ) -> Result<Turn, Error> {
-        for _ in 0..ROUNDS {
+        let (mut rounds, mut judged) = (0, self.plan.judged_answers());
+        while rounds < ROUNDS {
             let (plan, values) = (Arc::clone(&self.plan), Arc::clone(&self.values));
             let (journal, known, at) = (before.clone(), facts.clone(), now.clone());
             let advance = move || signoff_engine::advance(&plan, control, journal, known, &values, &at);
             let turn = match self.evaluate(advance).await {
+                // Answers that were judged are not judged again: the next evaluation gets further.
+                Err(Error::Evaluation { why: Stopped::TooCostly { .. }, .. })
+                    if self.plan.judged_answers() > judged =>
+                {
+                    judged = self.plan.judged_answers();
+                    continue;
+                }
                 Err(Error::Evaluation { why, id }) => {
+                    judged = self.plan.judged_answers();
                     facts.push(too_costly(&facts, why).map_err(|why| Error::Evaluation { id, why })?);
                     continue;
                 }
                 turn => turn?,
             };
+            rounds += 1;
             if !turn.missing.is_empty() {
                 for digest in &turn.missing {
                     let value = self.fetch(digest).await?;
@@ -496,7 +506,7 @@ impl Run {
 
 /// The fact that a step costs too much, where one is to blame that was not left out already.
 fn too_costly(facts: &[Fact], why: Stopped) -> Result<Fact, Stopped> {
-    let Some(Part::Step { path, attempt }) = why.part().cloned() else { return Err(why) };
+    let Some(Part::Step { path, attempt, .. }) = why.part().cloned() else { return Err(why) };
     if facts.iter().any(|fact| matches!(fact, Fact::TooCostly { .. }) && fact.key() == (&path, attempt)) {
         return Err(why);
     }

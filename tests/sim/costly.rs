@@ -1,0 +1,109 @@
+//! Text of models, tools and people that costs much only together: it fails steps at most, and sets no run aside. In
+//! real time, because evaluations are limited by CPU time.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use signoff_engine::language::{Scope, Template};
+use signoff_tests::sim::Answer;
+
+use crate::{
+    endless::{set_aside, stage_with},
+    people::verdict,
+    scenarios::{RUN, chain, gate, set},
+    stage::{OPERATOR, Stage, condition},
+};
+
+/// Less than all slow evaluations of a test take together.
+const LIMIT: Duration = Duration::from_millis(200);
+
+/// The CPU time of this thread.
+fn cpu_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+/// So many slow evaluations take four times the limit on this machine.
+fn many() -> usize {
+    let template = Template::parse("[[slow:render]]", "spec").unwrap();
+    let began = cpu_time();
+    template.render(&Scope::new()).unwrap();
+    let count = (LIMIT * 4).as_secs_f64() / (cpu_time() - began).as_secs_f64();
+    (12..=120).rev().find(|number| f64::from(*number) <= count).map_or(12, |number: u8| usize::from(number))
+}
+
+fn records(workflow: &Value) -> impl Iterator<Item = &Value> {
+    workflow["status"]["steps"].as_array().into_iter().flatten()
+}
+
+fn too_costly(workflow: &Value) -> usize {
+    records(workflow).filter(|record| record["error"]["class"] == "TooCostly").count()
+}
+
+fn assert_never_aside(stage: &Stage, workflow: &Value) {
+    assert_eq!(condition(workflow, "Quarantined"), (String::new(), String::new()));
+    assert_eq!(stage.events("Quarantined"), Vec::<Value>::new());
+}
+
+/// Applies a run of as many agents, one after the other, whose answers take long to judge, and a gate after them.
+fn answers_that_are_slow_to_judge(stage: &Stage, count: usize) {
+    let answer = |number: usize| {
+        let name = format!("s{number}");
+        stage.world.answers(format!("{RUN}/{name}"), Answer::value("{} [[slow:output]]"));
+        json!({"name": name, "agent": {"name": "writer", "input": "go"}, "outputSchema": {"type": "object"}})
+    };
+    let mut steps: Vec<Value> = (0..count).map(answer).collect();
+    steps.push(gate("review", json!({})));
+    stage.apply(RUN, &chain(json!(steps)));
+}
+
+#[tokio::test]
+async fn answers_that_were_judged_are_not_judged_again() {
+    let stage = stage_with(LIMIT);
+    answers_that_are_slow_to_judge(&stage, many());
+    let life = stage.begin(OPERATOR);
+    let approval = stage.people().asked("review").await;
+    assert_eq!(stage.metric("signoff_quarantined"), 0);
+    let stopped = stage.metrics();
+    assert!(!stopped.contains("signoff_evaluations_stopped_total{"), "nothing was stopped: {stopped}");
+    // Another process has judged none of them, and judges them in as many evaluations as it takes.
+    life.crash().await;
+    let _life = stage.begin(OPERATOR);
+    stage.people().votes("bob", &approval, verdict("Approve"));
+    let workflow = stage.ended(RUN).await;
+    assert_eq!((&workflow["status"]["phase"], too_costly(&workflow)), (&json!("Succeeded"), 0), "{workflow:#}");
+    assert_never_aside(&stage, &workflow);
+}
+
+#[tokio::test]
+async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_run_aside() {
+    let stage = stage_with(LIMIT);
+    let branch = |number: usize| {
+        let step = |name: &str, input: &str| json!({"name": name, "agent": {"name": "writer", "input": input}, "onError": "continue"});
+        let steps = [step("ask", "go"), step("use", "{{ last_response }} [[slow:render]]")];
+        json!({"name": format!("b{number}"), "steps": steps})
+    };
+    let count = many();
+    let branches: Vec<Value> = (0..count).map(branch).collect();
+    let mut spec = chain(json!([]));
+    spec["pattern"] = json!({"parallel": {"branches": branches, "maxParallel": 128}});
+    stage.apply(RUN, &spec);
+    let _life = stage.begin(OPERATOR);
+    let workflow = stage.ended(RUN).await;
+    assert_eq!(workflow["status"]["phase"], "Succeeded", "{workflow:#}");
+    assert!(too_costly(&workflow) > 8, "{}: more than one reconcile may find", too_costly(&workflow));
+    let asks =
+        records(&workflow).filter(|r| r["path"].as_str().unwrap().ends_with("/ask") && r["phase"] == "Succeeded");
+    assert_eq!(asks.count(), count, "what was cheap is not to blame");
+    assert_never_aside(&stage, &workflow);
+}
+
+#[tokio::test]
+async fn text_of_the_author_that_costs_too_much_sets_the_run_aside_after_an_answer_too() {
+    let stage = stage_with(LIMIT);
+    let draft = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}});
+    stage.apply(RUN, &chain(json!([draft, set("one", "[[endless:render]]")])));
+    let _life = stage.begin(OPERATOR);
+    let workflow = set_aside(&stage, RUN).await;
+    assert_eq!(too_costly(&workflow), 0, "{workflow:#}");
+}
