@@ -6,6 +6,7 @@
 //!
 //! It may not know any kind, cache, retry, or change an answer that is no JSON.
 
+mod asked;
 mod depth;
 
 use bytes::Bytes;
@@ -19,8 +20,12 @@ use kube::{
     Client, Config,
     client::{Body as RequestBody, ClientBuilder},
 };
-use tower::{BoxError, Service, util::MapResponseLayer};
+use tower::{
+    BoxError, Service,
+    util::{MapRequestLayer, MapResponseLayer},
+};
 
+pub use asked::Asked;
 pub use depth::{Filter, LIMIT};
 
 /// A client of the API server that `config` names.
@@ -29,6 +34,23 @@ pub use depth::{Filter, LIMIT};
 /// A configuration from which no client can be made: certificates that cannot be read, an address that is none.
 pub fn connect(config: Config) -> Result<Client, kube::Error> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).build())
+}
+
+/// As [`connect`], with a client that tells of everything it reads before it asks for it.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_told(
+    config: Config,
+    tell: impl Fn(Asked) + Clone + Send + Sync + 'static,
+) -> Result<Client, kube::Error> {
+    let told = MapRequestLayer::new(move |request: Request<RequestBody>| {
+        if let Some(asked) = Asked::by(request.method(), request.uri()) {
+            tell(asked);
+        }
+        request
+    });
+    Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).with_layer(&told).build())
 }
 
 /// A client over any other connection, such as a simulated one.

@@ -137,7 +137,6 @@ impl ConfigMapBlobs {
     async fn read(&self, owner: &Owner, digest: &str, name: &str) -> Result<Option<Bytes>, BlobError> {
         let path = Request::new(ConfigMap::url_path(&(), Some(&owner.namespace)));
         let request = path.get(name, &GetParams::default()).map_err(|why| store(digest, why))?;
-        self.metrics.read("ConfigMap");
         let found: Found = match self.ask(request).await {
             Ok(found) => found,
             Err(error) if status_code(&error) == Some(404) => return Ok(None),

@@ -23,7 +23,7 @@ pub struct Metrics {
     reconciles: Family<Labels, Histogram>,
     errors: Family<Labels, Counter>,
     writes: Family<Labels, Counter>,
-    reads: Family<Labels, Counter>,
+    reads: Family<Vec<(&'static str, String)>, Counter>,
     events: Family<Labels, Counter>,
     unreadable: Family<Labels, Counter>,
     ends: Family<Labels, Counter>,
@@ -77,7 +77,7 @@ impl Default for Metrics {
         registry.register("reconcile_seconds", "Looks at an object, by kind and result", all.reconciles.clone());
         registry.register("reconcile_errors", "Looks that failed, by kind and class", all.errors.clone());
         registry.register("writes", "State written to the API server, by kind, verb and result", all.writes.clone());
-        registry.register("reads", "Objects asked for by name, by kind", all.reads.clone());
+        registry.register("reads", "Requests that read, by resource and verb", all.reads.clone());
         registry.register(
             "events",
             "Events, by what became of them: written, repeated, dropped, failed",
@@ -164,8 +164,9 @@ impl Metrics {
         self.writes.get_or_create(&vec![("kind", kind), ("verb", verb), ("result", result)]).inc();
     }
 
-    pub(crate) fn read(&self, kind: &'static str) {
-        self.reads.get_or_create(&vec![("kind", kind)]).inc();
+    /// Counts a request that reads, whoever in the operator made it.
+    pub fn read(&self, verb: &str, resource: String) {
+        self.reads.get_or_create(&vec![("resource", resource), ("verb", verb.to_owned())]).inc();
     }
 
     pub(crate) fn event(&self, result: &'static str) {

@@ -21,21 +21,20 @@ use signoff_runtime::{
     secrets::{ALLOWED_HOSTS, host_allowed},
 };
 
-use crate::{error::status_code, metrics::Shared};
+use crate::error::status_code;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Reads Secrets as they are asked for.
 pub struct ClusterSecrets {
     client: Client,
-    metrics: Shared,
 }
 
 impl ClusterSecrets {
     /// Secrets that this client may read.
     #[must_use]
-    pub fn new(client: Client, metrics: Shared) -> Self {
-        Self { client, metrics }
+    pub fn new(client: Client) -> Self {
+        Self { client }
     }
 }
 
@@ -74,7 +73,6 @@ impl Secrets for ClusterSecrets {
         };
         let request = Request::new(Secret::url_path(&(), Some(namespace))).get(name, &GetParams::default());
         let request = request.map_err(|why| CallError::invalid(format!("Secret {secret}: {why}")))?;
-        self.metrics.read("Secret");
         let answer = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
         let text = match answer.map_err(|_| lost("the API server does not answer"))? {
             Ok(text) => text,

@@ -47,7 +47,6 @@ impl Wire {
     /// No answer, or one that is no such object.
     pub async fn get<K: Placed>(&self, name: &Name) -> Result<Option<K>, Error> {
         let what = || format!("getting {}", name.as_a::<K>());
-        self.metrics.read(K::KIND);
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
         match self.ask::<Read<K>>(request).await {
@@ -66,7 +65,6 @@ impl Wire {
     /// # Errors
     /// No answer.
     pub async fn get_raw<K: Kind>(&self, name: &Name) -> Result<Option<Value>, Error> {
-        self.metrics.read(K::KIND);
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let what = || format!("getting {}", name.as_a::<K>());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
@@ -123,7 +121,6 @@ impl Wire {
     pub(crate) async fn log(&self, pod: &Name, lines: Option<i64>) -> Result<impl AsyncBufRead, kube::Error> {
         let params = LogParams { container: Some(CONTAINER.to_owned()), tail_lines: lines, ..LogParams::default() };
         let request = path::<StepPod>(pod).logs(&pod.name, &params).map_err(kube::Error::BuildRequest)?;
-        self.metrics.read("PodLog");
         let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
         stream.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
     }

@@ -6,12 +6,13 @@ use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
 use signoff_api::policies::Identity;
+use signoff_controller::metrics::Shared;
 use signoff_guard::{READER_ROLE, look_as, serves_mutating_policies};
 
 use crate::{arguments::Arguments, cluster};
 
 pub async fn check(arguments: &Arguments, service_account: &str) -> anyhow::Result<ExitCode> {
-    let connection = cluster::client(arguments).await?;
+    let connection = cluster::client(arguments, &Shared::default()).await?;
     let need = || format!("reading the admission policies (the ClusterRole {READER_ROLE} suffices)");
     let mutating = serves_mutating_policies(&connection.client).await.with_context(need)?;
     let operator = Identity::new(&connection.namespace, service_account);

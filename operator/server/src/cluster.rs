@@ -2,13 +2,14 @@
 //!
 //! It may not take the ambient kubeconfig: a cluster is served because somebody meant it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use signoff_controller::metrics::Shared;
 use signoff_runtime::Surroundings;
 
 use crate::arguments::Arguments;
@@ -21,8 +22,8 @@ pub struct Connection {
     pub namespace: String,
 }
 
-/// A client, and the operator's namespace.
-pub async fn client(arguments: &Arguments) -> anyhow::Result<Connection> {
+/// A client that counts what it reads, and the operator's namespace.
+pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;
@@ -35,7 +36,9 @@ pub async fn client(arguments: &Arguments) -> anyhow::Result<Connection> {
     // Watches are open for minutes; every other request has a shorter end of its own.
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let client = signoff_client::connect(config.clone()).context("preparing the client of the API server")?;
+    let counts = Arc::clone(metrics);
+    let client = signoff_client::connect_told(config.clone(), move |asked| counts.read(asked.verb, asked.resource));
+    let client = client.context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
 }
 /// What stands around the operator, of which only its own way to the API server is known yet.

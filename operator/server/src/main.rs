@@ -41,15 +41,15 @@ async fn main() -> anyhow::Result<ExitCode> {
     let clock = Arc::new(jiff::Timestamp::now);
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
-    let Connection { client, config: way, namespace } = cluster::client(&arguments).await?;
+    let metrics = Shared::default();
+    let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics).await?;
     let surroundings = cluster::surroundings(&way).await;
     let http = HttpClient::new(HttpSettings {
         addresses: AddressSettings { allow: arguments.allow_address.clone(), surroundings: surroundings.clone() },
         ..HttpSettings::default()
     });
     let http = http.context("preparing calls to models and addresses")?;
-    let metrics = Shared::default();
-    let secrets = ClusterSecrets::new(client.clone(), Arc::clone(&metrics));
+    let secrets = ClusterSecrets::new(client.clone());
     let outside =
         Outside::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), clock.clone());
 

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets::NOTHING};
 
 use super::audit::{Sort, sort};
 use super::ceiling::{CLIENTS, Rates};
+use super::counters::Requests;
 use super::gates::{Counted, Run};
 use super::pending::Pending;
 use super::report::{Measured, RunReport, milliseconds, shares};
@@ -132,11 +133,12 @@ fn counted(counted: &Counted) -> String {
         .map(|(what, count)| format!("  {:>6.2}  {what}", *count as f64 / workflows))
         .collect();
     let audited = [Sort::State, Sort::Event, Sort::Read].map(|sort| super::audit::count(&counted.audited, sort) as f64);
-    let own = [counted.requests.state_writes(), counted.requests.events + counted.requests.events_lost];
-    let verdict = if audited[..2] == own { "the same" } else { "NOT the same" };
+    let Requests { events, events_lost, reads, .. } = counted.requests;
+    let own = [counted.requests.state_writes(), events + events_lost, reads];
+    let verdict = if audited == own { "the same" } else { "NOT the same" };
     format!(
         "requests of the operator a workflow, by the API server's audit log of {} runs (watches and Lease left out):\n{}\n\
-         state writes {}, Events {}, reads {}; of writes and Events the operator itself counts {verdict}: {}, {}",
+         state writes {}, Events {}, reads {}; the operator itself counts {verdict}: {}, {}, {}",
         counted.workflows,
         lines.join("\n"),
         audited[0],
@@ -144,6 +146,7 @@ fn counted(counted: &Counted) -> String {
         audited[2],
         own[0],
         own[1],
+        own[2],
     )
 }
 

@@ -1,0 +1,88 @@
+//! What a request reads, by its method and path.
+//!
+//! It may not look at a body.
+
+use http::{Method, Uri};
+
+/// A request that reads objects or asks a question, and stores nothing. Watches are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// `get`, `list`, or `create` where the question is an object, such as a review of a token.
+    pub verb: &'static str,
+    /// The resource in the plural, such as `workflows` or `pods/log`; the whole path of what is no resource.
+    pub resource: String,
+}
+
+impl Asked {
+    /// Returns what a request reads; `None` where it writes or watches.
+    pub(crate) fn by(method: &Method, uri: &Uri) -> Option<Self> {
+        let watches = uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("watch=")));
+        let Some((resource, has_name)) = resource(uri.path()) else {
+            return (method == Method::GET).then(|| Self { verb: "get", resource: uri.path().to_owned() });
+        };
+        let verb = match *method {
+            Method::GET if watches => return None,
+            Method::GET if has_name => "get",
+            Method::GET => "list",
+            Method::POST if resource.ends_with("reviews") => "create",
+            _ => return None,
+        };
+        Some(Self { verb, resource })
+    }
+}
+
+/// Returns the resource of a path with its subresource, and whether the path names one object.
+fn resource(path: &str) -> Option<(String, bool)> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    match parts.next()? {
+        "api" => parts.next()?,
+        "apis" => parts.nth(1)?,
+        _ => return None,
+    };
+    let mut parts: Vec<_> = parts.collect();
+    // A namespace itself is named in the same way as the place of what is in it.
+    if parts.len() > 2 && parts[0] == "namespaces" {
+        parts.drain(..2);
+    }
+    match parts[..] {
+        [] => None,
+        [kind] => Some((kind.to_owned(), false)),
+        [kind, _] => Some((kind.to_owned(), true)),
+        [kind, _, sub, ..] => Some((format!("{kind}/{sub}"), true)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_request_reads_is_told_by_method_and_path() {
+        for (method, uri, expected) in [
+            (Method::GET, "/api/v1/namespaces/a/configmaps/b", Some(("get", "configmaps"))),
+            (Method::GET, "/api/v1/namespaces/a/configmaps?limit=1", Some(("list", "configmaps"))),
+            (Method::GET, "/api/v1/namespaces/a/pods/b/log?tailLines=1", Some(("get", "pods/log"))),
+            (Method::GET, "/api/v1/namespaces/a", Some(("get", "namespaces"))),
+            (Method::GET, "/api/v1/namespaces?limit=500", Some(("list", "namespaces"))),
+            (Method::GET, "/apis/signoff.dev/v1alpha1/workflows", Some(("list", "workflows"))),
+            (Method::GET, "/apis/signoff.dev/v1alpha1/workflows?watch=true&resourceVersion=7", None),
+            (
+                Method::GET,
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/x",
+                Some(("get", "customresourcedefinitions")),
+            ),
+            (
+                Method::POST,
+                "/apis/authentication.k8s.io/v1/selfsubjectreviews?",
+                Some(("create", "selfsubjectreviews")),
+            ),
+            (Method::POST, "/apis/signoff.dev/v1alpha1/namespaces/a/approvals", None),
+            (Method::PUT, "/apis/signoff.dev/v1alpha1/namespaces/a/workflows/b/status", None),
+            (Method::GET, "/version", Some(("get", "/version"))),
+        ] {
+            let uri: Uri = uri.parse().unwrap_or_default();
+            let asked = Asked::by(&method, &uri).map(|Asked { verb, resource }| (verb, resource));
+            assert_eq!(asked, expected.map(|(verb, resource)| (verb, resource.to_owned())), "{method} {uri}");
+        }
+    }
+}
