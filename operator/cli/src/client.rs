@@ -8,8 +8,9 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
+use serde::Deserialize;
 use serde_json::Value;
-use signoff_api::{Approval, Digest, Workflow};
+use signoff_api::{Approval, Digest, Workflow, workflow::WorkflowPhase};
 
 use crate::{
     args::Connection,
@@ -32,6 +33,18 @@ pub struct Seen {
     pub raw: Value,
     /// The same, typed.
     pub approval: Approval,
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RunNow {
+    /// Its phase, if it could be read.
+    pub phase: Option<WorkflowPhase>,
+    /// The Approvals it waits for.
+    pub pending: Vec<String>,
+    /// Its conditions.
+    pub conditions: Vec<Condition>,
 }
 
 /// A cluster, as somebody.
@@ -74,13 +87,12 @@ impl Session {
         self.server.explain(error)
     }
 
-    /// The conditions of a Workflow of the namespace; none where it cannot be read: nothing is decided by them.
-    pub async fn conditions(&self, workflow: &str) -> Vec<Condition> {
+    /// Returns where a Workflow of the namespace stands; nothing where it cannot be read: nothing is decided by it.
+    pub async fn run(&self, workflow: &str) -> RunNow {
         let resource = ApiResource::erase::<Workflow>(&());
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        let Ok(found) = api.get(workflow).await else { return Vec::new() };
-        let conditions = found.data.pointer("/status/conditions").cloned().unwrap_or_default();
-        serde_json::from_value(conditions).unwrap_or_default()
+        let Ok(mut found) = api.get(workflow).await else { return RunNow::default() };
+        serde_json::from_value(found.data["status"].take()).unwrap_or_default()
     }
 
     /// Asks the API server who we are.

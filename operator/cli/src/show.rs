@@ -12,7 +12,7 @@ use signoff_api::{
 use signoff_engine::parameters;
 
 use crate::{
-    client::{Me, Seen, Session},
+    client::{Me, RunNow, Seen, Session},
     clock::{self, distance},
     fence::{fenced, one_line, quoted},
     mine,
@@ -30,10 +30,12 @@ const LONGEST: usize = 20_000;
 pub async fn show(session: &Session, name: &str) -> Result<String, Failure> {
     let (mut seen, me) = tokio::try_join!(session.approval(name), session.me())?;
     // Whether decisions are honoured is said once a run, not once a gate.
-    let run = session.conditions(&seen.approval.spec.request.workflow.name).await;
+    let run = session.run(&seen.approval.spec.request.workflow.name).await;
     let status = seen.approval.status.get_or_insert_default();
-    status.conditions.extend(run.into_iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str())));
-    Ok(page(&seen, &me, clock::now()))
+    let said = run.conditions.iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str()));
+    status.conditions.extend(said.cloned());
+    let now = clock::now();
+    Ok(page(&seen, &me, now) + &next(&seen.approval, &me, &run, now))
 }
 
 /// The page.
@@ -74,8 +76,42 @@ pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
         }
     }
     page.gap();
-    page.fact("You", &standing(approval, me, now, name));
+    page.fact("You", &standing(approval, me, now));
     page.text
+}
+
+/// What the reader can do now, in one line.
+fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment) -> String {
+    let request = &approval.spec.request;
+    let namespace = approval.metadata.namespace.as_deref().unwrap_or_default();
+    let command = |words: &[&str]| quoted(&[&["kubectl"], words, &["-n", namespace]].concat());
+    let workflow = ["get", "workflow", &request.workflow.name];
+    let is_decided = approval.status.as_ref().is_some_and(|status| status.phase.is_end() || status.outcome.is_some());
+    let text = match (run.phase, run.pending.first()) {
+        (Some(phase), _) if phase.is_end() => {
+            let all = command(&[&workflow[..], &["-o", "yaml"]].concat());
+            format!("the run has ended ({}): {all}", phase.name())
+        }
+        (_, Some(other)) if is_decided => format!("the run waits again: {}", command(&["approve", "show", other])),
+        _ if is_decided => format!("the run goes on: {}", command(&[&workflow[..], &["--watch"]].concat())),
+        _ if mine::obstacle(approval, me, now).is_some() => {
+            format!("the run waits for {}", subjects(mine::in_force(approval)))
+        }
+        _ => decides(approval, &command),
+    };
+    format!("{:<14}{text}\n", "Next:")
+}
+
+/// The command of the first verdict that is allowed, and the names of the others.
+fn decides(approval: &Approval, command: &dyn Fn(&[&str]) -> String) -> String {
+    let request = &approval.spec.request;
+    let name = approval.metadata.name.as_deref().unwrap_or_default();
+    let mut verdicts = request.allowed_verdicts.iter().map(|verdict| verdict.name().to_lowercase());
+    let Some(first) = verdicts.next() else { return "nobody can decide it: no verdict is allowed".to_owned() };
+    let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "…"] } else { &[] };
+    let command = command(&[&["approve", first.as_str(), name], reason].concat());
+    let others: Vec<String> = verdicts.collect();
+    if others.is_empty() { command } else { format!("{command} (or {})", others.join(", ")) }
 }
 
 /// Lines of `Label:   text`, and sections.
@@ -348,10 +384,10 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
     }
 }
 
-fn standing(approval: &Approval, me: &Me, now: Moment, name: &str) -> String {
+fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
     let user = one_line(&me.user, 253);
     match mine::obstacle(approval, me, now) {
-        None => format!("{user}, one of the approvers: kubectl approve approve {name} (or reject, …)"),
+        None => format!("{user}, one of the approvers"),
         Some(why) => format!("{user}: cannot decide, {}", one_line(&why, 400)),
     }
 }

@@ -3,7 +3,10 @@
 //! It may not need a cluster.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
-use signoff_api::approval::{ApprovalPhase, Outcome, TallyStatus};
+use signoff_api::{
+    approval::{ApprovalPhase, Outcome, TallyStatus},
+    workflow::WorkflowPhase,
+};
 
 use super::*;
 use crate::sample;
@@ -46,10 +49,42 @@ Modify takes:
   {{response: <any>}}
   such as: kubectl approve modify {name} --set 'response=better'
 
-You:          alice@example.com, one of the approvers: kubectl approve approve {name} (or reject, …)
+You:          alice@example.com, one of the approvers
 "
     );
     assert_eq!(shown(approval), expected);
+}
+
+#[test]
+fn the_last_line_says_what_to_do_now() {
+    let me = sample::me("alice@example.com", &["finance"]);
+    let line = |approval: &Approval, run: &RunNow| next(approval, &me, run, sample::now());
+    let run = |phase, pending: &[&str]| RunNow {
+        phase: Some(phase),
+        pending: pending.iter().map(|&name| name.to_owned()).collect(),
+        conditions: Vec::new(),
+    };
+    let mut approval = sample::approval();
+    let name = approval.metadata.name.clone().unwrap();
+    let waiting = run(WorkflowPhase::Waiting, &[&name]);
+    let said = format!("Next:         kubectl approve approve {name} -n finance (or reject, modify, abort)\n");
+    assert_eq!(line(&approval, &waiting), said);
+    assert_eq!(line(&approval, &RunNow::default()), said, "the run cannot be read");
+    approval.spec.request.require_reason = Some(true);
+    approval.spec.request.allowed_verdicts = vec![Verdict::Reject];
+    let said = format!("Next:         kubectl approve reject {name} --reason '…' -n finance\n");
+    assert_eq!(line(&approval, &waiting), said);
+    let stranger = sample::me("mallory@example.com", &[]);
+    let said = next(&approval, &stranger, &waiting, sample::now());
+    assert_eq!(said, "Next:         the run waits for alice@example.com, group finance\n");
+
+    approval.status.get_or_insert_default().phase = ApprovalPhase::Rejected;
+    let said = "Next:         the run goes on: kubectl get workflow refund-4711 --watch -n finance\n";
+    assert_eq!(line(&approval, &run(WorkflowPhase::Running, &[])), said);
+    let said = "Next:         the run waits again: kubectl approve show other-1 -n finance\n";
+    assert_eq!(line(&approval, &run(WorkflowPhase::Waiting, &["other-1"])), said);
+    let said = "Next:         the run has ended (Rejected): kubectl get workflow refund-4711 -o yaml -n finance\n";
+    assert_eq!(line(&approval, &run(WorkflowPhase::Rejected, &[])), said);
 }
 
 #[test]

@@ -164,8 +164,11 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
         None => Vec::new(),
     };
     let told = tell::Told { snapshot: &session, sessions: place, artifacts: &artifacts };
-    let mut page = if options.format == Format::Text { steps(&session) } else { String::new() };
-    page += &tell::result(&sessions, &told, options.format).await?;
+    let result = tell::result(&sessions, &told, options.format).await?;
+    let page = match options.format {
+        Format::Json => result,
+        Format::Text => format!("{}{result}\n{}", steps(&session), tell::next(&told)),
+    };
     terminal::print(&page)?;
     Ok(Exit::Ok)
 }

@@ -120,7 +120,7 @@ fn what_cannot_be_written_is_said_and_is_the_code_only_of_a_run_that_is_over() {
     let refused = home.run(&[&["run", "--resume", &id, "--verdict", "skip"], &history[..]].concat()).with(2);
     assert!(refused.err.contains("cannot write") && refused.err.contains("not allowed"), "{refused:?}");
     home.run(&[&["run", "--resume", &id, "--verdict", "approve"], &history[..]].concat()).with(12);
-    assert_eq!(home.run(&["sessions", "show", &id]).with(0).out.lines().last(), Some("Dear customer: approved"));
+    assert!(home.run(&["sessions", "show", &id]).with(0).out.contains("\nDear customer: approved\n"));
 }
 
 #[test]
@@ -253,8 +253,12 @@ fn sessions_are_listed_shown_and_removed() {
     assert_eq!(home.run(&["sessions", "list", "--status", "failed"]).with(0).out, "no sessions\n");
     let shown = home.run(&["sessions", "show", &id]).with(0);
     assert!(shown.out.contains("--verdict approve") && shown.out.contains("draft"), "{shown:?}");
+    let last = |shown: &str| shown.lines().last().unwrap().to_owned();
+    assert_eq!(last(&shown.out), format!("Next: signoff run --resume {id} goes on, and asks on a terminal"));
     assert_eq!(home.run(&["sessions", "cleanup"]).with(0).out, "", "what waits is not over");
     home.run(&["run", "--resume", &id, "--verdict", "reject"]).with(17);
+    let shown = home.run(&["sessions", "show", &id]).with(0).out;
+    assert_eq!(last(&shown), format!("Next: the run is over; signoff sessions delete {id} removes the session"));
     assert_eq!(home.run(&["sessions", "cleanup", "--older-than", "1h"]).with(0).out, "");
     // What is no session hides none and is no failure; what a process left half of one goes too.
     fs::create_dir(home.path().join("sessions/empty")).unwrap();

@@ -123,11 +123,13 @@ fn page(kind: &str, root: &Json, names: &[&str], schema: &Json) -> String {
     if !bounds.is_empty() {
         let _ = write!(text, "\nBOUNDS\n{}", bounds.iter().map(|bound| format!("  {bound}\n")).collect::<String>());
     }
-    let rules: Vec<&str> = [schema, within(schema)]
-        .iter()
-        .flat_map(|schema| schema["x-kubernetes-validations"].as_array().into_iter().flatten())
-        .filter_map(|rule| rule["message"].as_str())
-        .collect();
+    let mut rules: Vec<&str> = Vec::new();
+    for rule in
+        [schema, within(schema)].iter().flat_map(|schema| schema["x-kubernetes-validations"].as_array()).flatten()
+    {
+        // What is no list has itself within.
+        rules.extend(rule["message"].as_str().filter(|rule| !rules.contains(rule)));
+    }
     if !rules.is_empty() {
         let _ = write!(text, "\nRULES\n{}", rules.iter().map(|rule| wrapped(rule, "  ") + "\n").collect::<String>());
     }

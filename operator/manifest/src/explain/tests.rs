@@ -22,6 +22,18 @@ fn a_field_is_explained_like_kubectl_does() {
 }
 
 #[test]
+fn a_rule_is_told_once() {
+    for path in ["hitl", "hitl.approvers", "spec.pattern.chain.steps"] {
+        let page = explain(path).unwrap();
+        let Some((_, rules)) = page.split_once("\nRULES\n") else { panic!("no rules: {page}") };
+        let rules = rules.split_once("\nFIELDS").map_or(rules, |(rules, _)| rules);
+        let first: Vec<&str> = rules.split_whitespace().take(6).collect();
+        let words: Vec<&str> = rules.split_whitespace().collect();
+        assert_eq!(words.windows(first.len()).filter(|part| *part == first).count(), 1, "{path}: {page}");
+    }
+}
+
+#[test]
 fn a_field_is_found_by_the_end_of_its_path_too() {
     assert_eq!(explain("hitl.timeout").unwrap(), explain("workflow.spec.pattern.chain.steps.hitl.timeout").unwrap());
     assert!(explain("chain").unwrap().contains("spec.pattern.chain <object>"));

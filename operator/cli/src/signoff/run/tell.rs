@@ -165,6 +165,21 @@ pub fn paused(told: &Told<'_>) -> String {
     text
 }
 
+/// What a person can do about the session now, in one line.
+pub fn next(told: &Told<'_>) -> String {
+    let session = told.snapshot;
+    let status = session.workflow.status.clone().unwrap_or_default();
+    let delete = shell(told.sessions, &["sessions", "delete", &session.id]);
+    if !status.phase.is_end() {
+        return format!("Next: {} goes on, and asks on a terminal\n", resume(told, &[]));
+    }
+    if status.artifacts.is_empty() {
+        return format!("Next: the run is over; {delete} removes the session\n");
+    }
+    let write = shell(told.sessions, &["sessions", "show", &session.id, "--out", "DIR"]);
+    format!("Next: the run is over; {write} writes its artifacts, {delete} removes the session\n")
+}
+
 /// How a gate is answered, a command a verdict that it allows.
 fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> {
     let request = &approval.spec.request;
