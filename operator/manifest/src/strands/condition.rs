@@ -247,6 +247,8 @@ mod tests {
             "steps[0].response.contains('x') || size(items) > 3",
         );
         is_cel("nodes.a_b.iteration >= 3", "size(nodes['a-b'].visits) >= 3");
+        is_cel("nodes.c.response contains 'x'", "nodes.c.response.contains('x')");
+        is_cel("tags contains 'x' and y not contains 'z'", "'x' in tags && !(y.contains('z'))");
         is_cel("nodes.c is not defined", "nodes.c.response == null");
         is_cel("(a == 1 or b == 2) and c | length > 0", "(a == 1 || b == 2) && size(c) > 0");
     }
@@ -274,6 +276,7 @@ mod tests {
             "steps[ -1].response == 'yes'",
             "'x' in subtasks",
             "contains(evaluation.issues, 'x')",
+            "subtasks contains 'x'",
         ] {
             assert_eq!(cel(source, &names(), &mut Found::default()), None, "{source}");
         }
@@ -293,6 +296,9 @@ mod tests {
         assert_eq!(when("not ready && x < `5`"), "{{ not ready and x < 5 }}");
         assert_eq!(when("steps[-1].response == 'yes'"), "{{ steps[-1].response == 'yes' }}");
         assert_eq!(when("contains(subtasks, 'x')"), "{{ ('x' in subtasks) }}");
+        assert_eq!(when("subtasks contains 'x'"), "{{ ('x' in subtasks) }}");
+        assert_eq!(when("not a and subtasks not contains 'x'"), "{{ not a and not ('x' in subtasks) }}");
+        assert_eq!(when("nodes.a_b.response contains 'x'"), "nodes['a-b'].response.contains('x')");
         assert_eq!(
             when("!starts_with(a, 'x') || length(b)"),
             "{{ true if (not a.startswith('x') or (b | length)) else false }}"

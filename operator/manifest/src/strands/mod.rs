@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`fields`], [`kind`] | which fields the format has, what each takes and what becomes of it |
 //! | `tokens`, `parts`, `rewrite` | what a template says with the new names |
-//! | `condition`, `shape`, `jinja` | what a condition is in CEL, and what of it CEL cannot say |
+//! | `condition`, `infix`, `shape`, `jinja` | what a condition is in CEL, and what of it CEL cannot say |
 //! | `words` | which words of people the file compares with |
 //! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | what each part of a file becomes |
 
@@ -15,6 +15,7 @@ pub mod fields;
 mod gates;
 mod graph;
 mod import;
+mod infix;
 mod inputs;
 mod jinja;
 pub mod kind;
@@ -173,6 +174,7 @@ impl Import<'_> {
         let pattern = self.pattern_of(kind, config);
         let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
         let (providers, agents_now) = self.agents(node.get("runtime"), agents, router);
+        self.missing("pattern.config", &config.at);
         let outputs = node.get("outputs").and_then(|outputs| self.outputs(outputs));
         let own = variables(config);
         let known = [patterns::known(kind), &[self.names.root_now]].concat();
@@ -238,7 +240,10 @@ impl Import<'_> {
         ];
         match kind {
             "routing" => special.push(("chosen_route", "router.chosen_route".to_owned())),
-            "evaluator_optimizer" => special.push(("iteration_index", "(iteration - 1)".to_owned())),
+            "evaluator_optimizer" => special.extend([
+                ("iteration_index", "(iteration - 1)".to_owned()),
+                ("final_score", "evaluation.score".to_owned()),
+            ]),
             "orchestrator_workers" => special.extend([
                 ("worker_count", "num_workers".to_owned()),
                 ("orchestrator_response", "(subtasks | tojson)".to_owned()),
@@ -259,6 +264,12 @@ impl Import<'_> {
                 inputs.and_then(|inputs| inputs.get(section)).is_some_and(|list| list.get(name).is_some())
             })
         };
+        let own = variables(config);
+        let is_taken = |name: &str| declared(name) || own.iter().any(|own| own == name);
+        let nodes = if kind == "graph" { graph::nodes_of(config) } else { Vec::new() };
+        let agent = |node: &Node| rewrite::context::quoted(node.get("agent").and_then(Node::text).unwrap_or_default());
+        self.names.agents = nodes.into_iter().map(|(id, node, _)| (self.names.of(&id), agent(node))).collect();
+        self.names.context = rewrite::context::Context::new(node, kind, config, is_taken);
         self.names.special = special.into_iter().filter(|(name, _)| !declared(name)).collect();
     }
 
@@ -280,6 +291,26 @@ impl Import<'_> {
         });
         let total: Vec<String> = ids.iter().map(|id| format!("({}.visits | length)", asked(id))).collect();
         [("terminal_node", format!("({terminal}'')")), ("total_steps", format!("({})", total.join(" + ")))]
+    }
+
+    /// Tells about paths that only the Strands CLI offers and that have no equivalent.
+    fn missing(&mut self, field: &str, at: &std::ops::Range<usize>) {
+        for path in std::mem::take(&mut self.found.missing) {
+            let (weight, why) = match path.as_str() {
+                "execution_context.execution_path" => (
+                    Weight::Unsupported,
+                    "templates have no list of the nodes in their order; ask each node, as in `nodes.<name>.visits | length`",
+                ),
+                path if path.starts_with("runtime") || path.starts_with("context_policy") => {
+                    (Weight::Changed, "the file has no single value there; write it into the text")
+                }
+                _ => (
+                    Weight::Unsupported,
+                    "there is no such value here; ask for steps, tasks, nodes or iterations by name",
+                ),
+            };
+            self.notes.tell(weight, field, at, format!("{path} is an empty text: {why}"));
+        }
     }
 
     /// Tells about ids that nothing has.

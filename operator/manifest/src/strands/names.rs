@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::rewrite::context::Context;
+
 /// What is called otherwise in the imported Workflow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
@@ -17,6 +19,10 @@ pub(super) struct Names {
     pub(super) special: BTreeMap<&'static str, String>,
     /// Inputs whose own name has a meaning in templates.
     pub(super) inputs: BTreeMap<String, String>,
+    /// Paths that only the Strands CLI offers.
+    pub(super) context: Context,
+    /// The agent of each node as a literal, by the node's name here; an empty text for a gate.
+    pub(super) agents: BTreeMap<String, String>,
     /// Whether `iterations` hold judgements, which have an object of their own here.
     pub(super) judged: bool,
     /// The type of each input, by its name in the Workflow.
@@ -53,6 +59,12 @@ impl Names {
             rest = &rest[length..];
         }
         told
+    }
+
+    /// The agents of all nodes as a map of a template.
+    pub(super) fn agents_by_name(&self) -> String {
+        let pairs: Vec<String> = self.agents.iter().map(|(name, agent)| format!("'{name}': {agent}")).collect();
+        format!("{{{}}}", pairs.join(", "))
     }
 
     /// The name of an id; one that nothing has keeps what it would have got.

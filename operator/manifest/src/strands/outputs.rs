@@ -43,6 +43,8 @@ impl Import<'_> {
             if let Some(skip_if) = self.skip_if(artifact, &path) {
                 made.insert("skipIf".into(), skip_if.into());
             }
+            let at = artifact.entry("from").map_or(artifact.at.clone(), |(key, _)| key.at.clone());
+            self.missing(&format!("{path}.from"), &at);
             artifacts.push(Value::Object(made));
         }
         (!artifacts.is_empty()).then(|| json!({"artifacts": artifacts}))

@@ -7,9 +7,13 @@ use std::{collections::BTreeSet, ops::Range};
 use signoff_engine::language::is_identifier;
 
 use super::{
+    infix,
     names::Names,
+    parts::deeper,
     tokens::{self, Token},
 };
+
+pub(super) mod context;
 
 /// Words that are no names.
 const KEYWORDS: [&str; 26] = [
@@ -48,6 +52,8 @@ pub(super) struct Found {
     pub(super) strangers: BTreeSet<String>,
     /// Names that are compared with numbers.
     pub(super) numeric: BTreeSet<String>,
+    /// Paths to what only the Strands CLI offers, and what has no equivalent.
+    pub(super) missing: BTreeSet<String>,
 }
 
 /// A template with the names of the imported Workflow.
@@ -57,10 +63,11 @@ pub(super) fn template(source: &str, names: &Names, found: &mut Found) -> String
 
 /// An expression without marks, as tokens.
 pub(super) fn expression(source: &str, names: &Names, found: &mut Found) -> Vec<Token> {
-    tokens(&tokens::expression(source), names, found)
+    tokens(&infix::to_calls(&tokens::expression(source)), names, found)
 }
 
 fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
+    let source = &context::replaced(source, names, found);
     let bound = bound(source, names);
     let walk = Walk { source, names, bound: &bound };
     let mut out = Vec::new();
@@ -100,6 +107,10 @@ fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
 struct Bound {
     name: String,
     of: Of,
+    /// A loop over every item, whose index is the item's number.
+    numbers: bool,
+    /// A loop gives it.
+    is_loop: bool,
     /// The tokens in which it holds.
     within: Range<usize>,
 }
@@ -139,7 +150,14 @@ fn bound(source: &[Token], names: &Names) -> Vec<Bound> {
             };
             let before = bound.len();
             let words = rest[..first].iter().filter(|token| matches!(token, Token::Name(_)));
-            bound.extend(words.map(|word| Bound { name: word.text().to_owned(), of, within: at..source.len() }));
+            let numbers = is_loop && !rest.iter().any(|token| token.is_name("if"));
+            bound.extend(words.map(|word| Bound {
+                name: word.text().to_owned(),
+                of,
+                numbers,
+                is_loop,
+                within: at..source.len(),
+            }));
             if is_loop {
                 open.push(before..bound.len());
             }
@@ -171,6 +189,33 @@ impl Walk<'_> {
     /// What a name stands for that the template gives itself; the innermost loop decides.
     fn bound(&self, at: usize, name: &str) -> Option<Of> {
         self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
+    }
+
+    /// Whether `loop.index` is the number of the item that a name stands for.
+    fn is_numbered(&self, at: usize, name: &str) -> bool {
+        let mut here = self.bound.iter().filter(|bound| bound.within.contains(&at));
+        let innermost = here.clone().filter(|bound| bound.is_loop).map(|bound| bound.within.start).max();
+        here.rfind(|bound| bound.name == name)
+            .is_some_and(|bound| bound.numbers && Some(bound.within.start) == innermost)
+    }
+
+    /// The first token after the members, items and arguments that follow a name.
+    fn end_of_operand(&self, from: usize) -> usize {
+        let mut end = from;
+        loop {
+            end = match self.source.get(end..).unwrap_or_default() {
+                [dot, Token::Name(_) | Token::Number(_), ..] if dot.is_sign(".") => end + 2,
+                rest @ [open, ..] if open.is_sign("(") || open.is_sign("[") => {
+                    let mut depth = 0;
+                    let close = rest.iter().position(|token| {
+                        depth += deeper(token);
+                        depth == 0
+                    });
+                    end + close.map_or(rest.len(), |close| close + 1)
+                }
+                _ => return end,
+            };
+        }
     }
 
     /// Whether a member is asked of an item of `iterations`.
@@ -223,12 +268,23 @@ impl Walk<'_> {
         let Path { root, members, end, .. } = path;
         let mut push = |text: &str| out.extend(tokens::expression(text));
         if let Some(of) = self.bound(path.start, root) {
+            if self.names.judged && of == Of::Iterations && members.as_slice() == ["iteration"] {
+                push(if self.is_numbered(path.start, root) { "loop.index" } else { "''" });
+                if !self.is_numbered(path.start, root) {
+                    found.missing.insert(written(root, members));
+                }
+                return *end;
+            }
             if let (true, Of::Iterations, [member]) = (self.names.judged, of, members.as_slice()) {
                 push(&format!("{root}.{}", of_judgement(member)));
                 return *end;
             }
             if self.names.root == "nodes" && of == Of::Ids && members.len() == 1 && members[0] == "iteration" {
                 push(&format!("({root}.visits | length)"));
+                return *end;
+            }
+            if self.names.root == "nodes" && of == Of::Ids && members.as_slice() == ["agent"] {
+                push(&format!("{}[{root}.name]", self.names.agents_by_name()));
                 return *end;
             }
             push(&written(root, members));
@@ -277,6 +333,7 @@ impl Walk<'_> {
         let filtered = self.next(*end).is_some_and(|(_, token)| token.is_sign("|") || token.is_sign("["));
         match rest {
             [only] if graph && only == "iteration" => push(&format!("({base}.visits | length)")),
+            [only] if graph && only == "agent" => push(&format!("{}['{name}']", self.names.agents_by_name())),
             [] if graph && !filtered => {
                 // All nodes exist from the start: what is asked is whether one has run.
                 push(&format!("{base}.response"));

@@ -216,3 +216,44 @@ fn a_router_is_told_new_names_and_its_expressions_stay() {
     assert_eq!(spec["pattern"]["routing"]["router"]["input"], "billing-support, or what {{ billing_support }} says");
     assert_eq!(spec["agents"][0]["system"], "Say billing-support");
 }
+
+/// The first artifact of a contract file, rendered with these names.
+#[track_caller]
+fn rendered(file: &str, names: Value) -> String {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/contract/strands");
+    let text = std::fs::read_to_string(folder.join(file)).unwrap();
+    let spec = import(&text, "alice").unwrap().object["spec"].clone();
+    let source = spec["outputs"]["artifacts"][0]["from"].as_str().unwrap();
+    let mut scope = signoff_engine::language::Scope::default();
+    for (name, value) in names.as_object().unwrap() {
+        scope.set(name.as_str(), value.clone());
+    }
+    let text = signoff_engine::language::Template::parse(source, "").unwrap().render(&scope).unwrap();
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn an_artifact_about_the_run_renders_with_the_names_of_its_pattern() {
+    let node = |name: &str, response: Value, visits: usize| json!({"name": name, "response": response, "visits": vec![json!({}); visits]});
+    let nodes = json!({"nodes": {
+        "ask-them": node("ask-them", json!("yes"), 1), "drive-it": node("drive-it", Value::Null, 0),
+        "pack-it": node("pack-it", json!("packed"), 2),
+    }});
+    assert_eq!(
+        rendered("graph-context.yaml", nodes),
+        "parcel: 3 steps, by\nask-them of , 1 times: yes\npack-it of packer, 2 times: packed\npacker for  tokens"
+    );
+    let judged = |score: i32, issues: Value| json!({"score": score, "issues": issues, "fixes": ["shorter"]});
+    let names = json!({
+        "last_response": "Buy!", "evaluation": judged(95, json!([])),
+        "iterations": [{"draft": "a", "evaluation": judged(40, json!(["long", "dull"]))}, {"draft": "b", "evaluation": judged(95, json!([]))}],
+    });
+    assert_eq!(
+        rendered("evaluator-context.yaml", names),
+        "Buy!\n95 of 70 points after 2 of 3 drafts\nvery good\nDraft 1: 40, long, dull\nDraft 2: 95\nshorter 95"
+    );
+    assert_eq!(
+        rendered("chain-file-values.yaml", json!({"steps": [{"response": "Hello"}]})),
+        "Hello\nSMALL-1 at 0.5, 60 seconds\nabove 4000 tokens"
+    );
+}

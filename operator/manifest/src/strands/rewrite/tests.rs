@@ -1,5 +1,6 @@
 //! Templates before and after, and what must not change.
 
+#![allow(clippy::expect_used)]
 use super::*;
 
 fn names() -> Names {
@@ -134,4 +135,80 @@ fn only_what_stands_for_a_judgement_or_a_node_is_asked_as_one() {
     ] {
         becomes(same, same);
     }
+}
+
+/// The context of a file with this pattern.
+fn context(kind: &str) -> Names {
+    let text = "runtime: {model_id: it's, temperature: 0.5, region: ~, budgets: {max_steps: 3}}\nconfig: {accept: {max_iters: 4}}\n";
+    let nodes: Vec<crate::source::Node> = crate::source::documents(text).into_iter().flatten().collect();
+    let file = nodes.first().expect("one document");
+    let config = file.get("config").expect("a config");
+    Names {
+        context: context::Context::new(file, kind, config, |name| name == "context_policy"),
+        judged: kind == "evaluator_optimizer",
+        agents: [("a-b".to_owned(), "'writer'".to_owned())].into(),
+        ..names()
+    }
+}
+
+#[track_caller]
+fn becomes_in(kind: &str, source: &str, expected: &str, missing: &[&str]) {
+    let mut found = Found::default();
+    assert_eq!(template(source, &context(kind), &mut found), expected);
+    assert_eq!(found.missing.iter().map(String::as_str).collect::<Vec<_>>(), missing, "{source}");
+}
+
+#[test]
+fn the_context_of_a_graph_is_asked_by_its_own_names() {
+    let becomes = |source: &str, expected: &str, missing: &[&str]| becomes_in("graph", source, expected, missing);
+    becomes("{{ execution_context.terminal_node }}", "{{ ('a' if x else '') }}", &[]);
+    becomes("{{ execution_context['nodes'].initial_plan.response }}", "{{ nodes['initial-plan'].response }}", &[]);
+    becomes(
+        "{% for id, n in execution_context.nodes.items() %}{{ n.agent }}{% endfor %}",
+        "{% for id, n in nodes.items() if n.response is not none %}{{ {'a-b': 'writer'}[n.name] }}{% endfor %}",
+        &[],
+    );
+    let path = ["execution_context.execution_path"];
+    becomes("{{ execution_context.execution_path[-1].x(1) | join('-') }}", "{{ '' | join('-') }}", &path);
+    becomes("{% for id in execution_context.execution_path %}{% endfor %}", "{% for id in [] %}{% endfor %}", &path);
+    becomes("{{ execution_context }}{{ execution_context.get('nodes') }}", "{{ '' }}{{ '' }}", &["execution_context"]);
+    becomes("{{ x.execution_context.y }}{{ 'runtime.a' }}", "{{ x.execution_context.y }}{{ 'runtime.a' }}", &[]);
+    becomes("{% set runtime = x %}{{ runtime.y }}", "{% set runtime = x %}{{ runtime.y }}", &[]);
+}
+
+#[test]
+fn the_context_of_judged_drafts_is_asked_by_its_own_names() {
+    let becomes =
+        |source: &str, expected: &str, missing: &[&str]| becomes_in("evaluator_optimizer", source, expected, missing);
+    becomes(
+        "{{ execution_context.iterations }} of {{ execution_context.max_iters }}",
+        "{{ (iterations | length) }} of {{ 4 }}",
+        &[],
+    );
+    becomes("{{ execution_context.final_score }}", "{{ evaluation.score }}", &[]);
+    becomes("{{ execution_context.history[-1].score }}", "{{ iterations[-1].evaluation.score }}", &[]);
+    becomes(
+        "{% for one in execution_context.history %}{{ one.iteration }}: {{ one.score }}{% endfor %}",
+        "{% for one in iterations %}{{ loop.index }}: {{ one.evaluation.score }}{% endfor %}",
+        &[],
+    );
+    becomes(
+        "{% for one in iterations %}{% for x in y %}{{ one.iteration }}{% endfor %}{% endfor %}",
+        "{% for one in iterations %}{% for x in y %}{{ '' }}{% endfor %}{% endfor %}",
+        &["one.iteration"],
+    );
+}
+
+#[test]
+fn single_values_of_the_file_become_literals() {
+    let becomes = |source: &str, expected: &str, missing: &[&str]| becomes_in("chain", source, expected, missing);
+    becomes("{{ runtime.model_id.upper() }}", "{{ 'it\\'s'.upper() }}", &[]);
+    becomes("{{ runtime.temperature }} {{ runtime['budgets'].max_steps }}", "{{ 0.5 }} {{ 3 }}", &[]);
+    becomes(
+        "{{ runtime.region.upper() }}{{ runtime.budgets }}",
+        "{{ '' }}{{ '' }}",
+        &["runtime.budgets", "runtime.region"],
+    );
+    becomes("{{ context_policy.notes }}", "{{ context_policy.notes }}", &[]);
+    becomes("{{ execution_context.steps[0].response }}", "{{ steps[0].response }}", &[]);
 }

@@ -1,0 +1,132 @@
+//! The operator `contains` of conditions: `a contains b` becomes the call `contains(a, b)`, which [`super::condition`] and
+//! [`super::jinja`] read. Pure: tokens in, tokens out.
+
+use super::{
+    parts::deeper,
+    tokens::{self, Token},
+};
+
+/// The operator.
+const CONTAINS: &str = "contains";
+
+/// Words and signs at which an operand ends.
+const ENDS: [&str; 18] =
+    ["and", "or", "not", "in", "is", "if", "else", CONTAINS, "&&", "||", "!", "==", "!=", "<=", ">=", "<", ">", ","];
+
+/// Returns the expression with calls in place of the operator.
+pub(super) fn to_calls(source: &[Token]) -> Vec<Token> {
+    let mut out: Vec<Token> = Vec::new();
+    let mut rest = source;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        let infix = first.is_name(CONTAINS).then(|| left(&out).zip(right(after))).flatten();
+        let Some((left, end)) = infix else {
+            out.push(first.clone());
+            continue;
+        };
+        out.truncate(left.end);
+        let opening = if left.negated { "not contains(" } else { "contains(" };
+        out.splice(left.start..left.start, tokens::expression(opening));
+        out.extend(tokens::expression(", "));
+        out.extend(after.iter().take(end).skip_while(|token| matches!(token, Token::Space(_))).cloned());
+        out.push(Token::Sign(")".to_owned()));
+        rest = after.get(end..).unwrap_or_default();
+    }
+    out
+}
+
+/// The operand before the operator.
+struct Left {
+    start: usize,
+    end: usize,
+    /// The operator is `not contains`.
+    negated: bool,
+}
+
+/// The operand that the tokens end with; `None` where the word is a call, a member or a test.
+fn left(before: &[Token]) -> Option<Left> {
+    let mut end = trimmed(before);
+    let negated = before[..end].last()?.is_name("not");
+    if negated {
+        end = trimmed(&before[..end - 1]);
+    }
+    let is_operand = match before[..end].last()? {
+        Token::Sign(sign) => sign == ")" || sign == "]",
+        Token::Plain(_) | Token::Mark(_) | Token::Space(_) => false,
+        token => !is_end(token),
+    };
+    if !is_operand {
+        return None;
+    }
+    let mut depth = 0;
+    let boundary = before[..end].iter().rposition(|token| {
+        depth -= deeper(token);
+        depth < 0 || depth == 0 && is_end(token)
+    });
+    let start = boundary.map_or(0, |at| at + 1);
+    let spaces = before[start..end].iter().take_while(|token| matches!(token, Token::Space(_))).count();
+    Some(Left { start: start + spaces, end, negated })
+}
+
+/// The end of the operand that the tokens begin with.
+fn right(after: &[Token]) -> Option<usize> {
+    let is_operand = match after.iter().find(|token| !matches!(token, Token::Space(_)))? {
+        Token::Sign(sign) => ["(", "[", "-"].contains(&sign.as_str()),
+        Token::Plain(_) | Token::Mark(_) | Token::Space(_) => false,
+        token => !is_end(token),
+    };
+    let mut depth = 0;
+    let boundary = after.iter().position(|token| {
+        depth += deeper(token);
+        depth < 0 || depth == 0 && is_end(token)
+    });
+    is_operand.then(|| trimmed(&after[..boundary.unwrap_or(after.len())]))
+}
+
+fn is_end(token: &Token) -> bool {
+    ENDS.iter().any(|end| token.is_name(end) || token.is_sign(end))
+}
+
+/// The length without the spaces at the end.
+fn trimmed(source: &[Token]) -> usize {
+    source.iter().rposition(|token| !matches!(token, Token::Space(_))).map_or(0, |last| last + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn becomes(source: &str, expected: &str) {
+        assert_eq!(tokens::join(&to_calls(&tokens::expression(source))), expected, "{source}");
+    }
+
+    #[test]
+    fn an_operator_becomes_a_call() {
+        becomes("a.response contains 'x'", "contains(a.response, 'x')");
+        becomes("a contains 'x' and not b contains 'y'", "contains(a, 'x') and not contains(b, 'y')");
+        becomes("a | lower not contains 'x' || c", "not contains(a | lower, 'x') || c");
+        becomes("(a['k'] contains f(b, 'c')) == true", "(contains(a['k'], f(b, 'c'))) == true");
+        becomes("!( x contains ('y') )", "!( contains(x, ('y')) )");
+        becomes("(a contains 'x') contains 'y'", "contains((contains(a, 'x')), 'y')");
+    }
+
+    #[test]
+    fn a_call_a_member_a_test_and_a_name_stay() {
+        for same in [
+            "contains(a, 'x')",
+            "not contains(a, 'x') && contains(b, 'y')",
+            "a.contains('x')",
+            "a is contains('x')",
+            "a is not contains('x')",
+            "contains == 'x'",
+            "a == contains",
+            "'a contains b' == c",
+            "a contains",
+            "contains 'x'",
+            "a contains and b",
+        ] {
+            becomes(same, same);
+        }
+    }
+}
