@@ -1,4 +1,4 @@
-//! The chart as people install it: the operator itself runs as a pod, from an image of our own.
+//! The chart as people install it: the operator itself runs as a pod, from the image that `cargo xtask image` writes.
 //! On a node of its own, because two operators of one installation are one at work and one that stands by.
 
 use k8s_openapi::api::apps::v1::Deployment;
@@ -9,24 +9,27 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, program};
-use signoff_tests::node::operator_image;
+use signoff_tests::image::{IMAGE_FOLDER, Layout, OPERATOR_IMAGE, operator_image};
 
 use crate::stage::{Stage, own};
+
+/// The image in the folder that `cargo xtask test pods --image DIR` names. Without it: the debug program with the libraries
+/// it names, because a release build takes minutes.
+fn image() -> Layout {
+    if let Some(folder) = std::env::var_os(IMAGE_FOLDER) {
+        return Layout::read(folder.as_ref()).unwrap();
+    }
+    let program = program("signoff-server", "signoff-operator").unwrap();
+    operator_image(&program).unwrap().layout(OPERATOR_IMAGE).unwrap()
+}
 
 #[tokio::test]
 async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gate() {
     let node = own().await;
-    let program = tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await.unwrap().unwrap();
-    let image =
-        node.take_in(operator_image(&program).unwrap(), "example.com/signoff-operator:made-here").await.unwrap();
-    let (repository, tag) = image.name.rsplit_once(':').unwrap();
-    let values = [
-        ("operator.enabled", "true"),
-        ("image.repository", repository),
-        ("image.tag", tag),
-        ("image.pullPolicy", "Never"),
-    ];
-    node.cluster().install(&values).await.unwrap();
+    let layout = tokio::task::spawn_blocking(image).await.unwrap();
+    let image = node.take_in(&layout).await.unwrap();
+    // The node has no way to pull: the image must be the one that the chart's defaults name.
+    node.cluster().install(&[("operator.enabled", "true")]).await.unwrap();
     let admin = node.cluster().admin().await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
     let stage = Stage::on(node.cluster(), "chart").await;
@@ -38,6 +41,8 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
     let ours = pods.list(&ListParams::default().labels("app.kubernetes.io/name=signoff")).await.unwrap();
     let [pod] = &ours.items[..] else { panic!("one pod of the operator: {:#?}", ours.items) };
     assert_eq!(pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()), Some(OPERATOR_ACCOUNT));
+    let container = &pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()[0];
+    assert_eq!(container.image, image.name);
     let leases: Api<Lease> = Api::namespaced(admin, OPERATOR_NAMESPACE);
     let leases = leases.list(&ListParams::default()).await.unwrap().items;
     let [lease] = &leases[..] else { panic!("one Lease: {leases:#?}") };

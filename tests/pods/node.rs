@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::{ContainerState, Node, Pod};
 use kube::Api;
 use serde_json::json;
-use signoff_tests::node::Named;
+use signoff_tests::image::Named;
 
 use crate::stage::{Stage, phase, shared};
 

@@ -1,9 +1,10 @@
 //! What the tests, the demo and the benchmark share: a real control plane and the people on it, a real node
-//! for it, and a simulated control plane.
+//! for it, a simulated control plane, and the writer of images.
 //! It may not decide what is right: assertions belong to the tests, and nothing here depends on the operator's code.
 
 pub mod attacks;
 pub mod control_plane;
+pub mod image;
 pub mod node;
 pub mod quickstart;
 pub mod sim;

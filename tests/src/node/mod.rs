@@ -1,10 +1,9 @@
 //! A real node under our real control plane: containerd, runc and the kubelet, on a machine of its own ([`Machine`]).
-//! It may not run on the machine as it is, and knows nothing of Signoff but how its programs become an image.
+//! It may not run on the machine as it is, and knows nothing of Signoff.
 //!
 //! [`Node::start`] is the way in. Two of them on one machine do not meet: each has its own control plane, bridge,
 //! containerd and control group.
 
-mod image;
 mod kubelet;
 mod machine;
 mod packages;
@@ -21,10 +20,10 @@ use kube::Api;
 use kube::runtime::wait::await_condition;
 use tempfile::TempDir;
 
-pub use image::{Image, Named};
 pub use machine::{Input, Machine, is_inside};
 
 use crate::control_plane::{Cluster, NODE, Network, Options, Supervised, kubeconfig, private_folder, progress};
+use crate::image::{Image, Layout, Named};
 use machine::Group;
 use packages::Packages;
 use runtime::Runtime;
@@ -74,7 +73,8 @@ impl Node {
         let runtime = async {
             let runtime = Runtime::start(&packages, network, folder.path()).await?;
             runtime::pause(&runtime, &packages).await?;
-            let busybox = runtime.take_in(busybox(&packages.busybox)?, "docker.io/library/busybox:1.36").await?;
+            let busybox =
+                runtime.take_in(&busybox(&packages.busybox)?.layout("docker.io/library/busybox:1.36")?).await?;
             Ok((runtime, busybox))
         };
         let plane = Cluster::own_with(Options { network: Some(network), ..options });
@@ -110,12 +110,12 @@ impl Node {
         &self.busybox
     }
 
-    /// Gives the node an image under this name and its digest.
+    /// Gives the node an image, under its name and its digest.
     ///
     /// # Errors
     /// containerd's own words.
-    pub async fn take_in(&self, image: Image, name: &str) -> Result<Named> {
-        self.runtime.take_in(image, name).await
+    pub async fn take_in(&self, image: &Layout) -> Result<Named> {
+        self.runtime.take_in(image).await
     }
 
     /// How long it took from nothing to a ready node, without any building.
@@ -154,18 +154,6 @@ fn bridge(packages: &Packages, network: Network) -> Result<()> {
         ensure!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
-}
-
-/// The operator's own program as an image, with what the Dockerfile gives it too.
-///
-/// # Errors
-/// When the program, a library it names, or the machine's certificates of public authorities cannot be read.
-pub fn operator_image(program: &Path) -> Result<Image> {
-    let authorities = "/etc/ssl/certs/ca-certificates.crt";
-    Ok(Image::default()
-        .program("signoff-operator", program)?
-        .file(authorities, Path::new(authorities))?
-        .runs(&["/signoff-operator"], &[]))
 }
 
 /// What public examples take for granted in an image of this name.

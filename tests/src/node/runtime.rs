@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
-use super::image::{Image, Named};
 use super::packages::Packages;
 use crate::control_plane::{Network, Supervised, until_ready};
+use crate::image::{Image, Layout, Named};
 
 /// What the kubelet asks for.
 const NAMESPACE: &str = "k8s.io";
@@ -60,12 +60,13 @@ impl Runtime {
     ///
     /// # Errors
     /// containerd's own words.
-    pub(super) async fn take_in(&self, image: Image, name: &str) -> Result<Named> {
+    pub(super) async fn take_in(&self, image: &Layout) -> Result<Named> {
         let archive = tempfile::Builder::new().prefix("image-").tempfile_in(&self.folder)?;
-        let named = image.write(name, archive.path())?;
+        fs::write(archive.path(), image.archive()?)?;
+        let named = image.named();
         self.ctr.run(&["images", "import", &archive.path().display().to_string()]).await?;
-        self.ctr.run(&["images", "tag", name, &named.by_digest()]).await?;
-        Ok(named)
+        self.ctr.run(&["images", "tag", &named.name, &named.by_digest()]).await?;
+        Ok(named.clone())
     }
 }
 
@@ -84,7 +85,7 @@ pub(super) async fn pause(runtime: &Runtime, packages: &Packages) -> Result<()> 
     // As long as it takes numbers: 68 years.
     let image =
         Image::default().program("bin/busybox", &packages.busybox)?.runs(&["/bin/busybox", "sleep", "2147483647"], &[]);
-    runtime.take_in(image, PAUSE).await?;
+    runtime.take_in(&image.layout(PAUSE)?).await?;
     Ok(())
 }
 

@@ -1,0 +1,78 @@
+//! The operator's image: its program, the certificates of public authorities, and nothing else.
+//! Builds no program: `cargo xtask image` and the tests on a node bring theirs.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::Image;
+
+/// The name that the chart's defaults come to, as containerd spells it.
+pub const OPERATOR_IMAGE: &str = concat!("docker.io/library/signoff-operator:", env!("CARGO_PKG_VERSION"));
+/// The environment variable that names the folder of a written image for the tests on a node.
+pub const IMAGE_FOLDER: &str = "SIGNOFF_IMAGE";
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Returns the image of this program, and of the libraries it names where it is not static.
+///
+/// # Errors
+/// When the program, a library, or this machine's certificates of public authorities cannot be read.
+pub fn operator_image(program: &Path) -> Result<Image> {
+    let label = |name: &str| format!("org.opencontainers.image.{name}");
+    Ok(Image::default()
+        .program("signoff-operator", program)?
+        .file(AUTHORITIES, 0o444, Path::new(AUTHORITIES))?
+        // Both are part of the C library; without this file it would ask name servers first.
+        .text("etc/nsswitch.conf", "hosts: files dns\n")?
+        .runs(&["/signoff-operator"], &[])
+        // The same as in the chart and the Dockerfile.
+        .user("65532:65532")
+        .port(8080)
+        .label(&label("title"), "signoff-operator")
+        .label(&label("description"), "Runs Workflows that stop at human gates")
+        .label(&label("version"), env!("CARGO_PKG_VERSION"))
+        .label(&label("licenses"), env!("CARGO_PKG_LICENSE")))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use serde_json::Value;
+
+    use super::{OPERATOR_IMAGE, operator_image};
+
+    fn repository(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+    }
+
+    #[test]
+    fn the_image_has_the_name_that_the_chart_asks_for() {
+        let yaml = |path| serde_saphyr::from_str::<Value>(&fs::read_to_string(repository(path)).unwrap()).unwrap();
+        let (chart, values) = (yaml("charts/signoff/Chart.yaml"), yaml("charts/signoff/values.yaml"));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        assert_eq!(text(&values["image"]["tag"]), "");
+        let (repository, tag) = (text(&values["image"]["repository"]), text(&chart["appVersion"]));
+        assert_eq!(OPERATOR_IMAGE, format!("docker.io/library/{repository}:{tag}"));
+        assert_eq!(chart["version"], chart["appVersion"]);
+    }
+
+    #[test]
+    fn it_runs_as_the_user_of_the_chart_and_has_no_shell() {
+        let image = operator_image(&std::env::current_exe().unwrap()).unwrap();
+        let deployment = fs::read_to_string(repository("charts/signoff/templates/deployment.yaml")).unwrap();
+        assert!(deployment.contains("runAsUser: 65532\n") && deployment.contains("runAsGroup: 65532\n"));
+        assert_eq!(image.config["User"], "65532:65532");
+        assert_eq!(image.config["ExposedPorts"], serde_json::json!({"8080/tcp": {}}));
+        let layer = image.layer.finish().unwrap();
+        let mut layer = tar::Archive::new(&*layer);
+        let paths: Vec<_> = layer.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().into_owned()).collect();
+        for path in ["signoff-operator", "etc/ssl/certs/ca-certificates.crt", "etc/nsswitch.conf"] {
+            assert!(paths.contains(&path.into()), "{path}: {paths:?}");
+        }
+        assert!(!paths.iter().any(|path| path.starts_with("bin") || path.ends_with("sh")), "{paths:?}");
+    }
+}
