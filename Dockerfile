@@ -3,9 +3,11 @@
 #
 #   docker build -t signoff-operator .
 #
-# Static against musl: glibc loads its name resolution at run time even into a static program, so it could not look up a
-# model's host in an empty image. TLS is aws-lc, which is C: its crate brings the bindings for musl along, and needs no
-# more than a C compiler. musl's allocator is slower under many threads; the operator has two that work.
+# `cargo xtask image` makes the same without a daemon, and is what the tests install; nobody has built this file yet.
+#
+# Static against musl, the C library of the compiler's image. TLS is aws-lc, which is C: its crate brings the bindings for
+# musl along, and needs no more than a C compiler. musl's allocator is slower under many threads; the operator has two that
+# work.
 
 FROM rust:1.95-alpine AS build
 # The compiler image's own C compiler lacks the headers; the certificates go into the image below.

@@ -70,6 +70,16 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Runs a build with `--message-format json-render-diagnostics` and returns the path of the program of this name.
+pub(crate) fn executable(build: &mut Command, name: &str) -> Result<PathBuf> {
+    let messages = output(build)?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let program = messages
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    program.with_context(|| format!("cargo built no program {name}"))
+}
+
 fn prepare(command: &mut Command) -> &mut Command {
     surround(command).stdin(Stdio::null())
 }

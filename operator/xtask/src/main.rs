@@ -7,11 +7,14 @@ mod catalogue;
 mod cluster;
 mod codegen;
 mod demo;
+mod image;
 mod lint;
+mod release;
 mod say;
 mod tally;
 mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -38,6 +41,9 @@ enum Chore {
     Test {
         /// The part; without it: all of them
         part: Option<test::Part>,
+        /// The operator's image for `pods`, as `cargo xtask image` wrote it; without it: one of the debug program
+        #[arg(long, value_name = "DIR")]
+        image: Option<PathBuf>,
         /// After `--`: what the test programs get, such as a part of a test's name
         #[arg(last = true)]
         names: Vec<String>,
@@ -46,6 +52,10 @@ enum Chore {
     Demo(demo::Options),
     /// A control plane with the chart installed, to work on cluster tests with; stays until Ctrl-C
     Cluster,
+    /// The operator's image as a folder in the OCI layout, without a daemon or a registry
+    Image(image::Options),
+    /// Everything that a release is made of, in one folder with checksums
+    Release(release::Options),
     /// Measurements on control planes of their own
     Bench {
         #[command(subcommand)]
@@ -66,10 +76,12 @@ fn main() -> ExitCode {
 fn run(chore: Chore) -> Result<ExitCode> {
     match chore {
         Chore::Codegen { check } => codegen::run(check),
-        Chore::Lint => Ok(test::run(Some(test::Part::Lint), &[])),
-        Chore::Test { part, names } => Ok(test::run(part, &names)),
+        Chore::Lint => Ok(test::run(Some(test::Part::Lint), None, &[])),
+        Chore::Test { part, image, names } => Ok(test::run(part, image.as_deref(), &names)),
         Chore::Demo(options) => demo::run(options),
         Chore::Cluster => cluster::run(),
+        Chore::Image(options) => image::run(&options),
+        Chore::Release(options) => release::run(&options),
         Chore::Bench { bench } => bench::run(&bench),
     }
 }

@@ -9,9 +9,10 @@ use clap::ValueEnum;
 use signoff_tests::control_plane::{
     BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED, binary,
 };
+use signoff_tests::image::IMAGE_FOLDER;
 use signoff_tests::node::{Input, Machine};
 
-use crate::cargo::{cargo, metadata, output, succeeds, surround, tee, tee_as_it_is};
+use crate::cargo::{cargo, executable, metadata, succeeds, surround, tee, tee_as_it_is};
 use crate::tally::Tally;
 use crate::{lint, say};
 
@@ -44,7 +45,7 @@ impl Part {
         }
     }
 
-    fn run(self, names: &[String]) -> Result<Tally> {
+    fn run(self, image: Option<&Path>, names: &[String]) -> Result<Tally> {
         match self {
             Self::Lint => Ok(lint::run()),
             Self::Unit => unit(names),
@@ -52,7 +53,7 @@ impl Part {
                 Ok(tests(self.name(), workspace_test(&["--test", self.name()]).arg("--").args(names))?)
             }
             Self::Cluster => cluster(names),
-            Self::Pods => pods(names),
+            Self::Pods => pods(image, names),
         }
     }
 
@@ -63,11 +64,11 @@ impl Part {
 }
 
 /// Runs one part or all, quick ones first. Ends with the line `N passed, N failed`.
-pub(crate) fn run(part: Option<Part>, names: &[String]) -> ExitCode {
+pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) -> ExitCode {
     let all = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster, Part::Pods];
     let mut sum = Tally::default();
     for part in all.into_iter().filter(|one| one.is_in(part)) {
-        match part.run(names) {
+        match part.run(image, names) {
             Ok(tally) => sum.add(tally),
             Err(error) => {
                 say::problem(&format!("{error:#}"));
@@ -165,7 +166,7 @@ fn cluster(names: &[String]) -> Result<Tally> {
     Ok(tally)
 }
 
-fn pods(names: &[String]) -> Result<Tally> {
+fn pods(image: Option<&Path>, names: &[String]) -> Result<Tally> {
     let machine = Machine::find()?;
     binary()?.needed_by_pods()?;
     say::step("pods: building the programs and the tests, because no network leads out of where they run");
@@ -176,6 +177,10 @@ fn pods(names: &[String]) -> Result<Tally> {
     let mut command = machine.inside(&program, Input::Nothing)?;
     surround(&mut command).args(["--test-threads", "4"]).args(names);
     command.env(BINARIES, metadata()?.target_directory.join("debug"));
+    if let Some(image) = image {
+        let image = image.canonicalize().with_context(|| format!("the image {}", image.display()))?;
+        command.env(IMAGE_FOLDER, image);
+    }
     say::step("pods");
     let (output, success) = tee_as_it_is(&mut command)?;
     let mut tally = Tally::default();
@@ -183,15 +188,10 @@ fn pods(names: &[String]) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Builds one test program and says where it is; cargo knows.
+/// Builds one test program and returns its path.
 fn test_program(name: &str) -> Result<PathBuf> {
     let mut build = workspace_test(&["--test", name, "--no-run", "--message-format", "json-render-diagnostics"]);
-    let messages = output(&mut build)?;
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let program = messages
-        .filter(|message| message["target"]["name"] == name)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    program.with_context(|| format!("cargo built no test program {name}"))
+    executable(&mut build, name)
 }
 
 async fn installed() -> Result<Cluster> {

@@ -1,0 +1,100 @@
+//! `cargo xtask image`: the operator's image as a folder in the OCI layout.
+//! Starts nothing and reaches no registry. What is in the image is the business of `signoff_tests::image`, which the tests on
+//! a node use too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use signoff_tests::image::{Layout, OPERATOR_IMAGE, operator_image};
+
+use crate::cargo::{cargo, metadata, shown, succeeds};
+use crate::release::{self, OPERATOR, Platform, megabytes};
+use crate::say;
+
+/// The arguments of `cargo xtask image`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The folder to write; `image` in cargo's target folder where it is not given
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Take the debug program, with the libraries it names: built in seconds where the tests have run
+    #[arg(long)]
+    debug_build: bool,
+}
+
+/// Builds the program and writes the image.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let begun = Instant::now();
+    let target = metadata()?.target_directory;
+    let out = options.out.clone().unwrap_or_else(|| target.join("image"));
+    let layout = if options.debug_build {
+        say::step("building the debug program");
+        if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
+            bail!("the programs do not build");
+        }
+        operator_image(&target.join("debug").join(OPERATOR.name))?.layout(OPERATOR_IMAGE)?
+    } else {
+        let platform = Platform::host()?;
+        say::step("building the release program (minutes the first time)");
+        let folder = target.join("shipped").join(platform.name());
+        let program = OPERATOR.build(&platform, &folder)?;
+        say::step(&format!("its symbols are in {}", shown(&folder)));
+        of_release(&program, &release::licences()?)?
+    };
+    replace(&out, "oci-layout", |folder| layout.write(folder))?;
+    let (size, named) = (megabytes(layout.bytes()), layout.named());
+    say::step(&format!("{size} MB in {:.0} s", begun.elapsed().as_secs_f64()));
+    say::result(&format!("{} {} {}", shown(&out), named.name, named.digest));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the image of the release program, with the texts of the licences of what is in it.
+pub(crate) fn of_release(program: &Path, licences: &str) -> Result<Layout> {
+    operator_image(program)?.text("LICENSES.txt", licences)?.gzipped().layout(OPERATOR_IMAGE)
+}
+
+/// Writes a folder anew, in place of an earlier one with the file `mark` in it; any other content is left alone.
+pub(crate) fn replace(folder: &Path, mark: &str, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let is_empty = !folder.exists() || fs::read_dir(folder)?.next().is_none();
+    ensure!(
+        is_empty || folder.join(mark).is_file(),
+        "{} is neither empty nor from an earlier run (it has no {mark}): name another folder",
+        folder.display()
+    );
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+    let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(parent)?;
+    let written = unfinished.path().join("written");
+    fs::create_dir(&written)?;
+    write(&written)?;
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+    }
+    fs::rename(&written, folder).with_context(|| format!("writing {}", folder.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+
+    use super::replace;
+
+    #[test]
+    fn a_folder_of_an_earlier_run_is_replaced_and_any_other_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("deep/out");
+        let write = |name: &'static str| replace(&folder, "mark", move |at| Ok(fs::write(at.join(name), "")?));
+        write("mark").unwrap();
+        write("other").unwrap();
+        assert!(!folder.join("mark").exists() && folder.join("other").exists());
+        assert!(write("mark").unwrap_err().to_string().contains("name another folder"));
+        assert!(folder.join("other").exists());
+        assert_eq!(fs::read_dir(folder.parent().unwrap()).unwrap().count(), 1, "nothing unfinished is left");
+    }
+}

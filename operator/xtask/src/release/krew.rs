@@ -1,0 +1,73 @@
+//! The manifest by which Krew installs the plugin.
+//! Computes no digest and knows no address: both are given.
+
+use anyhow::Result;
+use serde_json::json;
+use url::Url;
+
+use super::programs::{PLUGIN, Platform};
+
+/// The archive of the plugin for one platform.
+pub(super) struct Plugin {
+    pub(super) platform: Platform,
+    /// The name of the file.
+    pub(super) archive: String,
+    /// Such as `sha256:…`.
+    pub(super) digest: String,
+}
+
+/// Returns the manifest as YAML. `url` is the folder that the archives are in.
+pub(super) fn manifest(version: &str, url: &Url, plugins: &[Plugin]) -> Result<String> {
+    let platforms: Vec<_> = plugins
+        .iter()
+        .map(|plugin| {
+            json!({
+                "selector": {"matchLabels": {"os": plugin.platform.os, "arch": plugin.platform.arch}},
+                "uri": format!("{}/{}", url.as_str().trim_end_matches('/'), plugin.archive),
+                "sha256": plugin.digest.trim_start_matches("sha256:"),
+                "bin": PLUGIN.name,
+            })
+        })
+        .collect();
+    let manifest = json!({
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": "Plugin",
+        "metadata": {"name": "approve"},
+        "spec": {
+            "version": format!("v{version}"),
+            "shortDescription": "Decide what Signoff's workflows ask people",
+            "description": "Lists, shows and decides Approvals of Signoff, an operator that stops workflows of agents at \
+                            human gates. The operator must be installed in the cluster.",
+            "platforms": platforms,
+        },
+    });
+    Ok(serde_saphyr::to_string(&manifest)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::Value;
+
+    use super::{Plugin, manifest};
+    use crate::release::programs::Platform;
+
+    #[test]
+    fn the_manifest_names_each_archive_with_its_address_and_digest() {
+        let platform = Platform::host().unwrap();
+        let arch = platform.arch;
+        let plugins = [Plugin { platform, archive: "plugin.tar.gz".into(), digest: "sha256:0123".into() }];
+        for url in ["https://example.com/v1", "https://example.com/v1/"] {
+            let yaml = manifest("1.2.3", &url.parse().unwrap(), &plugins).unwrap();
+            let manifest: Value = serde_saphyr::from_str(&yaml).unwrap();
+            assert_eq!(manifest["metadata"]["name"], "approve");
+            assert_eq!(manifest["spec"]["version"], "v1.2.3");
+            let platform = &manifest["spec"]["platforms"][0];
+            assert_eq!(platform["uri"], "https://example.com/v1/plugin.tar.gz");
+            assert_eq!(platform["sha256"], "0123");
+            assert_eq!(platform["bin"], "kubectl-approve");
+            assert_eq!(platform["selector"]["matchLabels"]["arch"], arch);
+        }
+    }
+}

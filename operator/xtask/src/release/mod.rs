@@ -1,0 +1,154 @@
+//! `cargo xtask release`: everything that a release is made of, in one folder.
+//! Publishes and signs nothing. The same sources and tools give the same bytes.
+//!
+//! programs and symbols -> image -> archives of the plugin -> chart -> Krew manifest -> SBOM -> licences -> checksums
+
+mod krew;
+mod licences;
+mod programs;
+mod sbom;
+mod sums;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::Value;
+use signoff_tests::control_plane::clients;
+use signoff_tests::image::{Archive, gzip, sha256};
+use url::Url;
+
+pub(crate) use programs::{OPERATOR, Platform};
+use programs::{PLUGIN, PROGRAMS};
+use sbom::Parts;
+
+use crate::cargo::{cargo, metadata, output, root, shown};
+use crate::{image, say};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The arguments of `cargo xtask release`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    /// The folder to write; `release-VERSION` in cargo's target folder where it is not given
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Where the files will be published, for the Krew manifest: the address of this folder
+    #[arg(long, value_name = "URL", default_value = "https://example.com/signoff")]
+    url: Url,
+}
+
+/// Builds everything and writes the folder.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let begun = Instant::now();
+    let target = metadata()?.target_directory;
+    let out = options.out.clone().unwrap_or_else(|| target.join(format!("release-{VERSION}")));
+    // Says itself how long it takes where it has to be built.
+    let helm = clients()?.helm;
+    image::replace(&out, sums::NAME, |folder| write(folder, &options.url, &helm))?;
+    if options.url.host_str() == Some("example.com") {
+        say::step("the Krew manifest names example.com: give the address of the published files with --url");
+    }
+    for (path, size) in sizes(&out)? {
+        say::result(&format!("{:8} MB  {path}", megabytes(size)));
+    }
+    say::step(&format!("{} in {:.0} s", shown(&out), begun.elapsed().as_secs_f64()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
+    let host = Platform::host()?;
+    let mut plugins = Vec::new();
+    for platform in Platform::all()? {
+        let place = folder.join(platform.name());
+        for program in PROGRAMS {
+            say::step(&format!("{} for {}", program.name, platform.name()));
+            program.build(&platform, &place)?;
+        }
+        let name = format!("{}-{VERSION}-{}.tar.gz", PLUGIN.name, platform.name());
+        let mut archive = Archive::default();
+        archive.file(PLUGIN.name, 0o755, &read(&place.join(PLUGIN.name))?)?;
+        archive.file("LICENSE", 0o644, &read(&root().join("LICENSE"))?)?;
+        let bytes = gzip(&archive.finish()?);
+        fs::write(folder.join(&name), &bytes)?;
+        plugins.push(krew::Plugin { platform, digest: sha256(&bytes), archive: name });
+    }
+    say::step("image, chart, manifest, bill of materials, licences, checksums");
+    let graph = graph()?;
+    let parts = parts(&graph)?;
+    let licences = licences::texts(&parts)?;
+    image::of_release(&folder.join(host.name()).join(OPERATOR.name), &licences)?.write(&folder.join("image"))?;
+    fs::write(folder.join("LICENSES.txt"), licences)?;
+    chart(&folder.join(format!("signoff-{VERSION}.tgz")), helm)?;
+    fs::write(folder.join("approve.yaml"), krew::manifest(VERSION, url, &plugins)?)?;
+    let lock = String::from_utf8(read(&root().join("Cargo.lock"))?)?;
+    let sbom = parts.sbom(VERSION, &PROGRAMS.map(|program| program.name), &lock, &programs::libraries()?);
+    fs::write(folder.join(format!("signoff-{VERSION}.cdx.json")), serde_json::to_vec_pretty(&sbom)?)?;
+    fs::copy(root().join("LICENSE"), folder.join("LICENSE"))?;
+    // Last, of everything else.
+    fs::write(folder.join(sums::NAME), sums::sums(folder)?)?;
+    Ok(())
+}
+
+/// Returns the texts of the licences of everything that is linked into the programs.
+pub(crate) fn licences() -> Result<String> {
+    licences::texts(&parts(&graph()?)?)
+}
+
+/// The packages that programs for this machine are made of, as cargo describes them.
+fn graph() -> Result<Value> {
+    let triple = Platform::host()?.triple;
+    let text = output(&mut cargo(&["metadata", "--locked", "--format-version", "1", "--filter-platform", &triple]))?;
+    serde_json::from_str(&text).context("reading `cargo metadata`")
+}
+
+fn parts(graph: &Value) -> Result<Parts<'_>> {
+    Parts::find(graph, &["signoff-server", "signoff-cli"])
+}
+
+/// Packs the chart as `helm package` does, but without times, and has helm read it.
+fn chart(to: &Path, helm: &Path) -> Result<()> {
+    let mut archive = Archive::default();
+    for (path, file) in files(&root().join("charts"))? {
+        archive.file(&path, 0o644, &read(&file)?)?;
+    }
+    fs::write(to, gzip(&archive.finish()?))?;
+    let rendered = output(Command::new(helm).args(["template", "signoff", "--namespace", "signoff-system"]).arg(to))?;
+    ensure!(rendered.contains("kind: Deployment"), "the packed chart has no Deployment");
+    Ok(())
+}
+
+/// All files in a folder and below it, by their paths in it.
+fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).with_context(|| format!("reading {}", next.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.strip_prefix(folder)?.display().to_string(), path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn sizes(folder: &Path) -> Result<BTreeMap<String, usize>> {
+    let sizes = files(folder)?.into_iter().map(|(path, file)| Ok((path, fs::metadata(file)?.len().try_into()?)));
+    sizes.collect()
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    fs::read(file).with_context(|| format!("reading {}", file.display()))
+}
+
+/// A size as text, with two digits after the point.
+pub(crate) fn megabytes(bytes: usize) -> String {
+    format!("{:.2}", bytes as f64 / 1e6)
+}
