@@ -33,7 +33,9 @@ fn told() -> Vec<(String, String)> {
 
 #[test]
 fn every_mistake_is_told_in_the_words_it_was_told_before() {
-    let all: String = told().into_iter().map(|(_, lines)| lines).collect();
+    let told = told();
+    signoff_tests::tried(told.len(), "broken files");
+    let all: String = told.into_iter().map(|(_, lines)| lines).collect();
     matches_snapshot("invalid.txt", &all);
 }
 

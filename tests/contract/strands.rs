@@ -27,6 +27,7 @@ pub(crate) fn cases() -> Vec<(String, String)> {
 #[test]
 fn every_file_becomes_what_it_became_before() {
     for (name, text) in cases() {
+        signoff_tests::tried(1, "imported files");
         let imported = strands::import(&text, "alice").unwrap_or_else(|problems| panic!("{name}: {problems:#?}"));
         let notes: String = imported.notes.iter().map(|note| format!("# {note}\n")).collect();
         matches_snapshot(&format!("strands/{name}.yaml"), &format!("{}---\n{notes}", imported.to_yaml()));

@@ -36,6 +36,7 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
     node.cluster().install(&[]).await.unwrap();
     let mut alive = operator(node.cluster(), &[]).await;
     for place in PLACES {
+        signoff_tests::tried(1, "crash points on a real node");
         let pods = Pods::on(node.cluster(), "killed").await;
         let work = pods.witnessed(step("work", "sleep 2; printf done >/dev/termination-log", json!({})));
         let end = json!({"name": "end", "set": {"value": "{{ steps.work.response }}"}});

@@ -246,6 +246,7 @@ async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() 
     let mut calls = 0;
     for seed in 1..=24_u64 {
         let mut dice = Dice(seed * 0x9e37_79b9);
+        signoff_tests::tried(1, "random walks");
         let stage = Stage::new();
         let verdicts = json!(["Approve", "Modify", "Retry", "Skip", "Reject"]);
         let hitl = gate("x", json!({"allowedVerdicts": verdicts}))["hitl"].clone();

@@ -49,6 +49,8 @@ pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&S
         stage.server.clock().pass(QUIET).await;
     };
     let ((), deaths) = stage.keep_alive(telling.actors, story).await;
+    signoff_tests::tried(1, "simulated runs with disturbances and deaths");
+    signoff_tests::tried(deaths, "crash points in simulated runs");
     let ending = Ending::of(&stage, RUN);
     Told { stage, ending, deaths }
 }

@@ -40,12 +40,16 @@ pub(crate) fn tee(command: &mut Command) -> Result<(String, bool)> {
 /// As [`tee`], of a command that has its own folder, environment and standard input.
 pub(crate) fn tee_as_it_is(command: &mut Command) -> Result<(String, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
-    let mut text = String::new();
+    let (mut text, mut is_shown) = (String::new(), true);
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).split(b'\n') {
             // A test may print anything; what is no UTF-8 must not end the run.
             let line = String::from_utf8_lossy(&line?).into_owned();
-            say::result(&line);
+            // What passing tests print is only counted.
+            is_shown = line == "failures:" || line.starts_with("test result: ") || is_shown && line != "successes:";
+            if is_shown {
+                say::result(&line);
+            }
             text.push_str(&line);
             text.push('\n');
         }

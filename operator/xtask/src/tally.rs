@@ -1,11 +1,25 @@
 //! Counts what passed and what failed, and reads the same out of what test programs print.
 //! It may not forgive: an ignored test and a test program that never reported count as failures.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use comfy_table::{Table, presets::NOTHING};
+
+/// So many of the slowest tests are named.
+const SLOWEST: usize = 10;
+
 /// How one part, or all of them, went.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: usize,
     failed: Vec<String>,
+    /// Each test that said how long it took, in seconds.
+    tests: Vec<(f64, String)>,
+    /// What tests say they tried, such as `crash points`.
+    tried: BTreeMap<String, usize>,
+    /// The parts, how long each took, and how many tests it had.
+    parts: Vec<(&'static str, Duration, usize)>,
 }
 
 impl Tally {
@@ -26,8 +40,11 @@ impl Tally {
             if let Some((passed, failed)) = result_line(line) {
                 self.passed += passed;
                 reported += failed;
-            } else if let Some((name, why)) = failed_or_ignored(line) {
-                self.failed.push(format!("{label}: {name}{why}"));
+            } else if let Some((number, what)) = tried_line(line) {
+                *self.tried.entry(what.to_owned()).or_default() += number;
+            } else if let Some((name, outcome, seconds)) = test_line(line) {
+                self.failed.extend(failed_or_ignored(outcome).map(|why| format!("{label}: {name}{why}")));
+                self.tests.extend(seconds.map(|seconds| (seconds, format!("{label}: {name}"))));
             }
         }
         // With --nocapture or a crash, a failure may show in the sum alone, or in the exit code alone.
@@ -44,6 +61,36 @@ impl Tally {
     pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed.extend(other.failed);
+        self.tests.extend(other.tests);
+        for (what, number) in other.tried {
+            *self.tried.entry(what).or_default() += number;
+        }
+        self.parts.extend(other.parts);
+    }
+
+    /// Adds what a part came to.
+    pub(crate) fn add_part(&mut self, name: &'static str, took: Duration, tally: Self) {
+        self.parts.push((name, took, tally.passed + tally.failed.len()));
+        self.add(tally);
+    }
+
+    /// How long the parts took, the slowest tests, and how much was tried.
+    pub(crate) fn times(&self) -> String {
+        let mut parts = plain(&["part", "tests", "minutes"]);
+        for (name, took, tests) in &self.parts {
+            parts.add_row([(*name).to_owned(), tests.to_string(), format!("{:.1}", took.as_secs_f64() / 60.0)]);
+        }
+        let mut slowest: Vec<_> = self.tests.iter().collect();
+        slowest.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        let mut tests = plain(&["seconds", "the slowest tests"]);
+        for (seconds, name) in slowest.into_iter().take(SLOWEST) {
+            tests.add_row([format!("{seconds:.1}"), name.clone()]);
+        }
+        let mut tried = plain(&["tried", ""]);
+        for (what, number) in &self.tried {
+            tried.add_row([number.to_string(), what.clone()]);
+        }
+        format!("\n{parts}\n\n{tests}\n\n{tried}")
     }
 
     /// The names of what failed, in the order it happened.
@@ -66,19 +113,39 @@ fn result_line(line: &str) -> Option<(usize, usize)> {
     Some((count("passed")?, count("failed")?))
 }
 
-/// `test module::name ... FAILED`, and the same for `ignored`.
-fn failed_or_ignored(line: &str) -> Option<(&str, &'static str)> {
+/// `test module::name ... ok <0.120s>`: name, outcome and seconds, which are not always told.
+fn test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let timed = outcome.strip_suffix("s>").and_then(|outcome| outcome.rsplit_once(" <"));
+    let timed = timed.and_then(|(outcome, seconds)| Some((outcome, seconds.parse().ok()?)));
+    Some(timed.map_or((name, outcome, None), |(outcome, seconds)| (name, outcome, Some(seconds))))
+}
+
+/// What is to be said of an outcome that counts as a failure.
+fn failed_or_ignored(outcome: &str) -> Option<&'static str> {
     match outcome {
-        "FAILED" => Some((name, "")),
-        ignored if ignored.starts_with("ignored") => Some((name, IGNORED)),
+        "FAILED" => Some(""),
+        ignored if ignored.starts_with("ignored") => Some(IGNORED),
         _ => None,
     }
 }
 
+/// `tried: 12 crash points`, as tests print it.
+fn tried_line(line: &str) -> Option<(usize, &str)> {
+    let (number, what) = line.strip_prefix("tried: ")?.split_once(' ')?;
+    Some((number.parse().ok()?, what))
+}
+
+fn plain(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header);
+    table
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Tally;
+    #![allow(clippy::panic)]
+    use super::*;
 
     const RUN: &str = "running 3 tests\ntest a::works ... ok\ntest a::breaks ... FAILED\ntest b ... ok\n\n\
                        test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
@@ -110,6 +177,21 @@ mod tests {
     fn a_failure_that_only_the_sum_tells_of_is_counted() {
         let tally = read("test result: FAILED. 2 passed; 1 failed; 0 ignored\n", false);
         assert_eq!(tally.summary(), "2 passed, 1 failed");
+    }
+
+    #[test]
+    fn times_of_tests_are_read_and_the_slowest_told() {
+        let run = "test a::works ... ok <0.120s>\ntest a::breaks ... FAILED <12.500s>\ntried: 40 table rows\ntried: 2 table rows\n\
+                   test result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let mut sum = Tally::default();
+        sum.add_part("unit", Duration::from_secs(90), read(run, false));
+        assert_eq!(sum.failed(), ["unit: a::breaks"]);
+        let times = sum.times();
+        let lines: Vec<Vec<&str>> = times.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(lines.contains(&vec!["unit", "2", "1.5"]), "{times}");
+        let slow = |line: &[&str]| lines.iter().position(|other| other == line).unwrap_or_else(|| panic!("{times}"));
+        assert!(slow(&["12.5", "unit:", "a::breaks"]) < slow(&["0.1", "unit:", "a::works"]));
+        slow(&["42", "table", "rows"]);
     }
 
     #[test]

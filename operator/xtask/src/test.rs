@@ -1,10 +1,13 @@
 //! `cargo xtask test`: runs the parts, hands the cluster tests their control plane, and sums everything up.
 //! It may not stop at the first failure, and a part that cannot run is a failure of that part.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+mod programs;
 
-use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use signoff_tests::control_plane::{
     BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED, binary,
@@ -12,9 +15,10 @@ use signoff_tests::control_plane::{
 use signoff_tests::image::IMAGE_FOLDER;
 use signoff_tests::node::{Input, Machine};
 
-use crate::cargo::{cargo, executable, metadata, succeeds, surround, tee, tee_as_it_is};
+use crate::cargo::{cargo, metadata, succeeds, surround, tee, tee_as_it_is};
 use crate::tally::Tally;
 use crate::{lint, say};
+use programs::{Program, as_tests, built, workspace_test};
 
 /// One part of all checks and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,9 +53,7 @@ impl Part {
         match self {
             Self::Lint => Ok(lint::run()),
             Self::Unit => unit(names),
-            Self::Contract | Self::Sim => {
-                Ok(tests(self.name(), workspace_test(&["--test", self.name()]).arg("--").args(names))?)
-            }
+            Self::Contract | Self::Sim => tests(&[program(self.name())?], names),
             Self::Cluster => cluster(names),
             Self::Pods => pods(image, names),
         }
@@ -68,14 +70,16 @@ pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) ->
     let all = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster, Part::Pods];
     let mut sum = Tally::default();
     for part in all.into_iter().filter(|one| one.is_in(part)) {
-        match part.run(image, names) {
-            Ok(tally) => sum.add(tally),
-            Err(error) => {
-                say::problem(&format!("{error:#}"));
-                sum.check(&format!("{}: could not run: {error}", part.name()), false);
-            }
-        }
+        let began = Instant::now();
+        let tally = part.run(image, names).unwrap_or_else(|error| {
+            say::problem(&format!("{error:#}"));
+            let mut tally = Tally::default();
+            tally.check(&format!("{}: could not run: {error}", part.name()), false);
+            tally
+        });
+        sum.add_part(part.name(), began.elapsed(), tally);
     }
+    say::result(&sum.times());
     if !sum.failed().is_empty() {
         say::result("\nfailed:");
         for name in sum.failed() {
@@ -86,20 +90,21 @@ pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) ->
     if sum.failed().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Always the whole workspace: selecting one package would select other features of its dependencies, and compile
-/// them all once more.
-fn workspace_test(arguments: &[&str]) -> Command {
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    command.args(arguments);
-    command
+/// Runs test programs one after the other.
+fn tests(programs: &[Program], names: &[String]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for program in programs {
+        say::step(&program.name);
+        let (output, success) = tee_as_it_is(as_tests(&mut program.command()).args(names))?;
+        tally.read(&program.name, &output, success);
+    }
+    Ok(tally)
 }
 
-fn tests(label: &str, command: &mut Command) -> Result<Tally> {
-    say::step(label);
-    let (output, success) = tee(command)?;
-    let mut tally = Tally::default();
-    tally.read(label, &output, success);
-    Ok(tally)
+/// Builds one test program.
+fn program(name: &str) -> Result<Program> {
+    let found = built(&["--test", name])?.into_iter().find(|program| program.name == name);
+    found.with_context(|| format!("cargo built no test program {name}"))
 }
 
 fn unit(names: &[String]) -> Result<Tally> {
@@ -108,12 +113,16 @@ fn unit(names: &[String]) -> Result<Tally> {
     let packages = metadata.packages.iter().filter(|package| package.name != "signoff-tests");
     let integration =
         packages.flat_map(|package| &package.targets).filter(|target| target.kind.iter().any(|kind| kind == "test"));
-    let mut command = workspace_test(&["--lib", "--bins"]);
+    let mut chosen = vec!["--lib", "--bins"];
     for target in integration {
-        command.args(["--test", &target.name]);
+        chosen.extend(["--test", &target.name]);
     }
-    let mut tally = tests("unit", command.arg("--").args(names))?;
-    tally.add(tests("unit (documentation)", workspace_test(&["--doc", "--"]).args(names))?);
+    let programs = built(&chosen)?;
+    ensure!(!programs.is_empty(), "cargo built no unit tests");
+    let mut tally = tests(&programs, names)?;
+    say::step("documentation");
+    let (output, success) = tee(workspace_test(&["--doc", "--no-fail-fast", "--"]).args(names))?;
+    tally.read("documentation", &output, success);
     Ok(tally)
 }
 
@@ -122,9 +131,7 @@ fn cluster(names: &[String]) -> Result<Tally> {
     if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
         bail!("the programs do not build");
     }
-    if !succeeds(workspace_test(&["--test", "cluster"]).arg("--no-run"))? {
-        bail!("the cluster tests do not build");
-    }
+    let tests = program("cluster")?;
     let binaries = metadata()?.target_directory.join("debug");
     let runtime = tokio::runtime::Runtime::new()?;
     say::step("cluster: starting three control planes, one with an operator, and installing the chart");
@@ -138,8 +145,8 @@ fn cluster(names: &[String]) -> Result<Tally> {
     );
 
     // Four at once: they wait for each other's processor more than for the cluster.
-    let mut command = workspace_test(&["--test", "cluster"]);
-    command.args(["--", "--test-threads", "4"]).args(names).env(BINARIES, &binaries);
+    let mut command = tests.command();
+    as_tests(&mut command).args(["--test-threads", "4"]).args(names).env(BINARIES, &binaries);
     let operated_by_one = operator.is_ok().then_some(&operated);
     for (variable, cluster) in [(SHARED, Some(&shared)), (OPERATED, operated_by_one), (LIFTABLE, Some(&liftable))] {
         if let Some(cluster) = cluster {
@@ -148,7 +155,9 @@ fn cluster(names: &[String]) -> Result<Tally> {
             command.env(variable, file);
         }
     }
-    tally.add(tests("cluster", &mut command)?);
+    say::step("cluster");
+    let (output, success) = tee_as_it_is(&mut command)?;
+    tally.read("cluster", &output, success);
 
     // An operator that cannot end in order would lose what it had in flight.
     if let Ok(operator) = operator {
@@ -173,9 +182,8 @@ fn pods(image: Option<&Path>, names: &[String]) -> Result<Tally> {
     if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
         bail!("the programs do not build");
     }
-    let program = test_program("pods")?;
-    let mut command = machine.inside(&program, Input::Nothing)?;
-    surround(&mut command).args(["--test-threads", "4"]).args(names);
+    let mut command = machine.inside(&program("pods")?.path, Input::Nothing)?;
+    as_tests(surround(&mut command)).args(["--test-threads", "4"]).args(names);
     command.env(BINARIES, metadata()?.target_directory.join("debug"));
     if let Some(image) = image {
         let image = image.canonicalize().with_context(|| format!("the image {}", image.display()))?;
@@ -186,12 +194,6 @@ fn pods(image: Option<&Path>, names: &[String]) -> Result<Tally> {
     let mut tally = Tally::default();
     tally.read("pods", &output, success);
     Ok(tally)
-}
-
-/// Builds one test program and returns its path.
-fn test_program(name: &str) -> Result<PathBuf> {
-    let mut build = workspace_test(&["--test", name, "--no-run", "--message-format", "json-render-diagnostics"]);
-    executable(&mut build, name)
 }
 
 async fn installed() -> Result<Cluster> {
