@@ -1,16 +1,18 @@
 //! Finds the programs of a control plane, or builds them once with the ordinary Go client into a cache outside the tree.
 //! It may not download a program by other means, and never takes a cluster from the environment: programs only.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::going::Going;
 use super::progress;
 
 const BINARY: &str = "control-plane";
@@ -233,40 +235,37 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
         "-s -w -X {variable}.gitVersion={version} -X {variable}.gitMajor={major} -X {variable}.gitMinor={minor}"
     );
     let unfinished = program.with_extension(format!("unfinished-{}", std::process::id()));
+    let go = |arguments: &[&str]| {
+        let mut go = Command::new("go");
+        go.args(arguments).current_dir(module).env("CGO_ENABLED", "0").stdin(Stdio::null());
+        go
+    };
     let started = Instant::now();
-    let done = every_minute(move || {
-        progress(&format!("still building the control plane ({} min so far)", started.elapsed().as_secs() / 60));
-    });
-    let output = Command::new("go")
-        .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
-        .arg(&unfinished)
-        .arg(".")
-        .current_dir(module)
-        .env("CGO_ENABLED", "0")
-        .stdin(Stdio::null())
-        .output();
-    drop(done);
-    let output = output.context("running `go build`")?;
-    ensure!(
-        output.status.success(),
-        "`go build` of the control plane failed:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    // Downloads what is missing, too.
+    let listed = go(&["list", "-deps", "."]).output().context("running `go list`")?;
+    ensure!(listed.status.success(), "`go list` failed:\n{}", String::from_utf8_lossy(&listed.stderr));
+    let packages = String::from_utf8(listed.stdout)?;
+    let packages: BTreeSet<&str> = packages.lines().collect();
+
+    let mut compiling = go(&["build", "-v", "-trimpath", "-ldflags", &flags, "-o"]);
+    compiling.arg(&unfinished).arg(".").stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut compiling = compiling.spawn().context("running `go build`")?;
+    let (mut going, mut complaints) = (Going::new(packages.len()), String::new());
+    for line in compiling.stderr.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        let line = line?;
+        if packages.contains(line.as_str()) {
+            going.one_more();
+        } else {
+            complaints += &line;
+            complaints.push('\n');
+        }
+    }
+    going.finish();
+    ensure!(compiling.wait()?.success(), "`go build` of the control plane failed:\n{complaints}");
     // The rename is what makes a half-written program impossible to see.
     fs::rename(&unfinished, program)?;
     progress(&format!("built the control plane in {} s: {}", started.elapsed().as_secs(), program.display()));
     Ok(())
-}
-
-/// Calls `tell` every minute until the returned end of the channel is dropped.
-fn every_minute(tell: impl Fn() + Send + 'static) -> mpsc::Sender<()> {
-    let (done, until) = mpsc::channel();
-    std::thread::spawn(move || {
-        while until.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
-            tell();
-        }
-    });
-    done
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 mod binary;
 mod cluster;
 mod command;
+mod going;
 mod install;
 mod keys;
 pub(crate) mod kubeconfig;
