@@ -1,5 +1,5 @@
-//! ConfigMaps that another user made first at a name which a value of a run would have. None stops the run or takes a
-//! value away.
+//! ConfigMaps and Events that another user made first at a name which a value or an Event of a run would have. None stops
+//! the run, takes a value away or keeps an Event from people.
 
 use serde_json::{Value, json};
 use signoff_api::{Digest, names, workflow::MAX_VALUE_NAMES};
@@ -93,6 +93,42 @@ async fn a_configmap_made_first_at_the_name_of_a_value_neither_stops_its_run_nor
             assert_eq!(stage.world.effects().len(), 2, "{}", stage.server.story());
             life.crash().await;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_made_first_at_the_name_of_one_of_a_run_keeps_nothing_from_people() {
+    let events = Resource::new("events.k8s.io", "events");
+    let run = async |planted: &[Value]| {
+        let stage = Stage::new();
+        pays_twice(&stage);
+        for theirs in planted {
+            stage.server.insert(theirs.clone()).unwrap();
+        }
+        let life = waits(&stage).await;
+        stage.people().decides("alice", "review", 60, verdict("Approve")).await;
+        stage.ended(RUN).await;
+        stage.pass(60).await;
+        life.crash().await;
+        stage.server.values(&events, Some(NAMESPACE))
+    };
+    let told = run(&[]).await;
+    assert!(told.len() >= 4, "{told:#?}");
+    let theirs = |event: &Value| {
+        let mut event = event.clone();
+        for field in ["uid", "resourceVersion", "creationTimestamp"] {
+            event["metadata"].as_object_mut().unwrap().shift_remove(field);
+        }
+        event["note"] = json!("all is well");
+        event
+    };
+    let planted: Vec<Value> = told.iter().map(theirs).collect();
+    let said = |event: &Value| (event["reason"].clone(), event["note"].clone());
+    let after = run(&planted).await;
+    assert_eq!(after.len(), 2 * told.len(), "{after:#?}");
+    for event in &told {
+        let same = after.iter().filter(|other| said(other) == said(event));
+        assert_eq!(same.count(), 1, "{event}\n{after:#?}");
     }
 }
 

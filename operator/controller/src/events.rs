@@ -3,14 +3,22 @@
 //! Nothing may depend on one, and none may hold a state write up: the queue is bounded, and what does not fit is
 //! counted and dropped. An Event's name says which transition it is, so that a repetition meets itself.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
-use kube::{Client, Resource, api::PostParams, core::Request};
+use kube::{
+    Client, Resource,
+    api::{GetParams, PostParams},
+    core::Request,
+};
 use serde::de::IgnoredAny;
 use signoff_api::Digest;
 use signoff_engine::language::text;
@@ -139,6 +147,8 @@ pub struct Delivery {
     instance: Arc<str>,
     pace: Pace,
     metrics: Shared,
+    /// Random, and the same as long as this process lives.
+    secret: RandomState,
 }
 
 /// A reporter, and what writes its reports; `instance` names this operator.
@@ -146,7 +156,8 @@ pub struct Delivery {
 pub fn reporter(client: Client, instance: &str, pace: Pace, metrics: Shared) -> (Reporter, Delivery) {
     let (to, from) = mpsc::channel(QUEUE);
     let instance = instance.get(..128).unwrap_or(instance).into();
-    (Reporter { to, metrics: Arc::clone(&metrics) }, Delivery { from, client, instance, pace, metrics })
+    let secret = RandomState::new();
+    (Reporter { to, metrics: Arc::clone(&metrics) }, Delivery { from, client, instance, pace, metrics, secret })
 }
 
 impl Reporter {
@@ -170,7 +181,7 @@ impl Delivery {
                 Some(result) = writing.next(), if !writing.is_empty() => self.metrics.event(result),
                 _ = timeout_at(until, self.pace.quiet()), if next.is_some() && writing.len() < AT_ONCE => {
                     if let Some((report, _)) = next.take() {
-                        writing.push(write(self.client.clone(), report.event(&self.instance)));
+                        writing.push(write(self.client.clone(), self.secret.clone(), report.event(&self.instance)));
                     }
                 }
                 received = self.from.recv(), if next.is_none() => {
@@ -185,10 +196,19 @@ impl Delivery {
     }
 }
 
-/// Writes one Event; says what became of it.
-async fn write(client: Client, event: Event) -> &'static str {
+/// Writes one Event; says what became of it. Where another user's object has its name, it has a name that nobody knows in
+/// advance.
+async fn write(client: Client, secret: RandomState, mut event: Event) -> &'static str {
+    let mut is_renamed = false;
     for pause in [Some(1), Some(5), None] {
-        match once(&client, &event).await {
+        let mut written = once(&client, &event).await;
+        if is_taken(&written) && !is_renamed && !is_told(&client, &event).await {
+            let usual = event.metadata.name.take().unwrap_or_default();
+            event.metadata.name = Some(format!("{usual}-{:016x}", secret.hash_one(&usual)));
+            is_renamed = true;
+            written = once(&client, &event).await;
+        }
+        match written {
             Ok(()) => return "written",
             Err(error) if status_code(&error) == Some(409) => return "repeated",
             Err(error) => match pause {
@@ -203,6 +223,21 @@ async fn write(client: Client, event: Event) -> &'static str {
         }
     }
     "failed"
+}
+
+fn is_taken(written: &Result<(), kube::Error>) -> bool {
+    matches!(written, Err(error) if status_code(error) == Some(409))
+}
+
+/// Whether the object that has the name of an Event says the same about the same object.
+async fn is_told(client: &Client, event: &Event) -> bool {
+    let path = Request::new(Event::url_path(&(), event.metadata.namespace.as_deref()));
+    let name = event.metadata.name.as_deref().unwrap_or_default();
+    let Ok(request) = path.get(name, &GetParams::default()) else { return false };
+    let Ok(Ok(there)) = tokio::time::timeout(PATIENCE, client.request::<Event>(request)).await else { return false };
+    let uid = |event: &Event| event.regarding.as_ref().and_then(|regarding| regarding.uid.clone());
+    let says = |event: &Event| (event.reason.clone(), event.note.clone(), event.type_.clone());
+    uid(&there) == uid(event) && says(&there) == says(event)
 }
 
 async fn once(client: &Client, event: &Event) -> Result<(), kube::Error> {

@@ -195,9 +195,14 @@ fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
     is_meant && step.retry.covers(record)
 }
 
-/// Whether it is known what became of an attempt that failed: a request was answered, a container has ended.
+/// Whether it is known that an attempt failed: the server itself said so, or a container has ended. A gateway (502, 504)
+/// does not know what the server behind it did, and a status below 400 says that it was done.
 fn is_known(record: &StepRecord) -> bool {
-    !matches!(record.kind, StepKind::Agent | StepKind::Http) || record.facts.contains_key("statusCode")
+    if !matches!(record.kind, StepKind::Agent | StepKind::Http) {
+        return true;
+    }
+    let status = record.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());
+    status.is_some_and(|status| status >= 400 && !matches!(status, 502 | 504))
 }
 
 /// Skips an attempt where the conditions of its step say so. That is asked once, about the first attempt, and the gates

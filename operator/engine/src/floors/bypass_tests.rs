@@ -58,6 +58,21 @@ fn write(step: Value, gates: Value) -> Value {
     })
 }
 
+#[test]
+fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
+    let step = json!({"http": {"method": "PUT", "url": "https://a.org/", "expect": {"status": [299]}}, "retry": {"limit": 20}});
+    for (status, is_known) in
+        [("200", false), ("302", false), ("502", false), ("504", false), ("503", true), ("429", true)]
+    {
+        let floors = release(json!(["http"]));
+        let mut run = Run::of(&floors, pay(step.clone(), json!([])));
+        run.decide(&floors, "release-pay", Verdict::Approve);
+        run.fails_with(&floors, 1, (true, false), &[("statusCode", status)]);
+        let asked = run.journal.records().iter().any(|record| record.path == "release-pay#2");
+        assert_eq!(asked, !is_known, "after {status}");
+    }
+}
+
 fn modified(parameters: Value) -> Outcome {
     let parameters = Some(serde_json::from_value(parameters).unwrap());
     let (verdict, phase) = (Some(Verdict::Modify), ApprovalPhase::of(Verdict::Modify));

@@ -85,8 +85,8 @@ impl Dice {
         if self.below(3) == 0 {
             let (retryable, unknown) = (self.below(2) == 0, self.below(3) == 0);
             let (class, message) = ("Status".to_owned(), "no".to_owned());
-            let answered = self.below(2) == 0;
-            let facts = answered.then(|| ("statusCode".to_owned(), "503".to_owned())).into_iter().collect();
+            let status = [None, Some("200"), Some("502"), Some("503"), Some("504"), Some("503")][self.below(6)];
+            let facts = status.map(|status| ("statusCode".to_owned(), status.to_owned())).into_iter().collect();
             return Err(Box::new(Failure { class, message, retryable, unknown, not_before: None, facts, log: None }));
         }
         let text = match path.trim_start_matches('.').split(['#', '/', '-']).next().unwrap() {
@@ -140,7 +140,7 @@ fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     let is_call = |r: &&StepRecord| matches!(r.kind, StepKind::Agent | StepKind::Http);
     for other in records.iter().filter(since).filter(is_call).filter(|r| gate_of(&r.path) == gate) {
         let known = other.phase == StepPhase::Failed
-            && other.facts.contains_key("statusCode")
+            && other.facts.get("statusCode").is_some_and(|status| status == "503")
             && other.error.as_ref().is_some_and(|e| e.retryable);
         if other.path != call.path || !known {
             return Some(format!("the approval {} was used by {}@{}", newest.path, other.path, other.attempt));

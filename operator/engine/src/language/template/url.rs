@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use minijinja::{Error, ErrorKind, Output, State, Value};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use unicode_normalization::UnicodeNormalization;
 
 use super::filters::text;
 use super::meter::{making, write as count_output};
@@ -214,13 +215,12 @@ fn leads_elsewhere(segment: &str) -> bool {
     for _ in 0..DECODINGS {
         bytes = percent_decode(&bytes).collect();
     }
-    let decoded = String::from_utf8_lossy(&bytes);
-    decoded.split(['/', '\\', '\u{2215}', '\u{ff0f}', '\u{ff3c}']).any(|part| {
+    // Some servers read the wide, small and doubled forms of dots and slashes as what they look like.
+    let decoded: String = String::from_utf8_lossy(&bytes).nfkc().collect();
+    decoded.split(['/', '\\', '\u{2044}', '\u{2215}']).any(|part| {
         let part = part.split(';').next().unwrap_or_default();
         let part = part.trim_matches(|c: char| c.is_whitespace() || c.is_control());
-        // Some servers read the wide and small forms of a dot as a dot.
-        let dots = part.chars().filter(|c| matches!(c, '.' | '\u{2024}' | '\u{fe52}' | '\u{ff0e}')).count();
-        (1..=2).contains(&dots) && part.chars().count() == dots
+        matches!(part, "." | "..")
     })
 }
 

@@ -99,6 +99,10 @@ fn no_value_makes_a_segment_of_dots_in_any_spelling() {
     for value in [
         ".",
         "..",
+        "\u{2025}",
+        "\u{fe30}",
+        "\u{2025}\u{fe68}x",
+        "x\u{2044}\u{2025}",
         "%2e",
         "%2E%2e",
         ".%2E",
