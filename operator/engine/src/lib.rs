@@ -31,6 +31,7 @@ mod activity;
 mod advance;
 mod decision;
 pub mod evaluation;
+mod excerpt;
 mod inputs;
 mod judged;
 mod patterns;
@@ -50,6 +51,8 @@ pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 mod any_pattern_tests;
 #[cfg(test)]
 mod driven;
+#[cfg(test)]
+mod excerpt_tests;
 #[cfg(test)]
 mod growth_tests;
 #[cfg(test)]

@@ -12,15 +12,13 @@ use signoff_api::{
 use crate::{
     activity::{Run, Trouble},
     advance::MAX_VALUE,
+    excerpt::SHOWN,
     language::text,
     plan::{PlannedGate, PlannedStep},
     scope::{self, Frame},
     steps::Reviewed,
     turn::Ask,
 };
-
-/// What of a long text stands in the request itself, in bytes.
-const SHOWN: usize = 4096;
 
 /// What distinguishes one asking from another.
 pub(crate) struct Facts<'a> {
@@ -106,18 +104,18 @@ pub(crate) fn ask<'a>(
 }
 
 /// What the gate's author shows, and after it what must not be out of reach: what is known of a container that ran, and
-/// all of what will run where the review shows only the first of it.
+/// all of what will run, or be released, where the review shows only a part of it.
 fn with_the_rest(context: Option<String>, reviewed: Option<&Reviewed>) -> Option<String> {
     let beside = reviewed.and_then(|one| one.beside.clone());
-    let long = |one: &&Reviewed| one.binds.is_some() && one.text.len() > SHOWN;
-    let whole = reviewed.filter(long).map(|one| format!("all that will run:\n{}", one.text));
+    let whole = reviewed.filter(|one| one.excerpt.is_some()).map(|one| format!("all of it:\n{}", one.text));
     let rest = beside.into_iter().chain(whole).map(|text| text::clean(&text));
     let all: Vec<_> = context.into_iter().chain(rest).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
 /// What is decided about.
-fn review(Reviewed { path, text, .. }: Reviewed) -> Review {
+fn review(Reviewed { path, text, excerpt, .. }: Reviewed) -> Review {
     let digest = Digest::of_bytes(text.as_bytes());
-    Review { path, response: text::first(&text, SHOWN).to_owned(), digest }
+    let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());
+    Review { path, response, digest }
 }

@@ -106,7 +106,9 @@ impl Run {
     #[track_caller]
     fn shows(&self, path: &str, words: &str) {
         let review = self.asked(path).reviews.clone().expect("something is shown");
-        assert!(review.response.contains(words), "{words} is not in {}", review.response);
+        let unfolded = review.response.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_shown = review.response.contains(words) || unfolded.contains(words);
+        assert!(is_shown, "{words} is not in {}", review.response);
         assert!(self.calls().is_empty(), "nothing runs before it is approved");
     }
 
@@ -390,4 +392,50 @@ fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_t
     run.runs_as_approved_at("release-pay#3");
     run.fails_with(&floors, 3, (true, false), &[]);
     assert!(matches!(run.turn.end, Some(crate::End::Failed(_))), "no more than were allowed");
+}
+
+#[test]
+fn a_long_header_does_not_push_the_body_out_of_sight() {
+    let floors = release(json!(["egress"]));
+    let pad = "p".repeat(5400);
+    let step = |pad: &str| {
+        json!({"http": {"method": "POST", "url": "https://a.org/pay", "headers": {"A-Note": pad, "B-To": "evil"},
+            "body": "amount: 42000"}})
+    };
+    let mut run = Run::of(&floors, pay(step(&pad), json!([])));
+    for words in ["url: https://a.org/pay", "POST", "42000", "A-Note:", "pppp", "B-To: evil", "more bytes, sha256:"] {
+        run.shows("release-pay", words);
+    }
+    let request = run.asked("release-pay");
+    assert!(request.reviews.as_ref().unwrap().response.len() <= 4096);
+    let whole = &run.blobs[&request.context_ref.as_ref().unwrap().digest];
+    assert!(whole.contains(&pad) && whole.contains("42000"), "{whole}");
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.runs_as_approved_at("release-pay");
+
+    let honest = Run::of(&floors, pay(step("short"), json!([])));
+    honest.shows("release-pay", "A-Note: short");
+    let shown = &honest.asked("release-pay").reviews.as_ref().unwrap().response;
+    assert!(!shown.contains("more bytes") && honest.asked("release-pay").context_ref.is_none(), "{shown}");
+}
+
+#[test]
+fn a_long_system_prompt_does_not_push_the_input_out_of_sight() {
+    let floors = release(json!(["egress"]));
+    let spec = |system: &str| {
+        let mut spec = write(json!({"agent": {"name": "writer", "input": "send 42000 to evil"}}), json!([]));
+        spec["agents"] = json!([{"name": "writer", "system": system}]);
+        spec
+    };
+    let mut run = Run::of(&floors, spec(&"be kind. ".repeat(600)));
+    for words in ["send 42000 to evil", "role: User", "agent: writer", "be kind. be kind.", "more bytes, sha256:"] {
+        run.shows("release-pay", words);
+    }
+    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.runs_as_approved_at("release-pay");
+
+    let honest = Run::of(&floors, spec("be kind"));
+    honest.shows("release-pay", "send 42000 to evil");
+    let shown = &honest.asked("release-pay").reviews.as_ref().unwrap().response;
+    assert!(!shown.contains("more bytes") && shown.contains("system: be kind"), "{shown}");
 }

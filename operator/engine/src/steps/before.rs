@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use serde_json::Value;
-use signoff_api::{Verdict, values::as_yaml};
+use signoff_api::Verdict;
 
 use super::{Reviewed, Stop, gate, or_stop, rendered, unless_left_out};
 use crate::{
     activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
+    excerpt::Fields,
     plan::PlannedStep,
     turn::{Call, What},
 };
@@ -100,8 +100,7 @@ fn shown<'a>(
         _ => return Ok(None),
     };
     let digest = input_digest(&call).map_err(Trouble::Invalid)?;
-    let text = format!("{}\n{}", attempts_covered(retries), described(&call));
-    Ok(Some(Reviewed { binds: Some(digest), ..Reviewed::of(&place.path, &text) }))
+    Ok(Some(Reviewed::bound(&place.path, &attempts_covered(retries), &fields(&call)?, digest)))
 }
 
 /// How often an approved call may be made, as the first line of what is shown.
@@ -112,21 +111,15 @@ fn attempts_covered(retries: i32) -> String {
     }
 }
 
-/// What will run, for people: YAML, every value rendered. What may be long comes last, the longest at the very end, or it
-/// would push the rest out of sight.
-fn described(call: &Call) -> String {
+/// What will run, for people, every value rendered: what says where it goes comes first, what may be long last.
+fn fields(call: &Call) -> Result<Fields, Trouble> {
     match &call.what {
         What::Pod(pod) => {
-            let Ok(Value::Object(mut fields)) = serde_json::to_value(&pod.spec) else { return as_yaml(&pod.spec) };
             let long = ["command", "args", "env", "files", "podTemplate"];
-            let mut long: Vec<_> =
-                long.into_iter().filter_map(|name| Some((name, fields.shift_remove(name)?))).collect();
-            long.sort_by_key(|(_, value)| value.to_string().len());
-            fields.extend(long.into_iter().map(|(name, value)| (name.to_owned(), value)));
-            as_yaml(&fields)
+            Ok(Fields::of(&pod.spec, &["image"], "image")?.with_last(&long))
         }
-        What::Http(http) => as_yaml(http),
-        What::Agent(agent) => as_yaml(agent),
+        What::Http(http) => Fields::of(http, &["url", "method", "body", "headers"], "url"),
+        What::Agent(agent) => Fields::of(agent, &["agent", "provider", "model", "messages", "system"], "messages"),
     }
 }
 

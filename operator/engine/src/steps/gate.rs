@@ -11,6 +11,7 @@ use signoff_api::{
 use super::{Next, Stop, or_stop, unless_skipped};
 use crate::{
     activity::{Opening, Place, Run, Trouble},
+    excerpt::{Fields, SHOWN},
     language::text,
     plan::{About, PlannedGate, PlannedStep},
     request::{self, Facts},
@@ -31,17 +32,28 @@ pub(crate) struct Reviewed {
     /// The path of its record.
     pub(crate) path: String,
     pub(crate) text: String,
+    /// The beginning of each of its fields, where all of it is too long for the request; else the request has the
+    /// beginning of `text`.
+    pub(crate) excerpt: Option<String>,
     /// Of how many parts it is made, where people may speak of them by number.
     pub(crate) parts: usize,
     /// What is known besides; it follows what the gate's author shows.
     pub(crate) beside: Option<String>,
-    /// The digest of what may run once this is approved.
+    /// The digest of what may run, or be released, once this is approved.
     pub(crate) binds: Option<Digest>,
 }
 
 impl Reviewed {
     pub(crate) fn of(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned(), parts: 0, beside: None, binds: None }
+        let (path, text) = (path.to_owned(), text.to_owned());
+        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None }
+    }
+
+    /// Something with fields, bound by its digest. `head`: what stands above the fields.
+    pub(crate) fn bound(path: &str, head: &str, fields: &Fields, binds: Digest) -> Self {
+        let text = format!("{head}\n{}", fields.whole());
+        let excerpt = (text.len() > SHOWN).then(|| fields.excerpt(head));
+        Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
     }
 
     /// The same, with what is known of the container that this record is of.

@@ -175,7 +175,7 @@ mod before_it_begins {
 
     #[test]
     fn what_is_long_can_be_read_to_its_end_whatever_the_gates_author_shows() {
-        let args = vec!["x".repeat(5000), "the end".to_owned()];
+        let args = vec![format!("{}the end", "x".repeat(5000))];
         let mut spec = chain_of(json!([pod("build", json!({"args": args}))]));
         let shown = json!({"contextDisplay": "nothing to see here"});
         spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(shown)}]);

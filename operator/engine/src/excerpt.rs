@@ -1,0 +1,191 @@
+//! Fields as people are shown them: all of them where that is short, else the beginning of each, so that none hides
+//! another.
+//!
+//! Must not leave anything out without saying so and how much.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use signoff_api::{Digest, values::as_yaml};
+
+use crate::{activity::Trouble, language::text};
+
+/// The most bytes of a long text that stand in a request itself.
+pub(crate) const SHOWN: usize = 4096;
+/// The bytes of the sentence that ends a cut text.
+const MARK: usize = 104;
+/// The least bytes of a cut text, its last sentence included.
+const LEAST: usize = MARK + 24;
+/// The most bytes of a name.
+const NAME: usize = LEAST;
+/// The bytes that a name takes besides its own where the values of many names are left out.
+const BESIDE: usize = 24;
+/// The first line of what is cut.
+const CUT: &str =
+    "# not all of it fits here: what ends with `… N more bytes, sha256:…` goes on; the digest is that of the whole";
+
+/// The fields of something that people approve, in the order in which they are shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Fields {
+    list: Map<String, Value>,
+    /// The field that may take up to half of what is shown before the others share the rest.
+    first: &'static str,
+}
+
+impl Fields {
+    /// The fields of `what`: those of `front` in this order, then the others in theirs.
+    pub(crate) fn of(what: &impl Serialize, front: &[&'static str], first: &'static str) -> Result<Self, Trouble> {
+        let Ok(Value::Object(mut rest)) = serde_json::to_value(what) else {
+            return Err(Trouble::Invalid("it has no fields that could be shown".to_owned()));
+        };
+        let front = front.iter().filter_map(|name| Some(((*name).to_owned(), rest.shift_remove(*name)?)));
+        let mut list: Map<_, _> = front.collect();
+        list.extend(rest);
+        Ok(Self { list, first })
+    }
+
+    /// The same with `last` behind all others, the longest at the very end.
+    pub(crate) fn with_last(mut self, last: &[&str]) -> Self {
+        let taken = last.iter().filter_map(|name| Some(((*name).to_owned(), self.list.shift_remove(*name)?)));
+        let mut long: Vec<_> = taken.collect();
+        long.sort_by_key(|(_, value)| size(value));
+        self.list.extend(long);
+        self
+    }
+
+    /// All of it, as YAML.
+    pub(crate) fn whole(&self) -> String {
+        as_yaml(&self.list)
+    }
+
+    /// The beginning of every field below `head`, as YAML of at most [`SHOWN`] bytes.
+    pub(crate) fn excerpt(&self, head: &str) -> String {
+        let mut budget = SHOWN.saturating_sub(head.len() + CUT.len() + 2);
+        loop {
+            let shown = format!("{head}\n{CUT}\n{}", as_yaml(&self.cut(budget)));
+            if shown.len() <= SHOWN || budget == 0 {
+                return text::first(&shown, SHOWN).to_owned();
+            }
+            // Quoting and indenting made it longer.
+            budget = budget * 7 / 8;
+        }
+    }
+
+    fn cut(&self, budget: usize) -> Value {
+        let (first, others): (Vec<_>, Vec<_>) = self.list.iter().partition(|(name, _)| *name == self.first);
+        let cost = |(name, value): &(&String, &Value)| entry(name, value);
+        let own = first.iter().map(cost).sum::<usize>();
+        let kept = own.min((budget / 2).max(level(first.iter().chain(&others).map(cost), budget)));
+        let share = level(others.iter().map(cost), budget.saturating_sub(kept));
+        let fields = self.list.iter().map(|(name, value)| {
+            let share = if *name == self.first { kept } else { share };
+            (name.clone(), cut(value, share.saturating_sub(name.len() + 2)))
+        });
+        Value::Object(fields.collect())
+    }
+}
+
+/// About how many bytes a value takes.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| size(item) + 2).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| entry(name, value)).sum(),
+        other => other.to_string().len(),
+    }
+}
+
+fn entry(name: &str, value: &Value) -> usize {
+    name.len() + 2 + size(value)
+}
+
+/// The most that each may have so that all together stay within `budget`: what short ones leave is for longer ones.
+fn level(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
+    let mut sizes: Vec<_> = sizes.collect();
+    sizes.sort_unstable();
+    let mut left = budget;
+    for (at, size) in sizes.iter().enumerate() {
+        let share = left / (sizes.len() - at);
+        if *size > share {
+            return share;
+        }
+        left -= size;
+    }
+    usize::MAX
+}
+
+/// A value within about `budget` bytes.
+fn cut(value: &Value, budget: usize) -> Value {
+    if size(value) <= budget {
+        return value.clone();
+    }
+    match value {
+        Value::String(text) => Value::String(beginning(text, budget)),
+        Value::Array(items) if budget >= LEAST => Value::Array(cut_items(items, budget)),
+        Value::Object(fields) if budget >= LEAST => Value::Object(cut_fields(fields, budget)),
+        other => Value::String(left_out(size(other), "bytes", other)),
+    }
+}
+
+/// The beginning of a text, and how it goes on.
+fn beginning(text: &str, budget: usize) -> String {
+    let shown = text::first(text, budget.saturating_sub(MARK));
+    format!("{shown}… {} more bytes, {}", text.len() - shown.len(), Digest::of_bytes(text.as_bytes()))
+}
+
+fn left_out(count: usize, what: &str, whole: &Value) -> String {
+    // A value that has no digest was never bound to one.
+    let digest = Digest::of(whole).map(|digest| format!(", {digest}")).unwrap_or_default();
+    format!("… {count} more {what}{digest}")
+}
+
+/// Every item with its beginning; where there are too many, the first and the last of them.
+fn cut_items(items: &[Value], budget: usize) -> Vec<Value> {
+    let cost = |item: &Value| size(item) + 2;
+    let share = level(items.iter().map(cost), budget);
+    if share >= LEAST {
+        return items.iter().map(|item| cut(item, share.saturating_sub(2))).collect();
+    }
+    let most = (budget.saturating_sub(MARK) / LEAST).clamp(1, items.len());
+    let (from, until) = (most / 2, items.len() - most.div_ceil(2));
+    let kept = |at: usize| at < from || at >= until;
+    let sizes = items.iter().enumerate().filter(|(at, _)| kept(*at)).map(|(_, item)| cost(item));
+    let share = level(sizes, budget.saturating_sub(MARK));
+    let mut shown = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        if kept(at) {
+            shown.push(cut(item, share.saturating_sub(2)));
+        } else if at == from {
+            let all = Value::Array(items.to_vec());
+            shown.push(Value::String(left_out(until - from, "of them", &all)));
+        }
+    }
+    shown
+}
+
+/// Every name, with the beginning of its value where there is room for all of them.
+fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> {
+    let short = |name: &str| if name.len() > NAME { beginning(name, NAME) } else { name.to_owned() };
+    let cost = |(name, value): (&String, &Value)| name.len().min(NAME) + 2 + size(value);
+    let share = level(fields.iter().map(cost), budget);
+    let is_roomy =
+        |(name, value): (&String, &Value)| cost((name, value)) <= share || name.len().min(NAME) + LEAST <= share;
+    if fields.iter().all(is_roomy) {
+        let cut = |(name, value): (&String, &Value)| {
+            let name = short(name);
+            let room = share.saturating_sub(name.len() + 2);
+            (name, cut(value, room))
+        };
+        return fields.iter().map(cut).collect();
+    }
+    let mut shown = Map::new();
+    let mut left = budget.saturating_sub(MARK);
+    for (name, value) in fields {
+        let name = short(name);
+        let Some(rest) = left.checked_sub(name.len() + BESIDE) else { break };
+        left = rest;
+        shown.insert(name, Value::String(format!("… {} bytes", size(value))));
+    }
+    let more = fields.len() - shown.len();
+    shown.insert("…".to_owned(), Value::String(left_out(more, "names", &Value::Object(fields.clone()))));
+    shown
+}
