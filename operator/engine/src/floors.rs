@@ -161,6 +161,8 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
 #[path = "floors/bypass_tests.rs"]
 mod bypass_tests;
 #[cfg(test)]
+mod end_tests;
+#[cfg(test)]
 #[path = "floors/law_tests.rs"]
 mod law_tests;
 #[cfg(test)]

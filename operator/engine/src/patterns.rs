@@ -21,7 +21,7 @@ use crate::{
     activity::{Run, Trouble},
     plan::PlannedPattern,
     scope::{Frame, Listed},
-    steps::{self, Reviewed, Stop},
+    steps::{self, Stop},
 };
 
 /// What a run that succeeded has to show.
@@ -43,7 +43,7 @@ struct Done<'a> {
     result: Later<'a>,
 }
 
-/// Runs the whole of a plan: what floors put before and after, the pattern, and the release of its result.
+/// Runs the whole of a plan: the gates that policies put before it, the pattern, and the release of its result.
 pub(crate) async fn run(run: &Run<'_>) -> Result<Shown, Stop> {
     let plan = run.plan;
     let nothing = Frame::of("", Listed::Nothing, []);
@@ -59,12 +59,7 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<Shown, Stop> {
         PlannedPattern::Orchestrator(orchestrator) => orchestrator::run(run, orchestrator).await,
         PlannedPattern::Graph(graph) => graph::run(run, graph).await,
     }?;
-    let done = done.with_result();
-    for gate in &plan.end {
-        let shown = |seq| Ok(Some(Reviewed::of(&gate.path, &plain(&(done.result)(run, seq)?))));
-        steps::pass(run, &done.frame, gate, &gate.path, &shown).await?;
-    }
-    release::release(run, done).await
+    release::release(run, done.with_result()).await
 }
 
 impl<'a> Done<'a> {

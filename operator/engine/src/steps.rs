@@ -139,19 +139,19 @@ fn again<'a>(own: &Option<GateBefore<'a>>, of_policies: &[GateBefore<'a>], chang
     own.iter().filter(|_| changed).chain(of_policies).cloned().collect()
 }
 
-/// Asks at a gate that stands before or after something, until it lets the run through.
+/// Asks at a gate that stands before or after something, until it lets the run through. Returns the decision that did.
 pub(crate) async fn pass<'a>(
     run: &Run<'a>,
     frame: &Frame<'a>,
     step: &'a PlannedStep,
     base: &str,
     shown: Shown<'_>,
-) -> Result<(), Stop> {
-    let Some(gate) = step.gate() else { return Ok(()) };
+) -> Result<Option<Decided>, Stop> {
+    let Some(gate) = step.gate() else { return Ok(None) };
     loop {
         let decided = decide(run, frame, step, base, shown).await?;
         match gate::judge(run, step, gate, &decided)? {
-            Next::On => return Ok(()),
+            Next::On => return Ok(Some(decided)),
             Next::Again(_) => {}
             Next::Refused(why) => return Err(Stop::Rejected(why)),
         }

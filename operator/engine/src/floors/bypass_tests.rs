@@ -29,7 +29,7 @@ fn pay(step: Value, gates: Value) -> Value {
     json!({"requestedBy": "dana", "pattern": {"chain": {"steps": [pay]}}, "gates": gates})
 }
 
-fn own(type_: &str) -> Value {
+pub(super) fn own(type_: &str) -> Value {
     let verdicts = match type_ {
         "errorEscalation" => json!(["Retry", "Modify", "Defer", "Respond", "Skip", "Reject"]),
         "outputValidation" => json!(["Approve", "Retry", "Defer", "Reject"]),
@@ -47,7 +47,7 @@ fn own(type_: &str) -> Value {
 }
 
 /// A chain of one agent, and the author's own gates.
-fn write(step: Value, gates: Value) -> Value {
+pub(super) fn write(step: Value, gates: Value) -> Value {
     let mut write = json!({"name": "pay", "agent": {"name": "writer", "input": "write"}});
     for (field, value) in step.as_object().unwrap() {
         write[field] = value.clone();
@@ -73,14 +73,14 @@ fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
     }
 }
 
-fn modified(parameters: Value) -> Outcome {
+pub(super) fn modified(parameters: Value) -> Outcome {
     let parameters = Some(serde_json::from_value(parameters).unwrap());
     let (verdict, phase) = (Some(Verdict::Modify), ApprovalPhase::of(Verdict::Modify));
     Outcome { verdict, phase, parameters, ..Outcome::default() }
 }
 
 impl Run {
-    fn outcome(&mut self, floors: &Floors, path: &str, outcome: Outcome) {
+    pub(super) fn outcome(&mut self, floors: &Floors, path: &str, outcome: Outcome) {
         self.take(floors, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
     }
 
@@ -104,7 +104,7 @@ impl Run {
     }
 
     #[track_caller]
-    fn shows(&self, path: &str, words: &str) {
+    pub(super) fn shows(&self, path: &str, words: &str) {
         let review = self.asked(path).reviews.clone().expect("something is shown");
         let unfolded = review.response.split_whitespace().collect::<Vec<_>>().join(" ");
         let is_shown = review.response.contains(words) || unfolded.contains(words);

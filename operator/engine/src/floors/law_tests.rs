@@ -1,5 +1,6 @@
 //! The law of a policy's gates, on random walks over all patterns: whatever the order of Modify, Retry, Defer, Respond,
-//! failures, edges and restarts, nothing runs whose digest the policy's people did not approve for that attempt.
+//! failures, edges and restarts, nothing runs whose digest the policy's people did not approve for that attempt, and
+//! nothing is released whose digest they did not approve last.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -41,12 +42,28 @@ fn hostile(mut spec: Value) -> Value {
     if text.contains(r#""outputSchema":"#) {
         gates.push(asks("outputValidation", json!(["Approve", "Defer", "Retry", "Respond"])));
     }
+    gates.retain(|gate| gate["type"] != "finalResponse");
+    let last = match text.contains(r#""agent":"#) {
+        true => json!(["Approve", "Modify", "Respond", "Skip", "Retry", "Defer"]),
+        false => json!(["Approve", "Modify", "Respond", "Skip"]),
+    };
+    gates.push(asks("finalResponse", last));
+    spec["outputs"] = json!({
+        "from": "outputs: {{ last_response }}",
+        "artifacts": [{"path": "a.txt", "from": "{{ last_response }}, {{ run.name }}"}],
+    });
     spec
 }
 
 fn policies() -> Floors {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Modify", "Retry", "Skip"]}));
-    cluster(&[("prod", json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}]}))])
+    let end = gate(json!({"allowedVerdicts": ["Approve", "Retry"]}));
+    cluster(&[(
+        "prod",
+        json!({"steps": [
+            {"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}, {"name": "end", "at": "End", "hitl": end},
+        ]}),
+    )])
 }
 
 /// A source of chance that is the same at every run of a case.
@@ -152,6 +169,23 @@ fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     order.map(|order| format!("{} ordered it after {}", order.path, newest.path))
 }
 
+/// Why the end of a run breaks the law; none where it keeps it, or where nothing is released.
+fn broken_at_end(turn: &crate::Turn) -> Option<String> {
+    let Some(crate::End::Succeeded(outputs)) = &turn.end else { return None };
+    let records = turn.journal.records();
+    let gates = records.iter().filter(|r| without_visit(&r.path) == "end" && r.decision.is_some());
+    let Some(newest) = gates.max_by_key(|r| r.done) else { return Some("nobody was asked at the end".to_owned()) };
+    if newest.decision.as_ref().and_then(|d| d.verdict) != Some(Verdict::Approve) {
+        return Some(format!("{} is {:?}", newest.path, newest.decision));
+    }
+    let released = signoff_api::Digest::of(&json!({"outputs": outputs, "artifacts": turn.artifacts})).unwrap();
+    if newest.input_digest.as_ref() != Some(&released) {
+        return Some(format!("{} approved {:?}, and {released} is released", newest.path, newest.input_digest));
+    }
+    let later = records.iter().find(|r| r.seq > newest.seq);
+    later.map(|later| format!("{} follows {}", later.path, newest.path))
+}
+
 fn walk(spec: Value, seed: u64) -> Result<usize, String> {
     let floors = policies();
     let mut run = Run::of(&floors, hostile(spec));
@@ -173,7 +207,8 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
             }
         }
         if run.turn.end.is_some() {
-            return Ok(calls);
+            let records = run.turn.journal.records();
+            return broken_at_end(&run.turn).map_or(Ok(calls), |why| Err(format!("{why}\n{records:#?}")));
         }
         let open: Vec<_> = run.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
         let mut facts = Vec::new();

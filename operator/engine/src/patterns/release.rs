@@ -1,12 +1,13 @@
-//! The release of a result: its outputs and files rendered, and people asked where a gate stands before them.
+//! The release of a result: render outputs -> ask the author's gate -> revise -> render outputs and files -> ask the
+//! gates of policies -> release.
 //!
-//! Nothing of it leaves before they said yes.
+//! Must not release anything but what has the digest that every gate of a policy approved.
 
 use std::rc::Rc;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Verdict,
+    Digest, Verdict,
     journal::{StepKind, StepPhase, StepRecord},
 };
 
@@ -14,6 +15,7 @@ use super::{Done, Later, Shown, now, plain};
 use crate::{
     activity::{Run, Trouble},
     evaluation::{Part, within},
+    excerpt::Fields,
     plan::{PlannedArtifact, PlannedStep, safe_path},
     scope::{self, Frame},
     steps::{self, Performed, Reviewed, Stop},
@@ -22,11 +24,29 @@ use crate::{
 /// The name of the part that renders what is released.
 const OUTPUTS: &str = ".outputs";
 
+/// The first line of what the people of a policy are shown.
+const RELEASED: &str = "# this is released once it is approved, and nothing else";
+
+/// The outputs that the gates of policies are asked about.
+#[derive(Clone)]
+enum Outputs {
+    /// As their template renders them.
+    Rendered(String),
+    /// As a person wrote them.
+    Written(String),
+    /// None, and no files: people skipped the release.
+    Withheld,
+}
+
 pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, Stop> {
     let mut done = done;
     loop {
-        let text = rendered(run, || text(run, &done)).await.map_err(|why| Stop::Failed(format!("outputs: {why}")))?;
-        let Some(gate) = &run.plan.release else { return shown(run, &done, text).await };
+        let text = rendered(run, || text(run, &done, now(run)))
+            .await
+            .map_err(|why| Stop::Failed(format!("outputs: {why}")))?;
+        let Some(gate) = &run.plan.release else {
+            return approved(run, &done, Outputs::Rendered(text)).await;
+        };
         let output = text.clone();
         let frame = done.frame.giving(move |_, _, _, scope| {
             scope.set("output", json!(output));
@@ -35,19 +55,67 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, 
         let what = Reviewed::of(".final", &text);
         let decided = steps::decide(run, &frame, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
         match steps::or_stop(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
-            Verdict::Skip => return Ok(Shown { outputs: String::new(), artifacts: Vec::new() }),
+            Verdict::Skip => return approved(run, &done, Outputs::Withheld).await,
             Verdict::Modify => {
                 let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
                 let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                return shown(run, &done.replaced(edited.clone()), plain(&edited)).await;
+                return approved(run, &done.replaced(edited.clone()), Outputs::Written(plain(&edited))).await;
             }
             Verdict::Respond => {
                 let said = decided.whole(run).await?.response.unwrap_or_default();
-                return shown(run, &done.replaced(json!(said)), said).await;
+                return approved(run, &done.replaced(json!(said)), Outputs::Written(said)).await;
             }
             Verdict::Defer | Verdict::Retry => done = revised(run, done, &text, decided.record.done).await?,
-            _ => return shown(run, &done, text).await,
+            _ => return approved(run, &done, Outputs::Rendered(text)).await,
         }
+    }
+}
+
+/// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
+///
+/// All of them see one rendering: it is fixed by the number at which the first of them asked.
+async fn approved<'a>(run: &Run<'a>, done: &Done<'a>, outputs: Outputs) -> Result<Shown, Stop> {
+    let Some(first) = run.plan.end.first() else { return shown(run, done, outputs, None).await };
+    loop {
+        let asked = run.next_visit(&first.path);
+        let begun = run.books.borrow().journal.get(&asked, 1).map(|record| record.seq);
+        let shown = shown(run, done, outputs.clone(), Some(begun.unwrap_or_else(|| now(run)))).await?;
+        let digest = shown.digest().map_err(Stop::Failed)?;
+        let what = run.made(|| shown.reviewed(&digest)).await.map_err(Stop::Failed)?;
+        let mut is_approved = true;
+        for gate in &run.plan.end {
+            let decided = steps::pass(run, &done.frame, gate, &gate.path, &|_| Ok(Some(what.clone()))).await?;
+            // An approval of something else counts for nothing: an earlier version asked about less than is released.
+            let is_this = |one: &steps::Decided| one.is_nobodys() || one.record.input_digest.as_ref() == Some(&digest);
+            if !decided.as_ref().is_none_or(is_this) {
+                is_approved = false;
+                break;
+            }
+        }
+        if is_approved {
+            return Ok(shown);
+        }
+    }
+}
+
+impl Shown {
+    /// The digest of everything that is released.
+    fn digest(&self) -> Result<Digest, String> {
+        Digest::of(&json!({"outputs": self.outputs, "artifacts": self.artifacts})).map_err(|why| why.to_string())
+    }
+
+    /// The outputs and every file, bound by their digest.
+    fn reviewed(&self, digest: &Digest) -> Result<Reviewed, Trouble> {
+        let mut files = serde_json::Map::new();
+        for (path, content) in &self.artifacts {
+            let mut name = path.clone();
+            while files.contains_key(&name) {
+                name.push_str(" (once more)");
+            }
+            files.insert(name, json!(content));
+        }
+        let fields = Fields::of(&json!({"outputs": self.outputs, "artifacts": files}), &["outputs"], "outputs")?;
+        Ok(Reviewed::bound(OUTPUTS, RELEASED, &fields, digest.clone()))
     }
 }
 
@@ -61,17 +129,26 @@ async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, Trouble>) -> 
     run.made(|| within(part, &render)).await
 }
 
-fn text<'a>(run: &Run<'a>, done: &Done<'a>) -> Result<String, Trouble> {
-    let seq = now(run);
+fn text<'a>(run: &Run<'a>, done: &Done<'a>, seq: i64) -> Result<String, Trouble> {
     match &run.plan.outputs {
         Some(template) => Ok(template.render(&scope::general(run, &done.frame, template.references(), seq)?)?),
         None => Ok(plain(&(done.result)(run, seq)?)),
     }
 }
 
-async fn shown<'a>(run: &Run<'a>, done: &Done<'a>, outputs: String) -> Result<Shown, Stop> {
+/// What is released; `seq`: from what was known at this number, where that is fixed.
+async fn shown<'a>(run: &Run<'a>, done: &Done<'a>, outputs: Outputs, seq: Option<i64>) -> Result<Shown, Stop> {
+    let outputs = match (outputs, seq) {
+        (Outputs::Withheld, _) => return Ok(Shown { outputs: String::new(), artifacts: Vec::new() }),
+        (Outputs::Rendered(_), Some(seq)) => {
+            let text = rendered(run, || text(run, done, seq)).await;
+            text.map_err(|why| Stop::Failed(format!("outputs: {why}")))?
+        }
+        (Outputs::Rendered(text) | Outputs::Written(text), _) => text,
+    };
     let render = || {
-        let files: Vec<_> = run.plan.artifacts.iter().map(|artifact| file(run, &done.frame, artifact)).collect();
+        let seq = seq.unwrap_or_else(|| now(run));
+        let files: Vec<_> = run.plan.artifacts.iter().map(|artifact| file(run, &done.frame, artifact, seq)).collect();
         scope::all(files)
     };
     let files = rendered(run, render).await.map_err(|why| Stop::Failed(format!("outputs.artifacts: {why}")))?;
@@ -79,11 +156,16 @@ async fn shown<'a>(run: &Run<'a>, done: &Done<'a>, outputs: String) -> Result<Sh
 }
 
 /// The path and content of a file; none where it is left out.
-fn file<'a>(run: &Run<'a>, frame: &Frame<'a>, artifact: &PlannedArtifact) -> Result<Option<(String, String)>, Trouble> {
+fn file<'a>(
+    run: &Run<'a>,
+    frame: &Frame<'a>,
+    artifact: &PlannedArtifact,
+    seq: i64,
+) -> Result<Option<(String, String)>, Trouble> {
     let mut wanted = artifact.path.references().clone();
     wanted.extend(artifact.from.references().iter().cloned());
     wanted.extend(artifact.skip_if.iter().flat_map(|condition| condition.references()));
-    let scope = scope::general(run, frame, &wanted, now(run))?;
+    let scope = scope::general(run, frame, &wanted, seq)?;
     // A condition without a value leaves nothing out.
     if artifact.skip_if.as_ref().is_some_and(|condition| condition.evaluate(&scope).unwrap_or(false)) {
         return Ok(None);
