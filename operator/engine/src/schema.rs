@@ -1,8 +1,11 @@
 //! JSON Schemas that authors write, bounded when they are accepted and when they judge a value.
 //!
-//! The work of one validation is at most the number of values in the schema, with every `$ref` replaced by what it
+//! The work of one validation is at most the steps of the schema for each value, with every `$ref` replaced by what it
 //! refers to, times the size of the judged value. Both factors are counted before anything runs, and their product is
-//! charged to the [`budget`].
+//! charged to the [`budget`]. A step is about the time of one `type` on one value: keywords that take longer count as
+//! more ([`WEIGHTS`]), and those whose time has no such bound are refused ([`REFUSED`]) or evaluated by [`keywords`].
+
+mod keywords;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -21,20 +24,36 @@ const MAX_VALUES: u64 = 5_000;
 const MAX_DEPTH: usize = 64;
 /// The most steps of judging a value whose first problem is named with its place.
 const MOST_EXPLAINED: u64 = 100_000;
-/// Values of the schema times values of the judged JSON (64 bytes of text count as a value), and 8 bytes matched by a state of a pattern.
+/// Steps of the schema times values of the judged JSON (64 bytes of text count as a value), 16 bytes read by a unit of
+/// [`READERS`], and 8 bytes matched by a state of a pattern.
 const MAX_STEPS: u64 = 100_000_000;
 /// States of the patterns of a schema, references replaced.
 const MAX_STATES: u64 = 20_000;
 /// Regular expressions, references not replaced.
 const MAX_PATTERNS: usize = 32;
 
+/// Bytes of a name or a constant in the schema that are hashed or compared in the time of a step.
+const BYTES_A_STEP: usize = 16;
+/// Steps of keywords that take longer for a value than `type` does.
+const WEIGHTS: [(&str, u64); 3] = [("multipleOf", 32), ("propertyNames", 8), ("uniqueItems", 32)];
+/// Keywords that read all of a text, and how many times slower than 16 bytes a step.
+const READERS: [(&str, u64); 3] = [("format", 4), ("maxLength", 1), ("minLength", 1)];
+/// Keywords whose texts are for people.
+const TEXTS: [&str; 3] = ["$comment", "description", "title"];
 /// Keywords whose values are data.
 const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 /// Keywords whose values are schemas by name.
-const NAMED: [&str; 6] =
-    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
-/// Keywords that rename parts of a schema, refer elsewhere, or evaluate parts more than once.
-const REFUSED: [(&str, &str); 9] = [
+const NAMED: [&str; 7] = [
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+];
+/// Keywords that rename parts of a schema, refer elsewhere, read a text as JSON, or evaluate parts more than once.
+const REFUSED: [(&str, &str); 12] = [
     ("$anchor", "name the part in $defs and refer to it as #/$defs/<name>"),
     ("$dynamicAnchor", "name the part in $defs and refer to it as #/$defs/<name>"),
     ("$dynamicRef", "name the part in $defs and refer to it as #/$defs/<name>"),
@@ -42,6 +61,9 @@ const REFUSED: [(&str, &str); 9] = [
     ("$recursiveAnchor", "name the part in $defs and refer to it as #/$defs/<name>"),
     ("$recursiveRef", "name the part in $defs and refer to it as #/$defs/<name>"),
     ("$vocabulary", "leave it out"),
+    ("contentEncoding", "leave it out, or check the text with pattern"),
+    ("contentMediaType", "leave it out, or ask for the JSON itself instead of a text that holds it"),
+    ("contentSchema", "leave it out, or ask for the JSON itself instead of a text that holds it"),
     ("unevaluatedItems", "use items or additionalItems"),
     ("unevaluatedProperties", "use additionalProperties"),
 ];
@@ -83,6 +105,8 @@ impl Schema {
         }
         let validator = jsonschema::options()
             .with_pattern_options(PatternOptions::regex().size_limit(1 << 18).dfa_size_limit(1 << 18))
+            .with_keyword("multipleOf", keywords::multiple_of)
+            .with_keyword("uniqueItems", keywords::unique_items)
             .build(schema)
             .map_err(|why| format!("not a JSON Schema: {}", text::display(&why.to_string(), 300)))?;
         Ok(Self { validator, measure, left: Cell::new(MAX_STEPS) })
@@ -107,7 +131,7 @@ impl Schema {
             return Ok(());
         }
         // To find the first problem, each branch that does not fit copies the value.
-        if self.measure.values.saturating_mul(size(value).values()) > MOST_EXPLAINED {
+        if self.measure.steps.saturating_mul(size(value).values()) > MOST_EXPLAINED {
             return Err(whole("it does not fit the schema, and is too large to say where".to_owned()));
         }
         self.validator.validate(value).map_err(|error| {
@@ -118,13 +142,20 @@ impl Schema {
 
     /// Pays for judging `value` once. All values that one compiled schema judges share one allowance.
     fn pay(&self, value: &Value) -> Result<(), String> {
-        let size = size(value);
-        let matched = u64::try_from(size.bytes / 8).unwrap_or(u64::MAX).saturating_mul(self.measure.states);
-        let steps = self.measure.values.saturating_mul(size.values()).saturating_add(matched);
+        let steps = self.steps(value);
         budget::charge(usize::try_from(steps).unwrap_or(usize::MAX)).map_err(|stopped| stopped.to_string())?;
         let left = self.left.get().checked_sub(steps);
         self.left.set(left.unwrap_or(0));
         left.map(drop).ok_or_else(|| "the JSON is too large for a schema of this size: give less JSON".to_owned())
+    }
+
+    fn steps(&self, value: &Value) -> u64 {
+        let size = size(value);
+        let bytes = u64::try_from(size.bytes).unwrap_or(u64::MAX);
+        let judged = self.measure.steps.saturating_mul(size.values());
+        let read = (bytes / 16).saturating_mul(self.measure.reads);
+        let matched = (bytes / 8).saturating_mul(self.measure.states);
+        judged.saturating_add(read).saturating_add(matched)
     }
 }
 
@@ -166,16 +197,28 @@ fn size(value: &Value) -> Size {
 #[derive(Clone, Copy)]
 struct Measure {
     values: u64,
+    /// The steps for each judged value, at least one for each value of the schema.
+    steps: u64,
+    /// The units of its [`READERS`].
+    reads: u64,
     /// The states of its patterns, as [`pattern::states`] counts them.
     states: u64,
     depth: usize,
 }
 
 impl Measure {
-    const ONE: Self = Self { values: 1, states: 0, depth: 1 };
+    const ONE: Self = Self { values: 1, steps: 1, reads: 0, states: 0, depth: 1 };
+
+    /// Returns this with the steps for a name or a constant of so many bytes.
+    fn reading(mut self, bytes: usize) -> Self {
+        self.steps = self.steps.saturating_add(u64::try_from(bytes / BYTES_A_STEP).unwrap_or(u64::MAX));
+        self
+    }
 
     fn holds(&mut self, inner: Self) {
         self.values = self.values.saturating_add(inner.values);
+        self.steps = self.steps.saturating_add(inner.steps);
+        self.reads = self.reads.saturating_add(inner.reads);
         self.states = self.states.saturating_add(inner.states);
         self.depth = self.depth.max(inner.depth.saturating_add(1));
     }
@@ -201,6 +244,11 @@ impl<'s> Reader<'s> {
             Value::Object(fields) => {
                 for (keyword, value) in fields {
                     measure.holds(self.keyword(keyword, value, level)?);
+                    let units = |table: &[(&str, u64)]| {
+                        table.iter().find(|(known, _)| known == keyword).map_or(0, |(_, units)| *units)
+                    };
+                    measure.steps = measure.steps.saturating_add(units(&WEIGHTS));
+                    measure.reads = measure.reads.saturating_add(units(&READERS));
                 }
             }
             Value::Array(items) => {
@@ -208,6 +256,7 @@ impl<'s> Reader<'s> {
                     measure.holds(self.schema(item, level + 1)?);
                 }
             }
+            Value::String(text) => measure = measure.reading(text.len()),
             _ => {}
         }
         if measure.depth > MAX_DEPTH { Err(too_deep()) } else { Ok(measure) }
@@ -232,10 +281,15 @@ impl<'s> Reader<'s> {
                 Err("format regex is not available in schemas here: use pattern".to_owned())
             }
             ("pattern", Value::String(source)) => self.pattern(source),
-            _ if DATA.contains(&keyword) => Ok(Measure { values: size(value).values(), ..Measure::ONE }),
+            (_, Value::String(_)) if TEXTS.contains(&keyword) => Ok(Measure::ONE),
+            _ if DATA.contains(&keyword) => {
+                let size = size(value);
+                Ok(Measure { values: size.values(), steps: size.nodes, ..Measure::ONE }.reading(size.bytes))
+            }
             (_, Value::Object(named)) if NAMED.contains(&keyword) => {
                 let mut measure = Measure::ONE;
                 for (name, schema) in named {
+                    measure = measure.reading(name.len());
                     if keyword == "patternProperties" {
                         measure.holds(self.pattern(name)?);
                     }
@@ -293,6 +347,8 @@ impl<'s> Reader<'s> {
     }
 }
 
+#[cfg(test)]
+mod cost_tests;
 #[cfg(test)]
 #[path = "schema_tests.rs"]
 mod tests;

@@ -135,3 +135,36 @@ fn a_large_answer_that_fits_no_branch_is_refused_without_a_copy_of_it_for_each_b
     let (place, problem) = schema.check(&json!([0])).unwrap_err();
     assert!(place.is_empty() && problem.contains("is not valid"), "a small one is quoted: {problem}");
 }
+
+#[test]
+fn what_honest_schemas_say_of_money_lists_and_dates_holds() {
+    let schema = compiled(&json!({
+        "type": "object",
+        "required": ["amount", "tags", "due"],
+        "properties": {
+            "amount": {"type": "number", "multipleOf": 0.01, "minimum": 0},
+            "tags": {"type": "array", "uniqueItems": true, "items": {"type": "string", "maxLength": 40}},
+            "due": {"type": "string", "format": "date"},
+        },
+    }))
+    .unwrap();
+    let judge =
+        |amount: f64, tags: Value| schema.is_valid(&json!({"amount": amount, "tags": tags, "due": "2026-01-31"}));
+    assert_eq!(judge(1_070_468.14, json!(["a", "b"])), Ok(true));
+    assert_eq!(judge(1_070_468.145, json!(["a", "b"])), Ok(false));
+    assert_eq!(judge(19.99, json!(["a", "b", "a"])), Ok(false));
+    assert_eq!(judge(19.99, (0..5000).map(|at| format!("tag {at}")).collect()), Ok(true));
+}
+
+#[test]
+fn what_reads_a_text_as_json_each_time_is_refused() {
+    for (keyword, value) in [
+        ("contentMediaType", json!("application/json")),
+        ("contentEncoding", json!("base64")),
+        ("contentSchema", json!({"type": "object"})),
+    ] {
+        let said = refusal(&json!({"allOf": [{"type": "string", keyword: value}]}));
+        assert!(said.starts_with(&format!("{keyword} is not available in schemas here: leave it out, or")), "{said}");
+    }
+    compiled(&json!({"properties": {"contentEncoding": {"type": "string"}}})).unwrap();
+}
