@@ -1,5 +1,5 @@
 //! `cargo xtask release`: everything that a release is made of, in one folder.
-//! Publishes and signs nothing. The same sources and tools give the same bytes.
+//! Publishes and signs nothing.
 //!
 //! programs and symbols -> image -> archives of the plugin -> chart -> Krew manifest -> SBOM -> licences -> checksums
 
