@@ -73,11 +73,12 @@ pub(super) fn rows() -> Vec<Row> {
             .on(Object::Path(VALUES))
             .refused(WORDS)
             .honest("a ConfigMap of their own", value("mine-{case}", json!({}))),
+        // Its label and its name are refused by a policy each, and either may answer.
         Row::new("forges the Pod of a step", hands, [Way::Create], pod("signoff-step-{case}", run()))
             .given(Scene::Nothing)
             .shipped_roles()
             .on(Object::Path(PODS))
-            .refused(WORDS)
+            .refused("by the operator only")
             .honest("a Pod of their own", pod("mine-{case}", json!({}))),
         Row::new(
             "makes a Pod at the name of a step's first",
