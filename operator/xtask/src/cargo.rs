@@ -1,5 +1,5 @@
 //! Runs programs (cargo above all) in the repository's root, and asks cargo about the workspace.
-//! It may not interpret what they print.
+//! It must not interpret what other programs print.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,9 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::say;
+
+/// Lets a build name what it built on standard output; problems go to standard error as ever.
+pub(crate) const MESSAGES: &str = "--message-format=json-render-diagnostics";
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
@@ -32,22 +35,16 @@ pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(prepare(command).status().with_context(|| format!("running {command:?}"))?.success())
 }
 
-/// Runs a command to its end, its standard output going to the terminal *and* into the returned text.
-pub(crate) fn tee(command: &mut Command) -> Result<(String, bool)> {
-    tee_as_it_is(prepare(command))
-}
-
-/// As [`tee`], of a command that has its own folder, environment and standard input.
-pub(crate) fn tee_as_it_is(command: &mut Command) -> Result<(String, bool)> {
+/// Runs a command that has its own folder, environment and standard input to its end. Returns its standard output, of which
+/// the lines that `is_shown` picks go to the terminal as they come, and whether it succeeded.
+pub(crate) fn tee(command: &mut Command, mut is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
-    let (mut text, mut is_shown) = (String::new(), true);
+    let mut text = String::new();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).split(b'\n') {
             // A test may print anything; what is no UTF-8 must not end the run.
             let line = String::from_utf8_lossy(&line?).into_owned();
-            // What passing tests print is only counted.
-            is_shown = line == "failures:" || line.starts_with("test result: ") || is_shown && line != "successes:";
-            if is_shown {
+            if is_shown(&line) {
                 say::result(&line);
             }
             text.push_str(&line);
@@ -74,14 +71,16 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Runs a build with `--message-format json-render-diagnostics` and returns the path of the program of this name.
-pub(crate) fn executable(build: &mut Command, name: &str) -> Result<PathBuf> {
+/// Runs a build with [`MESSAGES`] and returns what cargo says of each thing it built.
+pub(crate) fn built(build: &mut Command) -> Result<Vec<Built>> {
     let messages = output(build)?;
-    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let program = messages
-        .filter(|message| message["target"]["name"] == name)
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
-    program.with_context(|| format!("cargo built no program {name}"))
+    Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Runs a build with [`MESSAGES`] and returns the path of the program of this name.
+pub(crate) fn executable(build: &mut Command, name: &str) -> Result<PathBuf> {
+    let mut programs = built(build)?.into_iter().filter(|built| built.target.name == name);
+    programs.find_map(|built| built.executable).with_context(|| format!("cargo built no program {name}"))
 }
 
 fn prepare(command: &mut Command) -> &mut Command {
@@ -93,6 +92,26 @@ pub(crate) fn surround(command: &mut Command) -> &mut Command {
     // No test and no tool may come upon a cluster that nobody named. A build for debugging keeps every value of a large
     // future on the stack, each copy of it apart: the 2 MiB that threads have otherwise are few for whole Workflows.
     command.current_dir(root()).env_remove("KUBECONFIG").env("RUST_MIN_STACK", "16777216")
+}
+
+/// One thing that cargo built: a library, a program, a test program.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Built {
+    /// What was built.
+    pub(crate) target: Target,
+    /// The file, if it can be run.
+    pub(crate) executable: Option<PathBuf>,
+    /// The manifest of its package.
+    pub(crate) manifest_path: PathBuf,
+    /// How it was built.
+    pub(crate) profile: Profile,
+}
+
+/// How something was built.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Profile {
+    /// Whether it is a test program.
+    pub(crate) test: bool,
 }
 
 /// What `cargo metadata` says, as far as it is asked here.

@@ -104,6 +104,21 @@ impl Tally {
     }
 }
 
+/// The choice of the lines of a test run that are shown: all but what passing tests print, which is only counted.
+#[derive(Debug, Default)]
+pub(crate) struct ShownLines {
+    is_in_successes: bool,
+}
+
+impl ShownLines {
+    /// Whether the next line is shown.
+    pub(crate) fn is_shown(&mut self, line: &str) -> bool {
+        let is_end = line == "failures:" || line.starts_with("test result: ");
+        self.is_in_successes = !is_end && (self.is_in_successes || line == "successes:");
+        !self.is_in_successes
+    }
+}
+
 const IGNORED: &str = " (ignored: a test that cannot run must fail and say so)";
 
 /// `test result: FAILED. 3 passed; 1 failed; …`
@@ -192,6 +207,26 @@ mod tests {
         let slow = |line: &[&str]| lines.iter().position(|other| other == line).unwrap_or_else(|| panic!("{times}"));
         assert!(slow(&["12.5", "unit:", "a::breaks"]) < slow(&["0.1", "unit:", "a::works"]));
         slow(&["42", "table", "rows"]);
+    }
+
+    #[test]
+    fn what_passing_tests_print_is_not_shown() {
+        let run = "running 2 tests\ntest a ... ok\n\nsuccesses:\n\n---- a stdout ----\ntried: 2 rows\n\nfailures:\n\n---- b stdout ----\n\
+                   left\n\ntest result: FAILED. 1 passed; 1 failed\nrunning 1 test\nsuccesses:\n    c\ntest result: ok. 1 passed; 0 failed\nend";
+        let mut lines = ShownLines::default();
+        let shown: Vec<&str> = run.lines().filter(|line| !line.is_empty() && lines.is_shown(line)).collect();
+        let expected = [
+            "running 2 tests",
+            "test a ... ok",
+            "failures:",
+            "---- b stdout ----",
+            "left",
+            "test result: FAILED. 1 passed; 1 failed",
+            "running 1 test",
+            "test result: ok. 1 passed; 0 failed",
+            "end",
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]

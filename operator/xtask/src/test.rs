@@ -4,10 +4,10 @@
 mod programs;
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use signoff_tests::control_plane::{
     BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED, binary,
@@ -15,10 +15,10 @@ use signoff_tests::control_plane::{
 use signoff_tests::image::IMAGE_FOLDER;
 use signoff_tests::node::{Input, Machine};
 
-use crate::cargo::{cargo, metadata, succeeds, surround, tee, tee_as_it_is};
-use crate::tally::Tally;
+use crate::cargo::{cargo, metadata, surround, tee};
+use crate::tally::{ShownLines, Tally};
 use crate::{lint, say};
-use programs::{Program, as_tests, built, workspace_test};
+use programs::{Program, as_tests};
 
 /// One part of all checks and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,6 +37,9 @@ pub(crate) enum Part {
     Pods,
 }
 
+/// All parts, quick ones first.
+const ALL: [Part; 6] = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster, Part::Pods];
+
 impl Part {
     fn name(self) -> &'static str {
         match self {
@@ -49,13 +52,15 @@ impl Part {
         }
     }
 
-    fn run(self, image: Option<&Path>, names: &[String]) -> Result<Tally> {
+    fn run(self, programs: &[Program], image: Option<&Path>, names: &[String]) -> Result<Tally> {
+        let own = || programs.iter().find(|program| program.name == self.name());
+        let own = || own().with_context(|| format!("cargo built no test program {}", self.name()));
         match self {
             Self::Lint => Ok(lint::run()),
-            Self::Unit => unit(names),
-            Self::Contract | Self::Sim => tests(&[program(self.name())?], names),
-            Self::Cluster => cluster(names),
-            Self::Pods => pods(image, names),
+            Self::Unit => unit(programs, names),
+            Self::Contract | Self::Sim => run_and_tally(self.name(), as_tests(&mut own()?.command()).args(names)),
+            Self::Cluster => cluster(own()?, names),
+            Self::Pods => pods(own()?, image, names),
         }
     }
 
@@ -65,13 +70,25 @@ impl Part {
     }
 }
 
-/// Runs one part or all, quick ones first. Ends with the line `N passed, N failed`.
+/// Runs one part or all. Ends with the line `N passed, N failed`.
 pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) -> ExitCode {
-    let all = [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Cluster, Part::Pods];
+    let parts: Vec<Part> = ALL.into_iter().filter(|one| one.is_in(part)).collect();
     let mut sum = Tally::default();
-    for part in all.into_iter().filter(|one| one.is_in(part)) {
+    let mut programs = None;
+    for &part in &parts {
+        if part != Part::Lint && programs.is_none() {
+            say::step("building the programs and the tests");
+            let began = Instant::now();
+            programs = Some(programs::build(&parts));
+            sum.add_part("build", began.elapsed(), Tally::default());
+        }
         let began = Instant::now();
-        let tally = part.run(image, names).unwrap_or_else(|error| {
+        let tally = match &programs {
+            Some(Err(error)) => Err(anyhow!("the programs and the tests do not build: {error:#}")),
+            Some(Ok(programs)) => part.run(programs, image, names),
+            None => part.run(&[], image, names),
+        };
+        let tally = tally.unwrap_or_else(|error| {
             say::problem(&format!("{error:#}"));
             let mut tally = Tally::default();
             tally.check(&format!("{}: could not run: {error}", part.name()), false);
@@ -90,48 +107,29 @@ pub(crate) fn run(part: Option<Part>, image: Option<&Path>, names: &[String]) ->
     if sum.failed().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs test programs one after the other.
-fn tests(programs: &[Program], names: &[String]) -> Result<Tally> {
+/// Runs a test run to its end, shows its output, and counts it.
+fn run_and_tally(label: &str, command: &mut Command) -> Result<Tally> {
+    say::step(label);
+    let mut lines = ShownLines::default();
+    let (output, success) = tee(command, |line| lines.is_shown(line))?;
     let mut tally = Tally::default();
-    for program in programs {
-        say::step(&program.name);
-        let (output, success) = tee_as_it_is(as_tests(&mut program.command()).args(names))?;
-        tally.read(&program.name, &output, success);
-    }
+    tally.read(label, &output, success);
     Ok(tally)
 }
 
-/// Builds one test program.
-fn program(name: &str) -> Result<Program> {
-    let found = built(&["--test", name])?.into_iter().find(|program| program.name == name);
-    found.with_context(|| format!("cargo built no test program {name}"))
-}
-
-fn unit(names: &[String]) -> Result<Tally> {
-    // The crates' own integration tests belong here too; those of the tests crate are parts of their own.
-    let metadata = metadata()?;
-    let packages = metadata.packages.iter().filter(|package| package.name != "signoff-tests");
-    let integration =
-        packages.flat_map(|package| &package.targets).filter(|target| target.kind.iter().any(|kind| kind == "test"));
-    let mut chosen = vec!["--lib", "--bins"];
-    for target in integration {
-        chosen.extend(["--test", &target.name]);
+/// Runs the crates' own tests and the examples in their documentation.
+fn unit(programs: &[Program], names: &[String]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for program in programs.iter().filter(|program| ALL.iter().all(|part| part.name() != program.name)) {
+        tally.add(run_and_tally(&program.name, as_tests(&mut program.command()).args(names))?);
     }
-    let programs = built(&chosen)?;
-    ensure!(!programs.is_empty(), "cargo built no unit tests");
-    let mut tally = tests(&programs, names)?;
-    say::step("documentation");
-    let (output, success) = tee(workspace_test(&["--doc", "--no-fail-fast", "--"]).args(names))?;
-    tally.read("documentation", &output, success);
+    // The whole workspace, as the tests were built.
+    let mut documentation = cargo(&["test", "--workspace", "--doc", "--no-fail-fast", "--"]);
+    tally.add(run_and_tally("documentation", surround(&mut documentation).args(names).stdin(Stdio::null()))?);
     Ok(tally)
 }
 
-fn cluster(names: &[String]) -> Result<Tally> {
-    say::step("cluster: building the programs and the tests");
-    if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
-        bail!("the programs do not build");
-    }
-    let tests = program("cluster")?;
+fn cluster(tests: &Program, names: &[String]) -> Result<Tally> {
     let binaries = metadata()?.target_directory.join("debug");
     let runtime = tokio::runtime::Runtime::new()?;
     say::step("cluster: starting three control planes, one with an operator, and installing the chart");
@@ -155,9 +153,7 @@ fn cluster(names: &[String]) -> Result<Tally> {
             command.env(variable, file);
         }
     }
-    say::step("cluster");
-    let (output, success) = tee_as_it_is(&mut command)?;
-    tally.read("cluster", &output, success);
+    tally.add(run_and_tally("cluster", &mut command)?);
 
     // An operator that cannot end in order would lose what it had in flight.
     if let Ok(operator) = operator {
@@ -175,25 +171,17 @@ fn cluster(names: &[String]) -> Result<Tally> {
     Ok(tally)
 }
 
-fn pods(image: Option<&Path>, names: &[String]) -> Result<Tally> {
+fn pods(tests: &Program, image: Option<&Path>, names: &[String]) -> Result<Tally> {
     let machine = Machine::find()?;
     binary()?.needed_by_pods()?;
-    say::step("pods: building the programs and the tests, because no network leads out of where they run");
-    if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
-        bail!("the programs do not build");
-    }
-    let mut command = machine.inside(&program("pods")?.path, Input::Nothing)?;
+    let mut command = machine.inside(&tests.path, Input::Nothing)?;
     as_tests(surround(&mut command)).args(["--test-threads", "4"]).args(names);
     command.env(BINARIES, metadata()?.target_directory.join("debug"));
     if let Some(image) = image {
         let image = image.canonicalize().with_context(|| format!("the image {}", image.display()))?;
         command.env(IMAGE_FOLDER, image);
     }
-    say::step("pods");
-    let (output, success) = tee_as_it_is(&mut command)?;
-    let mut tally = Tally::default();
-    tally.read("pods", &output, success);
-    Ok(tally)
+    run_and_tally("pods", &mut command)
 }
 
 async fn installed() -> Result<Cluster> {

@@ -2,13 +2,12 @@
 //! It may not measure anything.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use kube::Client;
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, Options, named};
 
-use crate::cargo::{cargo, output};
+use crate::cargo::{MESSAGES, cargo, executable};
 use crate::say;
 
 /// Who asks for workflows.
@@ -74,7 +73,7 @@ pub(super) fn approver_user() -> Result<&'static str> {
     Ok(named(APPROVER)?.user)
 }
 
-/// Builds the operator and says where cargo put it.
+/// Builds the operator and returns where cargo put it.
 pub(super) fn build(debug: bool) -> Result<PathBuf> {
     let message = if debug {
         "building the operator for debugging"
@@ -82,20 +81,9 @@ pub(super) fn build(debug: bool) -> Result<PathBuf> {
         "building the operator as it is shipped (the first time about ten minutes on two cores)"
     };
     say::step(message);
-    let mut command = cargo(&["build", "--package", "signoff-server", "--bin", "signoff-operator"]);
-    command.arg("--message-format=json-render-diagnostics");
+    let mut command = cargo(&["build", "--package", "signoff-server", "--bin", "signoff-operator", MESSAGES]);
     if !debug {
         command.arg("--release");
     }
-    executable(&mut command)
-}
-
-/// Cargo itself says where it put the program; guessing would miss a target folder set elsewhere.
-fn executable(command: &mut Command) -> Result<PathBuf> {
-    output(command)?
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "signoff-operator")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .context("cargo built signoff-server and named no program signoff-operator")
+    executable(&mut command, "signoff-operator")
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::cargo::{cargo, executable, output};
+use crate::cargo::{MESSAGES, cargo, executable, output};
 
 /// A program that is shipped.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Program {
     /// Builds it, writes it into a folder without symbols, and beside it `NAME.debug` with them, where debuggers and the
     /// backtraces of Rust find them. Returns its path.
     pub(crate) fn build(&self, platform: &Platform, folder: &Path) -> Result<PathBuf> {
-        let mut build = cargo(&["rustc", "--release", "--locked", "--message-format", "json-render-diagnostics"]);
+        let mut build = cargo(&["rustc", "--release", "--locked", MESSAGES]);
         build.args(["--package", self.package, "--bin", self.name]);
         if !platform.is_host {
             // The C compiler of Debian's cross toolchain; Rust would take that of this machine.

@@ -1,13 +1,13 @@
 //! The test programs: cargo builds them, and they are started by themselves, so that each says how long its tests took.
-//! It may not judge what they print.
+//! Must not judge what they print.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Result;
-use serde::Deserialize;
+use anyhow::{Result, ensure};
 
-use crate::cargo::{cargo, output, surround};
+use super::Part;
+use crate::cargo::{MESSAGES, built, cargo, metadata, surround};
 
 /// A test program.
 pub(super) struct Program {
@@ -35,41 +35,40 @@ pub(super) fn as_tests(command: &mut Command) -> &mut Command {
     command.env("RUSTC_BOOTSTRAP", "1").args(["-Zunstable-options", "--report-time", "--show-output"])
 }
 
-/// Always the whole workspace: selecting one package would select other features of its dependencies, and compile
-/// them all once more.
-pub(super) fn workspace_test(arguments: &[&str]) -> Command {
-    let mut command = cargo(&["test", "--workspace"]);
-    command.args(arguments);
-    command
+/// Builds the test programs of some parts, and the programs they start, all in one go. Always of the whole workspace: one
+/// package would have other features of its dependencies, and compile them all once more.
+pub(super) fn build(parts: &[Part]) -> Result<Vec<Program>> {
+    // Cargo builds unit tests without the rest only as `cargo test`.
+    let (command, targets) = match parts {
+        [Part::Unit] => ("test", unit_targets()?),
+        [Part::Contract | Part::Sim | Part::Pods | Part::Cluster] | [Part::Cluster, Part::Pods] => {
+            let tests = parts.iter().flat_map(|part| ["--test".to_owned(), part.name().to_owned()]);
+            let needs_programs = parts.iter().any(|part| matches!(part, Part::Cluster | Part::Pods));
+            ("build", tests.chain(needs_programs.then(|| "--bins".to_owned())).collect())
+        }
+        _ => ("build", vec!["--bins".to_owned(), "--tests".to_owned()]),
+    };
+    let mut build = cargo(&[command, "--workspace", MESSAGES]);
+    build.args(targets);
+    if command == "test" {
+        build.arg("--no-run");
+    }
+    let tests = built(&mut build)?.into_iter().filter(|built| built.profile.test);
+    let programs: Vec<Program> = tests
+        .filter_map(|built| {
+            let folder = built.manifest_path.parent().map(Path::to_owned)?;
+            Some(Program { name: built.target.name, path: built.executable?, folder })
+        })
+        .collect();
+    ensure!(!programs.is_empty(), "cargo built no tests");
+    Ok(programs)
 }
 
-/// What cargo says of something it built.
-#[derive(Deserialize)]
-struct Message {
-    target: Named,
-    executable: Option<PathBuf>,
-    manifest_path: PathBuf,
-    profile: Profile,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
-}
-
-/// Builds the test programs of some targets, such as `--test sim`.
-pub(super) fn built(targets: &[&str]) -> Result<Vec<Program>> {
-    let mut build = workspace_test(targets);
-    let said = output(build.args(["--no-run", "--message-format", "json-render-diagnostics"]))?;
-    let messages = said.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
-    let programs = messages.filter(|message| message.profile.test).filter_map(|message| {
-        let folder = message.manifest_path.parent().map(Path::to_owned)?;
-        Some(Program { name: message.target.name, path: message.executable?, folder })
-    });
-    Ok(programs.collect())
+/// The crates' own tests; the programs of the tests crate are parts of their own.
+fn unit_targets() -> Result<Vec<String>> {
+    let packages = metadata()?.packages.into_iter().filter(|package| package.name != "signoff-tests");
+    let targets = packages.flat_map(|package| package.targets);
+    let integration = targets.filter(|target| target.kind.iter().any(|kind| kind == "test"));
+    let names = integration.flat_map(|target| ["--test".to_owned(), target.name]);
+    Ok(["--lib", "--bins"].map(str::to_owned).into_iter().chain(names).collect())
 }
