@@ -13,12 +13,6 @@ use crate::{
     turn::{Ask, Command, Failure, Reply, What},
 };
 
-/// Says how much a test tried, such as 12 `property cases`; `cargo xtask test` adds them up.
-#[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and xtask reads it")]
-pub(crate) fn tried(number: usize, what: &str) {
-    println!("tried: {number} {what}");
-}
-
 /// A run that is driven by hand.
 pub(crate) struct Driven {
     pub(crate) plan: Plan,

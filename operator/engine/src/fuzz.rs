@@ -15,6 +15,8 @@ use crate::{
 };
 
 pub use mutations::survives;
+#[cfg(test)]
+pub(crate) use mutations::tried;
 
 fn now() -> Now {
     Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() }

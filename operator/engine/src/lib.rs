@@ -45,6 +45,8 @@ pub use advance::{advance, set_aside};
 pub use floors::Floors;
 pub use journal::{Journal, Room, Segments};
 pub use plan::{Complaint, Plan, Settings};
+#[doc(hidden)]
+pub use schema::Schema; // for its benchmark
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 
 #[cfg(test)]

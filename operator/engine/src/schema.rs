@@ -71,7 +71,7 @@ const REFUSED: [(&str, &str); 12] = [
 const DRAFTS: [&str; 4] = ["/draft-06/schema", "/draft-07/schema", "/draft/2019-09/schema", "/draft/2020-12/schema"];
 
 /// A compiled schema, and the factor by which the size of a value becomes work.
-pub(crate) struct Schema {
+pub struct Schema {
     validator: jsonschema::Validator,
     measure: Measure,
     left: Cell<u64>,
@@ -87,7 +87,7 @@ impl Schema {
     }
 
     /// As [`Self::compile`], of any JSON value.
-    pub(crate) fn of_value(schema: &Value) -> Result<Self, String> {
+    pub fn of_value(schema: &Value) -> Result<Self, String> {
         let bytes = size(schema).bytes;
         if bytes > MAX_BYTES {
             return Err(format!("the schema has {bytes} bytes, and {MAX_BYTES} are allowed: make it smaller"));
@@ -116,7 +116,7 @@ impl Schema {
     ///
     /// # Errors
     /// `value` is too large to be judged by this schema, or the evaluation was stopped.
-    pub(crate) fn is_valid(&self, value: &Value) -> Result<bool, String> {
+    pub fn is_valid(&self, value: &Value) -> Result<bool, String> {
         self.pay(value)?;
         Ok(self.validator.is_valid(value))
     }
@@ -149,7 +149,9 @@ impl Schema {
         left.map(drop).ok_or_else(|| "the JSON is too large for a schema of this size: give less JSON".to_owned())
     }
 
-    fn steps(&self, value: &Value) -> u64 {
+    /// Returns the steps that judging `value` is charged.
+    #[must_use]
+    pub fn steps(&self, value: &Value) -> u64 {
         let size = size(value);
         let bytes = u64::try_from(size.bytes).unwrap_or(u64::MAX);
         let judged = self.measure.steps.saturating_mul(size.values());
@@ -347,6 +349,8 @@ impl<'s> Reader<'s> {
     }
 }
 
+#[cfg(test)]
+mod cost_table;
 #[cfg(test)]
 mod cost_tests;
 #[cfg(test)]

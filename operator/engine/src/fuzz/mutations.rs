@@ -56,7 +56,7 @@ const WORDS: [&str; 40] = [
 #[must_use]
 pub fn survives<S: AsRef<[u8]>>(seeds: impl IntoIterator<Item = S>, rounds: usize, target: fn(&[u8])) -> bool {
     let seeds: Vec<Vec<u8>> = seeds.into_iter().map(|seed| seed.as_ref().to_vec()).collect();
-    tried(seeds.len() + rounds);
+    tried(seeds.len() + rounds, "fuzz inputs");
     let work = move || {
         seeds.iter().for_each(|seed| target(seed));
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -67,10 +67,10 @@ pub fn survives<S: AsRef<[u8]>>(seeds: impl IntoIterator<Item = S>, rounds: usiz
     thread::Builder::new().stack_size(2 << 20).spawn(work).is_ok_and(|thread| thread.join().is_ok())
 }
 
-/// Says how much was tried; `cargo xtask test` adds it up.
+/// Prints how much a test tried, such as 12 `property cases`; `cargo xtask test` adds them up.
 #[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and xtask reads it")]
-fn tried(inputs: usize) {
-    println!("tried: {inputs} fuzz inputs");
+pub(crate) fn tried(number: usize, what: &str) {
+    println!("tried: {number} {what}");
 }
 
 /// One of the seeds after a few changes.

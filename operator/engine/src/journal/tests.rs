@@ -210,7 +210,7 @@ proptest! {
         steps in 500_usize..3000,
         segment in 200_usize..1500,
     ) {
-        crate::driven::tried(1, "property cases");
+        crate::fuzz::tried(1, "property cases");
         let room = Room { steps, segment };
         let (mut whole, mut parted) = (Journal::default(), Journal::default());
         let mut stored = Segments::new();

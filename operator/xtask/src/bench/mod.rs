@@ -14,6 +14,7 @@ mod pods;
 mod process;
 mod report;
 mod sample;
+mod schemas;
 mod stage;
 mod table;
 mod watch;
@@ -42,6 +43,8 @@ pub(crate) enum Bench {
     Pods(pods::Pods),
     /// The engine alone, no cluster: steps a second, microseconds a turn, bytes a step, of runs of a thousand steps
     Engine,
+    /// JSON Schemas alone, no cluster: the time of a charged step of each keyword, beside that of `type`
+    Schemas,
 }
 
 /// How much of it.
@@ -77,6 +80,10 @@ pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
         Bench::Gates(gates) => measure_gates(gates),
         Bench::Engine => {
             say::result(&engine::measure()?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Bench::Schemas => {
+            say::result(&schemas::measure()?);
             Ok(ExitCode::SUCCESS)
         }
         Bench::Pods(pods) => pods::run(pods),
