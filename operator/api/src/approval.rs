@@ -266,7 +266,7 @@ pub struct Review {
     /// Its path in the journal.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
-    /// The first 4 KiB of its response.
+    /// Its response, at most 4 KiB: the beginning of a longer text, or the beginning of each field of what has fields.
     #[schemars(length(max = 8192))]
     pub response: String,
     /// The digest of the whole response.

@@ -50,7 +50,7 @@ pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
     if let Some(review) = &request.reviews {
         let mut body = fenced(&review.response, LONGEST);
         if Digest::of_bytes(review.response.as_bytes()) != review.digest {
-            body.push_str(&format!("  cut here: this is the beginning; the whole has {}\n", review.digest));
+            body.push_str(&format!("  not all of it is here; the whole has {}\n", review.digest));
         }
         page.section(&format!("Reviewed: what step {} made", one_line(&review.path, 512)), &body);
     }
@@ -80,7 +80,7 @@ pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
     page.text
 }
 
-/// What the reader can do now, in one line.
+/// Returns the line with the next command for the reader, such as `Next: kubectl approve show …`.
 fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment) -> String {
     let request = &approval.spec.request;
     let namespace = approval.metadata.namespace.as_deref().unwrap_or_default();

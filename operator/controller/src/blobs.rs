@@ -2,8 +2,8 @@
 //!
 //! The usual name can be computed by every user who knows the value, so another object may stand there first. A ConfigMap
 //! counts only with the label of the Workflow, which admission lets no other user write, the Workflow as its owner, and the
-//! right bytes. Every other object counts as not there: the value has a name then that nobody can know in advance, and
-//! the run's status records it (`status.valueNames`).
+//! right bytes. Every other object counts as absent: the name then gets a random suffix, which the run's status records
+//! (`status.valueNames`).
 //!
 //! It must not serve bytes that do not have the digest they were asked by, and never changes a ConfigMap.
 

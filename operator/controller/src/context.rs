@@ -136,7 +136,7 @@ impl Context {
         self.evaluator.is_suspect(&subject(object))
     }
 
-    /// Everything of an object was evaluated for now, or nothing is any more.
+    /// Records that an object is no suspect: all its evaluations for now have finished, or none follows.
     pub(crate) fn clear_suspect<K: Kind>(&self, name: &Name, uid: &str) {
         let text = |text: &str| text.to_owned();
         let (namespace, name) = (text(&name.namespace), text(&name.name));

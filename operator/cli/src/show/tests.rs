@@ -109,7 +109,7 @@ fn a_cut_context_says_so_with_size_and_digest() {
 fn a_reviewed_text_that_is_not_whole_says_so() {
     let mut approval = sample::approval();
     approval.spec.request.reviews.as_mut().unwrap().response = "Dear".into();
-    assert!(shown(approval).contains("  | Dear\n  cut here: this is the beginning; the whole has sha256:"));
+    assert!(shown(approval).contains("  | Dear\n  not all of it is here; the whole has sha256:"));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub fn page(approval: &Approval, context: Option<&str>, now: Moment) -> String {
     if let Some(review) = &request.reviews {
         page += &section(&format!("What step {} made", one_line(&review.path, 512)), &review.response);
         if Digest::of_bytes(review.response.as_bytes()) != review.digest {
-            page += "  cut here: this is the beginning\n";
+            page += "  not all of it is here\n";
         }
     }
     if let Some(shown) = context.or(request.context.as_deref()) {

@@ -165,7 +165,7 @@ pub fn paused(told: &Told<'_>) -> String {
     text
 }
 
-/// What a person can do about the session now, in one line.
+/// Returns the line with the next command for the session, such as `Next: signoff run --resume …`.
 pub fn next(told: &Told<'_>) -> String {
     let session = told.snapshot;
     let status = session.workflow.status.clone().unwrap_or_default();
