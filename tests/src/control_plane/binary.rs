@@ -260,7 +260,7 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
             complaints.push('\n');
         }
     }
-    going.finish();
+    drop(going);
     ensure!(compiling.wait()?.success(), "`go build` of the control plane failed:\n{complaints}");
     // The rename is what makes a half-written program impossible to see.
     fs::rename(&unfinished, program)?;

@@ -1,13 +1,17 @@
 //! How far a long piece of work is: one line that is rewritten on a terminal, a line a minute elsewhere.
-//! It may not know what is being done.
+//! Must not know what is being done.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
+
+use rustix::termios::tcgetwinsize;
 
 use super::progress;
 
 const ON_A_TERMINAL: Duration = Duration::from_millis(200);
 const ELSEWHERE: Duration = Duration::from_secs(60);
+/// Goes to the beginning of the terminal's line and clears it.
+const CLEAR: &str = "\r\x1b[K";
 
 /// Work in equal parts.
 pub(super) struct Going {
@@ -35,19 +39,29 @@ impl Going {
         self.told = Instant::now();
         let line = line(self.done, self.all, self.began.elapsed());
         if self.is_terminal {
-            // Who cannot be told goes on without.
-            let _ = write!(stderr(), "\r\x1b[Kcontrol plane: {line}");
+            // The width may change meanwhile. An error of the terminal must not end the work.
+            let columns = tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
+            let _ = write!(stderr(), "{CLEAR}{}", fitting(&format!("control plane: {line}"), columns));
         } else {
             progress(&line);
         }
     }
+}
 
+impl Drop for Going {
     /// Takes the line away again.
-    pub(super) fn finish(self) {
+    fn drop(&mut self) {
         if self.is_terminal {
-            let _ = write!(stderr(), "\r\x1b[K");
+            let _ = write!(stderr(), "{CLEAR}");
         }
     }
+}
+
+/// The beginning of an ASCII line that leaves the last column free: a terminal that wraps would keep the rest forever. A
+/// terminal that does not know its width says 0.
+fn fitting(line: &str, columns: usize) -> &str {
+    let columns = if columns == 0 { 80 } else { columns };
+    line.get(..columns - 1).unwrap_or(line)
 }
 
 /// `compiled 812 of 3076 packages, about 5 min left`
@@ -60,6 +74,15 @@ fn line(done: usize, all: usize, took: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_cut_before_the_last_column() {
+        assert_eq!(fitting("compiled", 80), "compiled");
+        assert_eq!(fitting("compiled", 9), "compiled");
+        assert_eq!(fitting("compiled", 8), "compile");
+        assert_eq!(fitting("compiled", 1), "");
+        assert_eq!(fitting("compiled", 0), "compiled");
+    }
 
     #[test]
     fn what_is_left_is_told_by_what_was_done() {

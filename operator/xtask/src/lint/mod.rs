@@ -3,6 +3,7 @@
 
 mod arrows;
 mod deny;
+mod features;
 mod tidy;
 
 use anyhow::Result;
@@ -29,6 +30,7 @@ pub(crate) fn run() -> Tally {
         "crates depend only on those to their left",
         metadata().map(|metadata| found_none(arrows::problems(&metadata))),
     );
+    check("every build has the same features of dependencies", features::problems().map(found_none));
     for (rule, problems) in tidy::rules() {
         check(rule, problems.map(found_none));
     }

@@ -1,0 +1,62 @@
+//! Every build must have the same features of dependencies: `cargo xtask` builds one package, the demo the programs, the tests
+//! everything. A crate with other features in one of these builds compiles once more, and so does everything above it.
+//! Must not build anything: it asks cargo.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+
+use crate::cargo::{cargo, output};
+
+/// Returns a sentence for each crate whose features differ.
+pub(super) fn problems() -> Result<Vec<String>> {
+    let all = tree(&["--workspace", "--edges", "normal,build,dev"])?;
+    let xtask = tree(&["--package", "xtask", "--edges", "normal,build"])?;
+    let programs = tree(&["--workspace", "--edges", "normal,build"])?;
+    Ok([("xtask", xtask), ("the programs", programs)]
+        .iter()
+        .flat_map(|(what, own)| differences(what, own, &all))
+        .collect())
+}
+
+/// The crates of a build, a line each with their features.
+fn tree(selection: &[&str]) -> Result<String> {
+    output(cargo(&["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]"]).args(selection))
+}
+
+fn differences(what: &str, own: &str, all: &str) -> Vec<String> {
+    let crates = |tree| lines(tree).collect::<BTreeSet<_>>();
+    let missing = &crates(own) - &crates(all);
+    let with = |name: &str| lines(all).find(|line| line.split(" [").next() == Some(name));
+    let differ = missing.into_iter().filter_map(|line| Some((line, with(line.split(" [").next()?)?)));
+    let say = |(own, all)| {
+        format!("{what} would compile {own}, and the tests compile {all}: add the feature in operator/xtask/Cargo.toml")
+    };
+    differ.map(say).collect()
+}
+
+/// The crates of others. Ours are few, and `endless` of the engine is for tests alone.
+fn lines(tree: &str) -> impl Iterator<Item = &str> {
+    let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
+    lines.filter(|line| !line.is_empty() && !line.contains(" (/") && !line.contains(" (proc-macro)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::differences;
+
+    #[test]
+    fn a_crate_with_fewer_features_than_the_tests_have_is_found() {
+        let all =
+            "tests v1 (/a/tests) []\nlog v0.4.1 [std]\nlibc v0.2.1 [default]\nlibc v0.2.1 [default,std]\nnix v1 []\n";
+        let same = "xtask v1 (/a/xtask) []\n\nlog v0.4.1 [std] (*)\nlibc v0.2.1 [default,std]\n";
+        assert_eq!(differences("xtask", same, all), [] as [String; 0]);
+        let other = "log v0.4.1 []\nlibc v0.2.1 [default]\n";
+        let found = differences("xtask", other, all);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("xtask would compile log v0.4.1 [], and the tests compile log v0.4.1 [std]"),
+            "{found:?}"
+        );
+    }
+}
