@@ -135,8 +135,11 @@ fn refund() -> ApprovalRequest {
         "context": "Dear ACME,\nwe refund 420 EUR.",
         "reviews": {"path": "draft", "response": letter, "digest": Digest::of_bytes(letter.as_bytes())},
         "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Defer", "Escalate", "Abort", "Skip", "Retry"],
-        "approvers": [{"kind": "User", "name": "alice@example.com"}, {"kind": "Group", "name": "finance"}],
-        "threshold": 1,
+        "quorums": [{
+            "source": "gate review",
+            "approvers": [{"kind": "User", "name": "alice@example.com"}, {"kind": "Group", "name": "finance"}],
+            "threshold": 1,
+        }],
         "requestedBy": "dana@example.com",
         "form": {"questions": [{"id": "answer"}]},
         "timeout": {"after": "24h", "action": "Reject"},

@@ -92,8 +92,8 @@ fn example(setup: &Block) -> Example {
 /// Asks what the block says is asked.
 async fn ask(place: &Place, gate: &str) -> String {
     match gate {
-        "plain" => place.ask(|request| request.approvers.push(Subject::user("bob@example.com"))).await,
-        "two" => place.ask(|request| request.threshold = 2).await,
+        "plain" => place.ask(|request| request.quorums[0].approvers.push(Subject::user("bob@example.com"))).await,
+        "two" => place.ask(|request| request.quorums[0].threshold = 2).await,
         "form" => {
             let form = json!({"questions": [
                 {"id": "tone", "question": "Which tone?", "options": [{"id": "soft"}, {"id": "firm"}]},
@@ -103,11 +103,13 @@ async fn ask(place: &Place, gate: &str) -> String {
         }
         "leads" => {
             place
-                .ask(|request| request.required_from = vec![RequiredFrom { group: "finance-leads".into(), min: 1 }])
+                .ask(|request| {
+                    request.quorums[0].required_from = vec![RequiredFrom { group: "finance-leads".into(), min: 1 }]
+                })
                 .await
         }
         "begun" => {
-            let name = place.ask(|request| request.threshold = 2).await;
+            let name = place.ask(|request| request.quorums[0].threshold = 2).await;
             place.record("carol", &name, json!({"verdict": "Approve"})).await;
             name
         }

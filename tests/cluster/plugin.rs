@@ -54,11 +54,11 @@ async fn an_approver_lists_shows_and_approves_what_waits_for_them() {
 async fn a_list_holds_what_its_reader_can_decide_and_nothing_else() {
     let place = Place::shared("plugin").await;
     let ours = place.ask(|_| {}).await;
-    let theirs = place.ask(|request| request.approvers = vec![Subject::group("sre")]).await;
+    let theirs = place.ask(|request| request.quorums[0].approvers = vec![Subject::group("sre")]).await;
     let excluded = place
         .ask(|request| {
             request.requested_by = "bob@example.com".into();
-            request.exclude_requester = Some(true);
+            request.quorums[0].exclude_requester = Some(true);
         })
         .await;
     let names = async |person: &str| {
@@ -92,7 +92,7 @@ async fn a_refusal_is_the_policys_own_sentence() {
     let name = place
         .ask(|request| {
             request.requested_by = "alice@example.com".into();
-            request.exclude_requester = Some(true);
+            request.quorums[0].exclude_requester = Some(true);
             request.allowed_verdicts = vec![Verdict::Approve, Verdict::Reject];
         })
         .await;
@@ -203,9 +203,9 @@ async fn a_quorum_is_counted_aloud_and_counted_groups_are_filled_in() {
     let place = Place::shared("plugin").await;
     let name = place
         .ask(|request| {
-            request.threshold = 2;
-            request.required_from = vec![RequiredFrom { group: "finance-leads".into(), min: 1 }];
-            request.approvers.push(Subject::group("finance-leads"));
+            request.quorums[0].threshold = 2;
+            request.quorums[0].required_from = vec![RequiredFrom { group: "finance-leads".into(), min: 1 }];
+            request.quorums[0].approvers.push(Subject::group("finance-leads"));
         })
         .await;
     let first = place.approve("bob", &["approve", &name]).await.ok().unwrap();
@@ -290,7 +290,7 @@ async fn an_invalid_attempt_is_followed_by_the_next_one() {
 #[tokio::test]
 async fn whoever_may_speak_for_somebody_decides_on_their_behalf() {
     let place = Place::shared("plugin").await;
-    let name = place.ask(|request| request.approvers.push(Subject::user("carol@example.com"))).await;
+    let name = place.ask(|request| request.quorums[0].approvers.push(Subject::user("carol@example.com"))).await;
     let refused = refusal(&place.approve("flux", &["approve", &name, "--on-behalf-of", "carol@example.com"]).await);
     assert!(refused.contains("lacks the RBAC verb delegate on people.signoff.dev"), "{refused}");
     place.let_flux_speak_for("carol@example.com").await;

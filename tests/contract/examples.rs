@@ -171,10 +171,10 @@ fn every_floor_holds_where_it_says_and_demands_what_it_says() {
     }
     let goes_on = asked("gates/timeout-goes-on.yaml", floor("floors/dev.yaml", ("env", "dev")));
     assert_eq!(goes_on.timeout.action, Some(TimeoutAction::Retry));
-    assert_eq!(goes_on.threshold, 1);
+    assert_eq!(goes_on.threshold(), 1);
 
     let prod = asked(quorum, floor("floors/prod.yaml", ("env", "prod")));
-    assert_eq!((prod.threshold, prod.exclude_requester, prod.also.len()), (2, Some(true), 1));
+    assert_eq!((prod.threshold(), prod.bars_requester(), prod.quorums.len()), (2, true, 2));
     assert_eq!(prod.required_by[0].rules.len(), 5, "{:?}", prod.required_by);
 
     let regulated = floor("floors/regulated.yaml", ("regulated", "yes"));

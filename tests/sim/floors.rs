@@ -72,10 +72,10 @@ async fn a_floor_that_comes_between_two_gates_shapes_the_second_wherever_the_ope
             };
             let ((), deaths) = stage.keep_alive(&[OPERATOR], story).await;
             assert_eq!(stage.workflow(RUN)["status"]["phase"], "Succeeded", "{crash:?} {n}\n{}", stage.server.story());
-            assert_eq!(request(&stage, "one")["threshold"], 1);
+            assert_eq!(request(&stage, "one")["quorums"][0]["threshold"], 1);
             let two = request(&stage, "two");
             assert_eq!(
-                (&two["threshold"], &two["requiredBy"][0]["source"]),
+                (&two["quorums"][0]["threshold"], &two["requiredBy"][0]["source"]),
                 (&json!(2), &json!("ClusterApprovalPolicy floor"))
             );
             laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("{crash:?} {n}: {law}\n{}", stage.server.story()));
@@ -99,7 +99,7 @@ async fn a_request_that_was_committed_and_never_made_is_asked_anew_under_the_flo
     apply_floor(&stage, two_people());
     let life = stage.begin(OPERATOR);
     stage.people().asked("one#2").await;
-    assert_eq!(request(&stage, "one#2")["threshold"], 2);
+    assert_eq!(request(&stage, "one#2")["quorums"][0]["threshold"], 2);
     let records = stage.workflow(RUN)["status"]["steps"].clone();
     assert_eq!(records[0]["decision"]["phase"], "Superseded", "{records}");
     assert_eq!(stage.approvals().len(), 1, "nobody saw the first one");
@@ -150,7 +150,7 @@ async fn nothing_begins_while_a_policy_cannot_be_read() {
     assert_eq!(stage.operators_writes().len(), writes, "waiting costs nothing");
     stage.server.edit(&policies(), "", "floor", |policy| policy["spec"] = two_people()).unwrap();
     stage.people().asked("one").await;
-    assert_eq!(request(&stage, "one")["threshold"], 2);
+    assert_eq!(request(&stage, "one")["quorums"][0]["threshold"], 2);
 
     // A run that waits goes on waiting, and can be cancelled.
     stage.server.edit(&policies(), "", "floor", |policy| policy["spec"] = json!({"gates": 7})).unwrap();

@@ -54,7 +54,9 @@ async fn a_request_that_was_tampered_with_is_not_honoured() {
     let approval = stage.people().asked("review").await;
     stage.pass(10).await;
     let mallory = json!([{"kind": "User", "name": "mallory"}]);
-    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"]["request"]["approvers"] = mallory);
+    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| {
+        object["spec"]["request"]["quorums"][0]["approvers"] = mallory
+    });
     stage.people().votes("mallory", &approval, verdict("Approve"));
     stage.pass(48 * 3600).await;
     assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
@@ -221,6 +223,52 @@ async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
     assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
     assert_eq!(stage.world.effects().len(), 1);
     life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condition_that_says_so() {
+    let absent = (None, "Waiting", "ApprovalUnreadable", "missing field `quorums`");
+    let empty = (Some(json!([])), "Stalled", "ForeignObject", "has no quorum, so nobody can decide it");
+    for (quorums, kind, reason, says) in [absent, empty] {
+        let stage = Stage::new();
+        let goes_on = json!({"timeout": {"after": "1h", "action": "Approve"}});
+        stage.apply(RUN, &chain(json!([gate("review", goes_on), post("pay", "42 EUR", "fail")])));
+        let life = stage.begin(OPERATOR);
+        let approval = stage.people().asked("review").await;
+        stage.pass(10).await;
+        let before = stage.workflow(RUN);
+        life.crash().await;
+        // As it was asked before there were quorums; and the vote of an approver.
+        stage.server.edit(&approvals(), NAMESPACE, &approval, |object| {
+            let request = object["spec"]["request"].as_object_mut().unwrap();
+            let own = request.shift_remove("quorums").unwrap()[0].clone();
+            request.insert("approvers".to_owned(), own["approvers"].clone());
+            request.insert("threshold".to_owned(), json!(1));
+            request.extend(quorums.clone().map(|quorums| ("quorums".to_owned(), quorums)));
+            object["spec"]["decisions"] = json!({"alice": {"verdict": "Approve"}});
+        });
+        let planted = stage.approval();
+        for operator in [OPERATOR, "the next operator"] {
+            let life = stage.begin(operator);
+            stage.pass(24 * 3600).await;
+            life.crash().await;
+        }
+        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+        assert_eq!(stage.approval(), planted, "not a byte of it is written");
+        let after = stage.workflow(RUN);
+        for field in ["phase", "steps", "seq", "pending"] {
+            assert_eq!(after["status"][field], before["status"][field], "only the conditions are written");
+        }
+        let changed: Vec<_> = list(&after["status"]["conditions"])
+            .filter(|now| !list(&before["status"]["conditions"]).any(|was| was == *now))
+            .collect();
+        let [condition] = changed[..] else { panic!("{changed:#?}") };
+        assert_eq!(
+            (&condition["type"], &condition["status"], &condition["reason"]),
+            (&json!(kind), &json!("True"), &json!(reason))
+        );
+        assert!(condition["message"].as_str().is_some_and(|message| message.contains(says)), "{condition}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

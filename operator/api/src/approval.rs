@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::{self, Digest},
-    gate::{Also, Form, PersonRule, RejectPolicy, RequiredFrom, Subject, Timeout},
+    gate::{Form, PersonRule, Quorum, Subject, Timeout},
     journal::BlobRef,
     values::{JsonObject, Moment},
     verdict::Verdict,
@@ -41,7 +41,7 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
     printcolumn(name = "Gate", type_ = "string", json_path = ".spec.request.gate.path"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Have", type_ = "integer", json_path = ".status.tally.have"),
-    printcolumn(name = "Need", type_ = "integer", json_path = ".spec.request.threshold"),
+    printcolumn(name = "Need", type_ = "integer", json_path = ".spec.request.quorums[0].threshold"),
     printcolumn(name = "Decided by", type_ = "string", json_path = ".status.outcome.decidedBy[*]"),
     printcolumn(name = "Deadline", type_ = "string", json_path = ".spec.request.deadline"),
     printcolumn(name = "Prompt", type_ = "string", json_path = ".spec.request.prompt", priority = 1),
@@ -74,6 +74,16 @@ impl Approval {
     pub fn guard_epoch(&self) -> &str {
         let moved = self.status.as_ref().and_then(|status| status.guard_epoch.as_deref());
         moved.unwrap_or(&self.spec.request.guard_epoch)
+    }
+
+    /// Returns the approvers of the first quorum that are in force: after an escalation those of the status.
+    #[must_use]
+    pub fn approvers(&self) -> &[Subject] {
+        match (&self.status, self.spec.request.quorums.first()) {
+            (Some(status), Some(_)) if !status.approvers.is_empty() => &status.approvers,
+            (_, Some(first)) => &first.approvers,
+            (_, None) => &[],
+        }
     }
 }
 
@@ -127,24 +137,11 @@ pub struct ApprovalRequest {
     /// Whether every decision needs a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_reason: Option<bool>,
-    /// Who may decide; after an escalation `status.approvers` is in force instead.
-    #[schemars(length(min = 1, max = 64))]
+    /// Who may decide: the gate's own quorum first, then those that policies demand. All of them must be met. After
+    /// an escalation `status.approvers` replaces the approvers of the first.
+    #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
-    pub approvers: Vec<Subject>,
-    /// How many distinct people must agree.
-    #[schemars(range(min = 1, max = 64))]
-    pub threshold: i32,
-    /// So many of them from these groups.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["group".into()]))]
-    pub required_from: Vec<RequiredFrom>,
-    /// How many Rejects it takes. Default: any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reject_policy: Option<RejectPolicy>,
-    /// Whether the requester may not decide.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exclude_requester: Option<bool>,
+    pub quorums: Vec<Quorum>,
     /// Who created the Workflow.
     #[schemars(length(min = 1, max = 512))]
     pub requested_by: String,
@@ -157,11 +154,6 @@ pub struct ApprovalRequest {
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub excluded: Vec<String>,
-    /// Further quorums, all to be met.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
-    pub also: Vec<Also>,
     /// Which user names are one person. Where there are any, a name that no rule matches does not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -184,6 +176,22 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
+    /// The most quorums that a request has room for.
+    pub const MAX_QUORUMS: usize = 9;
+
+    /// Returns the number of people that the first quorum needs: 0 where the request has no quorum, so that nobody can
+    /// decide it.
+    #[must_use]
+    pub fn threshold(&self) -> i32 {
+        self.quorums.first().map_or(0, |first| first.threshold)
+    }
+
+    /// Whether the requester must not vote at all.
+    #[must_use]
+    pub fn bars_requester(&self) -> bool {
+        self.quorums.first().is_some_and(Quorum::excludes_requester)
+    }
+
     /// The digest that `digest` must be: of every field but itself.
     ///
     /// # Errors

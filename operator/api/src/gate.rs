@@ -307,21 +307,20 @@ impl TimeoutAction {
     }
 }
 
-/// A further quorum that must be met as well: of another gate on the same action, or of an administrator's floor.
+/// People who decide together: who may decide, and how many of them must agree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Also {
-    /// Who demands it, as people shall read it.
+pub struct Quorum {
+    /// What demands it: `gate <name>`, or the kind and name of a policy.
     #[schemars(length(min = 1, max = 253))]
     pub source: String,
-    /// Who may decide it.
+    /// Who may decide.
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub approvers: Vec<Subject>,
-    /// How many distinct people it takes. Default: 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// How many distinct people must agree.
     #[schemars(range(min = 1, max = 64))]
-    pub threshold: Option<i32>,
+    pub threshold: i32,
     /// So many of them from these groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
@@ -330,9 +329,24 @@ pub struct Also {
     /// How many Rejects it takes. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject_policy: Option<RejectPolicy>,
-    /// Whether the requester's vote does not count here.
+    /// Whether the requester does not count here. Where the first quorum of a request excludes the requester, the
+    /// requester must not vote at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
+}
+
+impl Quorum {
+    /// Returns the number of distinct people who must agree.
+    #[must_use]
+    pub fn needed(&self) -> usize {
+        usize::try_from(self.threshold).unwrap_or(1).max(1)
+    }
+
+    /// Whether the requester does not count here.
+    #[must_use]
+    pub fn excludes_requester(&self) -> bool {
+        self.exclude_requester == Some(true)
+    }
 }
 
 /// Which user names are one person.

@@ -3,7 +3,7 @@
 //! It may not judge whether a decision is allowed, and it does not wait for what comes of it.
 
 use serde_json::Value;
-use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source};
+use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source, gate::RequiredFrom};
 use signoff_engine::{
     Now,
     tally::{Owner, tally},
@@ -190,17 +190,17 @@ fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
     let count = if verdict.needs_quorum() {
         format!("{} of {}", tally.have, tally.needed)
     } else {
-        format!("it takes {}", request.threshold)
+        format!("it takes {}", request.threshold())
     };
     let also = if tally.have >= tally.needed && verdict.needs_quorum() { conditions(request) } else { String::new() };
     format!("{verdict} recorded{person} ({count}{also})")
 }
 
-/// What is asked besides so many people.
+/// Names what a request demands besides the people of its first quorum.
 fn conditions(request: &ApprovalRequest) -> String {
-    let groups =
-        request.required_from.iter().map(|from| format!("{} of group {}", from.min, one_line(&from.group, 253)));
-    let further = request.also.iter().map(|quorum| format!("the quorum of {}", one_line(&quorum.source, 253)));
+    let group = |from: &RequiredFrom| format!("{} of group {}", from.min, one_line(&from.group, 253));
+    let groups = request.quorums.iter().take(1).flat_map(|own| &own.required_from).map(group);
+    let further = request.quorums.iter().skip(1).map(|one| format!("the quorum of {}", one_line(&one.source, 253)));
     let all: Vec<_> = groups.chain(further).collect();
     if all.is_empty() { String::new() } else { format!("; not yet met of: {}", all.join(", ")) }
 }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_quorum_is_counted_as_the_operator_counts() {
         let mut approval = sample::approval();
-        approval.spec.request.threshold = 2;
+        approval.spec.request.quorums[0].threshold = 2;
         assert_eq!(after(&mut approval, "alice", Decision::new(Verdict::Approve)), "Approve recorded (1 of 2)");
         assert_eq!(after(&mut approval, "bob", Decision::new(Verdict::Skip)), "Skip recorded (1 of 2)");
         assert_eq!(after(&mut approval, "carol", Decision::new(Verdict::Approve)), "approved");
@@ -244,15 +244,15 @@ mod tests {
             "Approve recorded (Abort by dora goes before it)"
         );
         let mut approval = sample::approval();
-        approval.spec.request.threshold = 2;
-        approval.spec.request.reject_policy = Some(RejectPolicy::Threshold);
+        approval.spec.request.quorums[0].threshold = 2;
+        approval.spec.request.quorums[0].reject_policy = Some(RejectPolicy::Threshold);
         assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (it takes 2)");
     }
 
     #[test]
     fn groups_that_are_still_needed_are_named() {
         let mut approval = sample::approval();
-        approval.spec.request.required_from = vec![signoff_api::gate::RequiredFrom { group: "leads".into(), min: 1 }];
+        approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 1 }];
         assert_eq!(
             after(&mut approval, "bob", Decision::new(Verdict::Approve)),
             "Approve recorded (1 of 1; not yet met of: 1 of group leads)"

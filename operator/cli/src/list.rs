@@ -107,12 +107,12 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
         one_line(&request.workflow.name, 63),
         one_line(&request.gate.path, 80),
         phase.name().to_owned(),
-        format!("{}/{}", tally.have, request.threshold),
+        format!("{}/{}", tally.have, request.threshold()),
         deadline,
         age.unwrap_or_default(),
     ]);
     if wide {
-        let approvers: Vec<_> = mine::in_force(approval).iter().map(ToString::to_string).collect();
+        let approvers: Vec<_> = approval.approvers().iter().map(ToString::to_string).collect();
         let verdicts: Vec<_> = request.allowed_verdicts.iter().copied().map(Verdict::name).collect();
         cells.extend([
             one_line(&request.requested_by, 80),

@@ -36,31 +36,26 @@ pub fn obstacle(approval: &Approval, me: &Me, now: Moment) -> Option<String> {
     if me.user.contains(" via ") {
         return Some("a user name that holds ` via ` cannot decide".into());
     }
+    if request.quorums.is_empty() {
+        return Some("it has no quorum (spec.request.quorums), so nobody can decide it".into());
+    }
     let Some(person) = counted_as(request, &me.user) else {
         return Some("your user name is no person by the rules of this gate (spec.request.persons)".into());
     };
     let same = |name: &String| person_of(request, name) == person;
     let requester = same(&request.requested_by) || request.requested_for.as_ref().is_some_and(same);
-    if requester && request.exclude_requester == Some(true) {
+    if requester && request.bars_requester() {
         return Some("the requester may not decide this gate".into());
     }
     if request.excluded.iter().any(same) {
         return Some("you are excluded from deciding this gate (spec.request.excluded)".into());
     }
-    let further = request.also.iter().filter(|quorum| !(requester && quorum.exclude_requester == Some(true)));
-    let mut lists = std::iter::once(in_force(approval)).chain(further.map(|quorum| quorum.approvers.as_slice()));
+    let further = request.quorums.iter().skip(1).filter(|quorum| !(requester && quorum.excludes_requester()));
+    let mut lists = std::iter::once(approval.approvers()).chain(further.map(|quorum| quorum.approvers.as_slice()));
     if !lists.any(|list| list.iter().any(|subject| subject.means(&me.user, &me.groups))) {
         return Some("you are not among its approvers, by name or by group".into());
     }
     None
-}
-
-/// The approvers in force: the request's, or after an escalation the status's.
-pub fn in_force(approval: &Approval) -> &[Subject] {
-    match &approval.status {
-        Some(status) if !status.approvers.is_empty() => &status.approvers,
-        _ => &approval.spec.request.approvers,
-    }
 }
 
 /// After which instant no vote is accepted, if there is one.
@@ -83,15 +78,16 @@ pub fn is_invalid(approval: &Approval, key: &str) -> bool {
     matches!((recorded, found), (Some(recorded), Some(found)) if recorded.attempt() == found.attempt)
 }
 
-/// The groups that some quorum of this gate counts, as far as the person is in them.
-pub fn counted_groups(request: &ApprovalRequest, me: &Me) -> Vec<String> {
-    let counted = |group: &&String| {
-        request
-            .required_from
-            .iter()
-            .chain(request.also.iter().flat_map(|quorum| &quorum.required_from))
-            .any(|r| r.group == **group)
+/// Returns the groups of a person that some quorum of this gate counts. Where there are several quorums, a group among
+/// the approvers counts too: only its name in the entry tells for which of them a vote is.
+pub fn counted_groups(approval: &Approval, me: &Me) -> Vec<String> {
+    let quorums = &approval.spec.request.quorums;
+    let listed = |group: &String| {
+        let further = quorums.iter().skip(1).flat_map(|quorum| &quorum.approvers);
+        approval.approvers().iter().chain(further).any(|subject| *subject == Subject::group(group))
     };
+    let required = |group: &String| quorums.iter().flat_map(|quorum| &quorum.required_from).any(|r| r.group == *group);
+    let counted = |group: &&String| required(group) || (quorums.len() > 1 && listed(group));
     me.groups.iter().filter(counted).cloned().collect()
 }
 
@@ -117,7 +113,11 @@ fn apply(rule: &PersonRule, user: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use signoff_api::{Decision, Verdict, approval::ApprovalPhase};
+    use signoff_api::{
+        Decision, Verdict,
+        approval::ApprovalPhase,
+        gate::{Quorum, RequiredFrom},
+    };
 
     use super::*;
     use crate::sample;
@@ -144,6 +144,29 @@ mod tests {
         status.approvers = vec![Subject::group("directors")];
         assert_eq!(why(&approval, "zoe@example.com", &["directors"]), "");
         assert!(why(&approval, "bob@example.com", &["finance"]).contains("not among"));
+    }
+
+    #[test]
+    fn a_person_of_any_quorum_can_decide_and_the_requester_where_none_excludes_them() {
+        let mut approval = sample::approval();
+        let own = approval.spec.request.quorums[0].clone();
+        let mut policy = Quorum { approvers: vec![Subject::user("dana@example.com")], ..own };
+        approval.spec.request.quorums.push(policy.clone());
+        assert_eq!(why(&approval, "dana@example.com", &[]), "");
+        policy.exclude_requester = Some(true);
+        approval.spec.request.quorums[1] = policy;
+        assert!(why(&approval, "dana@example.com", &[]).contains("not among"));
+        assert_eq!(why(&approval, "dana@example.com", &["finance"]), "");
+        approval.spec.request.quorums[0].exclude_requester = Some(true);
+        assert_eq!(why(&approval, "dana@example.com", &["finance"]), "the requester may not decide this gate");
+    }
+
+    #[test]
+    fn without_a_quorum_nobody_can_decide() {
+        let mut approval = sample::approval();
+        approval.spec.request.quorums.clear();
+        approval.status.get_or_insert_default().approvers = vec![Subject::user("alice@example.com")];
+        assert!(why(&approval, "alice@example.com", &[]).contains("no quorum"));
     }
 
     #[test]
@@ -182,7 +205,7 @@ mod tests {
     #[test]
     fn exclusions_hold_for_the_person_and_not_only_for_one_user_name() {
         let mut approval = sample::approval();
-        approval.spec.request.exclude_requester = Some(true);
+        approval.spec.request.quorums[0].exclude_requester = Some(true);
         assert_eq!(why(&approval, "dana@example.com", &["finance"]), "the requester may not decide this gate");
         assert_eq!(why(&approval, "github:dana", &["finance"]), "");
         approval.spec.request.persons = vec![
@@ -201,8 +224,11 @@ mod tests {
     fn only_groups_that_some_quorum_counts_are_named() {
         let mut approval = sample::approval();
         let me = sample::me("alice@example.com", &["finance", "sre", "staff"]);
-        assert!(counted_groups(&approval.spec.request, &me).is_empty());
-        approval.spec.request.required_from = vec![signoff_api::gate::RequiredFrom { group: "sre".into(), min: 1 }];
-        assert_eq!(counted_groups(&approval.spec.request, &me), ["sre"]);
+        assert!(counted_groups(&approval, &me).is_empty());
+        approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "sre".into(), min: 1 }];
+        assert_eq!(counted_groups(&approval, &me), ["sre"]);
+        let policy = Quorum { approvers: vec![Subject::group("staff")], ..approval.spec.request.quorums[0].clone() };
+        approval.spec.request.quorums.push(policy);
+        assert_eq!(counted_groups(&approval, &me), ["finance", "sre", "staff"], "each tells for which quorum it is");
     }
 }

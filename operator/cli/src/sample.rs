@@ -37,8 +37,11 @@ pub fn approval() -> Approval {
             "context": LETTER,
             "reviews": {"path": "draft", "response": LETTER, "digest": Digest::of_bytes(LETTER.as_bytes())},
             "allowedVerdicts": ["Approve", "Reject", "Modify", "Abort"],
-            "approvers": [{"kind": "User", "name": "alice@example.com"}, {"kind": "Group", "name": "finance"}],
-            "threshold": 1,
+            "quorums": [{
+                "source": "gate review",
+                "approvers": [{"kind": "User", "name": "alice@example.com"}, {"kind": "Group", "name": "finance"}],
+                "threshold": 1,
+            }],
             "requestedBy": "dana@example.com",
             "timeout": {"after": "24h", "action": "Reject"},
             "digest": format!("sha256:{}", "0".repeat(64)),

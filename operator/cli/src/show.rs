@@ -6,7 +6,7 @@ use serde_json::Value;
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Decision, Digest, Moment, Verdict,
     conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
-    gate::{Also, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+    gate::{Question, Quorum, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
 };
 
 use signoff_engine::parameters;
@@ -95,7 +95,7 @@ fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment) -> String {
         (_, Some(other)) if is_decided => format!("the run waits again: {}", command(&["approve", "show", other])),
         _ if is_decided => format!("the run goes on: {}", command(&[&workflow[..], &["--watch"]].concat())),
         _ if mine::obstacle(approval, me, now).is_some() => {
-            format!("the run waits for {}", subjects(mine::in_force(approval)))
+            format!("the run waits for {}", subjects(approval.approvers()))
         }
         _ => decides(approval, &command),
     };
@@ -150,13 +150,14 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     page.fact("Digest", &format!("{}{holds}", request.digest));
     page.fact("Phase", status.phase.name());
     page.fact("Verdicts", &names(&request.allowed_verdicts));
-    page.fact("Approvers", &subjects(mine::in_force(approval)));
-    page.fact(
-        "Quorum",
-        &quorum(request.threshold, &request.required_from, request.reject_policy, request.exclude_requester, &status),
-    );
-    for further in &request.also {
-        page.fact("And", &also(further));
+    page.fact("Approvers", &subjects(approval.approvers()));
+    if let Some((own, further)) = request.quorums.split_first() {
+        page.fact("Quorum", &first(own, &status));
+        for quorum in further {
+            page.fact("And", &and(quorum));
+        }
+    } else {
+        page.fact("Quorum", "none: nobody can decide it");
     }
     for by in &request.required_by {
         page.fact("Required by", &format!("{}:", one_line(&by.source, 253)));
@@ -193,33 +194,28 @@ fn people(count: i32) -> String {
     if count == 1 { "1 person".into() } else { format!("{count} people") }
 }
 
-fn rules(required_from: &[RequiredFrom], reject: Option<RejectPolicy>, exclude: Option<bool>) -> String {
-    let mut text: String =
-        required_from.iter().map(|from| format!(", {} of group {}", from.min, one_line(&from.group, 253))).collect();
-    if reject == Some(RejectPolicy::Threshold) {
+fn rules(quorum: &Quorum) -> String {
+    let group = |from: &RequiredFrom| format!(", {} of group {}", from.min, one_line(&from.group, 253));
+    let mut text: String = quorum.required_from.iter().map(group).collect();
+    if quorum.reject_policy == Some(RejectPolicy::Threshold) {
         text.push_str(", as many for Reject");
     }
-    if exclude == Some(true) {
+    if quorum.excludes_requester() {
         text.push_str(", not the requester");
     }
     text
 }
 
-fn quorum(
-    threshold: i32,
-    required_from: &[RequiredFrom],
-    reject: Option<RejectPolicy>,
-    exclude: Option<bool>,
-    status: &ApprovalStatus,
-) -> String {
+/// Describes the gate's own quorum, whose approvers stand on a line of their own.
+fn first(own: &Quorum, status: &ApprovalStatus) -> String {
     let so_far = status.tally.map(|tally| format!(" ({} of {} so far)", tally.have, tally.needed)).unwrap_or_default();
-    format!("{}{}{so_far}", people(threshold), rules(required_from, reject, exclude))
+    format!("{}{}{so_far}", people(own.threshold), rules(own))
 }
 
-fn also(further: &Also) -> String {
-    let count = people(further.threshold.unwrap_or(1));
-    let rules = rules(&further.required_from, further.reject_policy, further.exclude_requester);
-    format!("{count}{rules} out of {} (required by {})", subjects(&further.approvers), one_line(&further.source, 253))
+/// Describes a further quorum.
+fn and(quorum: &Quorum) -> String {
+    let (count, rules) = (people(quorum.threshold), rules(quorum));
+    format!("{count}{rules} out of {} (required by {})", subjects(&quorum.approvers), one_line(&quorum.source, 253))
 }
 
 fn after_that(request: &ApprovalRequest, status: &ApprovalStatus) -> String {

@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// An object that this version does not understand.
     #[error(
-        "{object} cannot be read by this version of the operator ({why}): update the operator, or have an administrator mend the object"
+        "{object} cannot be read by this version of the operator ({why}): use a version of the operator that reads it, or delete the Workflow and apply it again"
     )]
     Unreadable {
         /// Its kind and name.

@@ -38,8 +38,9 @@ pub fn decision(data: &[u8]) {
         "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
         "gate": {"name": "g", "type": "step", "path": "g", "visit": 1},
         "specDigest": Digest::of_bytes(b""), "guardEpoch": "e", "deadline": "2030-01-01T00:00:00Z", "prompt": "?",
-        "allowedVerdicts": signoff_api::Verdict::ALL, "approvers": [{"kind": "User", "name": "alice"}],
-        "threshold": 1, "requestedBy": "dana", "timeout": {"after": "1h"}, "digest": Digest::of_bytes(b""),
+        "allowedVerdicts": signoff_api::Verdict::ALL,
+        "quorums": [{"source": "gate g", "approvers": [{"kind": "User", "name": "alice"}], "threshold": 1}],
+        "requestedBy": "dana", "timeout": {"after": "1h"}, "digest": Digest::of_bytes(b""),
         "escalateTo": [{"kind": "User", "name": "olga"}],
         "form": {"questions": [
             {"id": "a", "pattern": "[a-z]+", "maxLength": 9, "required": false},

@@ -5,7 +5,7 @@
 use signoff_api::{
     ApprovalRequest, Digest, Moment,
     approval::{GateRef, Review, WorkflowRef},
-    gate::Timeout,
+    gate::{Quorum, Timeout},
     names,
 };
 
@@ -83,15 +83,10 @@ pub(crate) fn ask<'a>(
         allowed_verdicts: gate.allowed.clone(),
         after_reject: gate.after_reject.clone(),
         require_reason: spec.require_reason,
-        approvers: spec.approvers.clone(),
-        threshold: spec.threshold.unwrap_or(1),
-        required_from: spec.required_from.clone(),
-        reject_policy: spec.reject_policy,
-        exclude_requester: spec.exclude_requester,
+        quorums: quorums(facts.name, gate),
         requested_by: plan.requested_by.clone(),
         requested_for: plan.requested_for.clone(),
         excluded: spec.excluded.clone(),
-        also: gate.also.clone(),
         persons: gate.persons.clone(),
         required_by: gate.required_by.clone(),
         timeout: Timeout { after: Some(gate.after.into()), action: Some(action), ..timeout },
@@ -101,6 +96,19 @@ pub(crate) fn ask<'a>(
     request.digest = request.digest_of_the_rest().map_err(|why| Trouble::Invalid(why.to_string()))?;
     let name = names::approval(&plan.name, facts.name, &request.digest);
     Ok(Ask { path: facts.path.to_owned(), name, request, binds })
+}
+
+/// Returns the gate's own quorum, and after it those of policies.
+fn quorums(name: &str, gate: &PlannedGate) -> Vec<Quorum> {
+    let own = Quorum {
+        source: format!("gate {name}"),
+        approvers: gate.spec.approvers.clone(),
+        threshold: gate.spec.threshold.unwrap_or(1),
+        required_from: gate.spec.required_from.clone(),
+        reject_policy: gate.spec.reject_policy,
+        exclude_requester: gate.spec.exclude_requester,
+    };
+    std::iter::once(own).chain(gate.policy_quorums.iter().cloned()).collect()
 }
 
 /// What the gate's author shows, and after it what must not be out of reach: what is known of a container that ran, and

@@ -74,6 +74,6 @@ fn the_same_question_of_another_run_is_another_request() {
 #[test]
 fn who_may_decide_is_never_a_template_and_never_normalised() {
     let (_, request) = asked("00000000-0000-0000-0000-000000000001", gate());
-    let names: Vec<_> = request.approvers.iter().map(|subject| subject.name.as_str()).collect();
+    let names: Vec<_> = request.quorums[0].approvers.iter().map(|subject| subject.name.as_str()).collect();
     assert_eq!(names, ["leads", "{{ inputs.who }}", DECOMPOSED]);
 }

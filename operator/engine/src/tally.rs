@@ -86,6 +86,10 @@ pub fn tally_reading(approval: &Approval, owner: Owner, now: &Now, reading: &Rea
         return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
     let request = &approval.spec.request;
+    // Nobody can decide it: no vote counts, and no timeout decides in place of people.
+    if request.quorums.is_empty() {
+        return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
+    }
     let mut count = Count { approval, request, now, status: before.clone(), notes: Vec::new(), reading };
     count.status.observed_generation = approval.metadata.generation;
     match owner {

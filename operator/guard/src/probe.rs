@@ -98,8 +98,9 @@ fn approval(namespace: &str) -> Value {
                 "gate": {"name": "probe", "path": "probe", "type": "step", "visit": 1},
                 "prompt": "Is a forged decision refused?",
                 "allowedVerdicts": ["Approve"],
-                "approvers": [{"kind": "User", "name": "nobody"}],
-                "threshold": 1,
+                "quorums": [
+                    {"source": "gate probe", "approvers": [{"kind": "User", "name": "nobody"}], "threshold": 1},
+                ],
                 "requestedBy": "nobody",
                 "timeout": {},
                 "deadline": "2100-01-01T00:00:00Z",

@@ -25,7 +25,7 @@ async fn the_floors_group_must_be_among_the_deciders_and_the_page_says_who_deman
     stage.run("refund", json!([gate("review", json!({}))])).await;
     let (approval, request) = stage.asked("refund", "review").await;
     let source = format!("ClusterApprovalPolicy {}", stage.policy("alpha"));
-    assert_eq!((&request.also[0].source, &request.required_by[0].source), (&source, &source));
+    assert_eq!((&request.quorums[1].source, &request.required_by[0].source), (&source, &source));
     let page = stage.plugin("bob", &["show", &approval]).await.ok().unwrap();
     assert!(page.contains(&format!("Required by:  {source}:\n")), "{page}");
     assert!(page.contains("- 1 person out of group sre must agree too\n"), "{page}");
@@ -48,7 +48,7 @@ async fn a_requester_whom_the_gate_would_let_decide_may_not_where_a_floor_says_s
     stage.own_floor("alpha", json!({"gates": {"excludeRequester": true}})).await;
     stage.run("refund", json!([gate("review", both)])).await;
     let (approval, request) = stage.asked("refund", "review").await;
-    assert_eq!(request.exclude_requester, Some(true));
+    assert_eq!(request.quorums[0].exclude_requester, Some(true));
     let refused = stage.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
     assert!(refused.contains("requester"), "{refused}");
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
@@ -92,7 +92,7 @@ async fn deleting_a_policy_changes_nothing_that_is_pending_and_everything_afterw
     assert_eq!(pending.status.unwrap().phase, ApprovalPhase::Pending);
     stage.decide("erin", &approval, approve(&["sre"])).await.unwrap();
     let (approval, after) = stage.asked("refund", "two").await;
-    assert!(after.also.is_empty() && after.required_by.is_empty());
+    assert!(after.quorums.len() == 1 && after.required_by.is_empty());
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     assert_eq!(phase(&stage.ended("refund").await), WorkflowPhase::Succeeded);
 }
@@ -109,7 +109,7 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     let gate_of = |action: &str| gate("review", json!({"timeout": {"action": action}}));
     stage.run("refund", json!([{"name": "draft", "set": {"value": "x"}}, gate_of("Approve")])).await;
     let (_, request) = stage.asked("refund", "review").await;
-    assert_eq!(request.threshold, 2);
+    assert_eq!(request.quorums[0].threshold, 2);
     assert_eq!(request.timeout.action, Some(signoff_api::gate::TimeoutAction::Reject));
     assert_eq!(request.timeout.after.unwrap().to_string(), "1h");
     let verdicts: Vec<_> = request.allowed_verdicts.iter().map(ToString::to_string).collect();

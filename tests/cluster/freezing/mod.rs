@@ -5,3 +5,4 @@ mod crowds;
 mod nested;
 mod planted;
 mod unreadable;
+mod without_quorums;

@@ -15,9 +15,10 @@ async fn the_largest_gate_there_can_be_still_takes_votes() {
     let subjects =
         |names: &[String]| names.iter().map(|name| json!({"kind": "User", "name": name})).collect::<Vec<_>>();
     let voters = names("voter", 64);
-    let also: Vec<_> = (0..8)
+    let further: Vec<_> = (0..8)
         .map(|n| {
-            json!({"source": "floor", "approvers": subjects(&names(&format!("also-{n}"), 64)), "excludeRequester": true,
+            json!({"source": "floor", "approvers": subjects(&names(&format!("further-{n}"), 64)), "threshold": 64,
+            "excludeRequester": true,
             "requiredFrom": (0..8).map(|g| json!({"group": format!("group-{g}"), "min": 1})).collect::<Vec<_>>()})
         })
         .collect();
@@ -35,7 +36,7 @@ async fn the_largest_gate_there_can_be_still_takes_votes() {
         .map(|n| json!({"id": format!("q{n}"), "options": options, "allowText": true, "pattern": "([a-z]+ ?)+", "maxLength": 8000}))
         .collect();
     let approval = stage
-        .ask(json!({"approvers": subjects(&voters), "also": also, "persons": persons, "excludeRequester": true,
+        .ask(json!({"approvers": subjects(&voters), "further": further, "persons": persons, "excludeRequester": true,
             "excluded": names("excluded", 32), "form": {"questions": questions}, "threshold": 64,
             "closesAt": "2100-01-01T00:00:00Z", "requireReason": true, "requiredBy": required_by}))
         .await;

@@ -123,7 +123,7 @@ pub(crate) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
     }
 }
 
-/// An Approval as the operator would make it.
+/// An Approval as the operator would make it. Fields of a quorum are those of its first one; `further` lists more quorums.
 pub(crate) fn approval(fields: Value) -> Approval {
     let mut request = json!({
         "workflow": {"name": "refund", "uid": "00000000-0000-4000-8000-000000000000"},
@@ -133,14 +133,19 @@ pub(crate) fn approval(fields: Value) -> Approval {
         "deadline": "2100-01-01T00:00:00Z",
         "prompt": "Send it?",
         "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Defer", "Escalate", "Abort", "Skip", "Retry"],
-        "approvers": [user("alice"), user("bob")],
-        "threshold": 1,
+        "quorums": [{"source": "gate review", "approvers": [user("alice"), user("bob")], "threshold": 1}],
         "requestedBy": "dana@example.com",
         "timeout": {"after": "24h", "action": "Reject"},
         "digest": format!("sha256:{}", "0".repeat(64)),
     });
     for (name, value) in fields.as_object().into_iter().flatten() {
-        request[name] = value.clone();
+        match name.as_str() {
+            "approvers" | "threshold" | "requiredFrom" | "rejectPolicy" | "excludeRequester" => {
+                request["quorums"][0][name] = value.clone();
+            }
+            "further" => request["quorums"].as_array_mut().unwrap().extend(value.as_array().unwrap().clone()),
+            _ => request[name] = value.clone(),
+        }
     }
     let mut request: ApprovalRequest = serde_json::from_value(request).unwrap();
     request.digest = request.digest_of_the_rest().unwrap();

@@ -28,8 +28,8 @@ async fn after_an_escalation_the_new_list_is_in_force() {
 #[tokio::test]
 async fn a_person_of_a_further_quorum_alone_is_an_approver_too() {
     let stage = Stage::open("votes").await;
-    let also = json!([{"source": "floor production", "approvers": [user("erin")]}]);
-    let approval = stage.ask(json!({"approvers": [user("alice")], "also": also})).await;
+    let further = json!([{"source": "floor production", "approvers": [user("erin")], "threshold": 1}]);
+    let approval = stage.ask(json!({"approvers": [user("alice")], "further": further})).await;
     refused(stage.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
     stage.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
@@ -37,10 +37,10 @@ async fn a_person_of_a_further_quorum_alone_is_an_approver_too() {
 #[tokio::test]
 async fn groups_that_a_quorum_counts_are_stamped() {
     let stage = Stage::open("votes").await;
-    let also =
-        json!([{"source": "floor", "approvers": [group("finance")], "requiredFrom": [{"group": "finance", "min": 1}]}]);
+    let further = json!([{"source": "floor", "approvers": [group("finance")], "threshold": 1,
+        "requiredFrom": [{"group": "finance", "min": 1}]}]);
     let approval = stage
-        .ask(json!({"approvers": [group("finance-leads"), user("bob")], "requiredFrom": [{"group": "finance-leads", "min": 1}], "also": also}))
+        .ask(json!({"approvers": [group("finance-leads"), user("bob")], "requiredFrom": [{"group": "finance-leads", "min": 1}], "further": further}))
         .await;
     for (who, groups) in [("alice", &["finance", "finance-leads"][..]), ("bob", &["finance"][..])] {
         let approval = stage.decide(who, &approval, json!({"verdict": "Approve"})).await.unwrap();
@@ -75,11 +75,11 @@ async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
 async fn a_quorum_that_excludes_the_requester_does_not_list_them() {
     let stage = Stage::open("votes").await;
     stage.namespace.bind("signoff-approver", "dana@example.com").await.unwrap();
-    let also = |exclude: bool| json!([{"source": "floor", "approvers": [user("dana"), user("bob")], "excludeRequester": exclude}]);
-    let approval = stage.ask(json!({"approvers": [user("alice")], "also": also(true)})).await;
+    let further = |exclude: bool| json!([{"source": "floor", "approvers": [user("dana"), user("bob")], "threshold": 1, "excludeRequester": exclude}]);
+    let approval = stage.ask(json!({"approvers": [user("alice")], "further": further(true)})).await;
     refused(stage.decide("dana", &approval, json!({"verdict": "Approve"})).await, "not an approver");
     stage.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
-    let approval = stage.ask(json!({"approvers": [user("alice")], "also": also(false)})).await;
+    let approval = stage.ask(json!({"approvers": [user("alice")], "further": further(false)})).await;
     stage.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 

@@ -40,7 +40,8 @@ pub enum Scene {
 /// An Approval before the attack.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
-    /// Fields of the request over the plain one, which asks alice and bob.
+    /// Fields of the request over the plain one, which asks alice and bob. Those of a quorum are its first quorum's;
+    /// `further` lists more quorums.
     pub request: Value,
     /// What the operator wrote into the status.
     pub status: Option<Value>,

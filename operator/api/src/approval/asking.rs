@@ -46,6 +46,8 @@ impl Approval {
         let asked = record.request.as_ref().map(|facts| &facts.digest);
         if request.workflow.uid != uid || !self.owner_references().iter().any(|owner| owner.uid == uid) {
             Some("belongs to another Workflow")
+        } else if request.quorums.is_empty() {
+            Some("has no quorum, so nobody can decide it")
         } else if asked != Some(&request.digest) || request.gate.path != record.path {
             Some("asks something else")
         } else if request.digest_of_the_rest().ok().as_ref() != Some(&request.digest) {
@@ -76,7 +78,8 @@ mod tests {
         let mut request: ApprovalRequest = serde_json::from_value(json!({
             "workflow": {"name": "w", "uid": UID}, "gate": {"name": "g", "type": "step", "path": "g", "visit": 1},
             "specDigest": Digest::of_bytes(b""), "guardEpoch": "e", "deadline": "2030-01-01T00:00:00Z", "prompt": "?",
-            "allowedVerdicts": ["Approve"], "approvers": [{"kind": "User", "name": "alice"}], "threshold": 1,
+            "allowedVerdicts": ["Approve"],
+            "quorums": [{"source": "gate g", "approvers": [{"kind": "User", "name": "alice"}], "threshold": 1}],
             "requestedBy": "dana", "timeout": {"after": "1h"}, "digest": Digest::of_bytes(b""),
         }))
         .unwrap();
@@ -109,6 +112,8 @@ mod tests {
         assert_eq!(strange(|approval| approval.metadata.owner_references = None), another);
         assert_eq!(strange(|a| a.spec.request.gate.path = "h".into()), Some("asks something else"));
         assert_eq!(strange(|a| a.spec.request.digest = Digest::of_bytes(b"x")), Some("asks something else"));
+        let undecidable = Some("has no quorum, so nobody can decide it");
+        assert_eq!(strange(|approval| approval.spec.request.quorums.clear()), undecidable);
         let why = strange(|approval| approval.spec.request.prompt = "Send it all?".into());
         assert_eq!(why, Some("asks something else than its digest says"));
     }

@@ -23,7 +23,7 @@ fn alice() -> Me {
 #[test]
 fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
     let mut approval = sample::approval();
-    approval.spec.request.required_from =
+    approval.spec.request.quorums[0].required_from =
         vec![signoff_api::gate::RequiredFrom { group: "finance-leads".into(), min: 1 }];
     sample::seal(&mut approval);
     let entry = entry(&wish(Verdict::Approve, Payload::Nothing), None, &approval, &alice()).unwrap();
@@ -42,7 +42,8 @@ fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
 #[test]
 fn on_behalf_of_somebody_names_both_and_no_groups() {
     let mut approval = sample::approval();
-    approval.spec.request.required_from = vec![signoff_api::gate::RequiredFrom { group: "finance".into(), min: 1 }];
+    approval.spec.request.quorums[0].required_from =
+        vec![signoff_api::gate::RequiredFrom { group: "finance".into(), min: 1 }];
     let mut wish = wish(Verdict::Reject, Payload::Nothing);
     wish.manner.on_behalf_of = Some("bob@example.com".into());
     let entry = entry(&wish, None, &approval, &alice()).unwrap();

@@ -165,7 +165,7 @@ fn what_modify_and_retry_take_is_said_with_a_command_that_a_shell_reads_as_it_wa
 #[test]
 fn decisions_conditions_and_outcome_are_there() {
     let mut approval = sample::approval();
-    approval.spec.request.threshold = 2;
+    approval.spec.request.quorums[0].threshold = 2;
     approval.spec.decisions.insert(
         "alice@example.com".into(),
         Decision { reason: Some("fine\nby me".into()), ..Decision::new(Verdict::Approve) },
@@ -198,6 +198,15 @@ fn decisions_conditions_and_outcome_are_there() {
         "{page}"
     );
     assert!(page.contains("cannot decide, it was decided already (Rejected)"), "{page}");
+}
+
+#[test]
+fn a_request_without_a_quorum_says_that_nobody_can_decide_it() {
+    let mut approval = sample::approval();
+    approval.spec.request.quorums.clear();
+    let page = shown(approval);
+    assert!(page.contains("Quorum:       none: nobody can decide it\n"), "{page}");
+    assert!(page.contains("cannot decide, it has no quorum (spec.request.quorums)"), "{page}");
 }
 
 #[test]
@@ -245,10 +254,10 @@ fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
         {"source": "ApprovalPolicy strict", "rules": ["1 person out of group security must agree too"]},
     ]))
     .unwrap();
-    approval.spec.request.also = serde_json::from_value(json!([
-        {"source": "ApprovalPolicy strict", "approvers": [{"kind": "Group", "name": "security"}]},
-    ]))
-    .unwrap();
+    let strict = json!(
+        {"source": "ApprovalPolicy strict", "approvers": [{"kind": "Group", "name": "security"}], "threshold": 1}
+    );
+    approval.spec.request.quorums.push(serde_json::from_value(strict).unwrap());
     let page = shown(approval);
     let expected = "Quorum:       1 person
 And:          1 person out of group security (required by ApprovalPolicy strict)

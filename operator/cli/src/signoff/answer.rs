@@ -212,7 +212,8 @@ mod tests {
             "spec": {"request": {
                 "workflow": {"name": "w", "uid": "u"}, "gate": {"name": gate, "type": "step", "path": path, "visit": 1},
                 "specDigest": "sha256:0", "guardEpoch": "local", "deadline": "2030-01-01T00:00:00Z", "prompt": "?",
-                "allowedVerdicts": ["Approve", "Respond"], "approvers": [], "threshold": 1, "requestedBy": "dana",
+                "allowedVerdicts": ["Approve", "Respond"], "requestedBy": "dana",
+                "quorums": [{"source": "gate", "approvers": [{"kind": "User", "name": "erin"}], "threshold": 1}],
                 "timeout": {}, "digest": "sha256:0"}},
         }))
         .unwrap()

@@ -24,7 +24,7 @@ pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, a
     }
     for approval in asked {
         let request = &approval.spec.request;
-        let whom: Vec<_> = request.approvers.iter().map(ToString::to_string).collect();
+        let whom: Vec<_> = approval.approvers().iter().map(ToString::to_string).collect();
         let name = approval.metadata.name.as_deref().unwrap_or_default();
         let note = format!("{name} asks {}: {}", whom.join(", "), request.prompt);
         context.reporter.report(tell("ApprovalRequested", &note, name).related(&**approval));

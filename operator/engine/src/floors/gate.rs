@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 use signoff_api::{
-    Span, Verdict,
+    ApprovalRequest, Span, Verdict,
     approval::RequiredBy,
     floor::{Deciders, GateFloor},
-    gate::{Also, Form, PersonRule, Question, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+    gate::{Form, PersonRule, Question, Quorum, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
     step::{HitlStep, OnReject},
 };
 
@@ -20,8 +20,9 @@ use crate::{
     plan::{self, About},
 };
 
-/// What a request has room for: further quorums, rules for persons, groups that are required, policies that are named.
-const ROOM: (usize, usize, usize, usize) = (8, 32, 8, 16);
+/// What a request has room for: quorums besides the gate's own, rules for persons, groups that are required, policies
+/// that are named.
+const ROOM: (usize, usize, usize, usize) = (ApprovalRequest::MAX_QUORUMS - 1, 32, 8, 16);
 /// The longest sentence about a demand, in characters.
 const SENTENCE: usize = 500;
 
@@ -60,7 +61,8 @@ pub(crate) struct Tightened {
     pub(crate) hitl: HitlStep,
     pub(crate) allowed: Vec<Verdict>,
     pub(crate) form: Option<Form>,
-    pub(crate) also: Vec<Also>,
+    /// The quorums that policies demand besides the gate's own.
+    pub(crate) policy_quorums: Vec<Quorum>,
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
     /// The policies that demand that a Reject ends the run.
@@ -98,7 +100,7 @@ impl Floors {
             hitl: hitl.clone(),
             form: plan::form(hitl, &allowed),
             allowed,
-            also: Vec::new(),
+            policy_quorums: Vec::new(),
             persons: Vec::new(),
             required_by: Vec::new(),
             ends_on_reject: Vec::new(),
@@ -173,10 +175,10 @@ fn persons(gate: &mut Tightened, floors: &[&Applied]) {
 fn quorum(gate: &mut Tightened, source: &str, demand: &GateFloor, requester: Requester<'_>) {
     if let Some(deciders) = &demand.deciders {
         gate.name(source, deciders_sentence(deciders));
-        gate.also.push(Also {
+        gate.policy_quorums.push(Quorum {
             source: source.to_owned(),
             approvers: deciders.approvers.clone(),
-            threshold: deciders.threshold,
+            threshold: deciders.threshold.unwrap_or(1),
             required_from: deciders.required_from.clone(),
             reject_policy: deciders.reject_policy,
             exclude_requester: deciders.exclude_requester,
@@ -246,7 +248,7 @@ fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateFloor)], about: &About)
         gate.name(source, format!("nothing but {}", names(&demand.allowed_verdicts, ToString::to_string)));
     }
     gate.form = plan::form(&gate.hitl, &gate.allowed);
-    let most = gate.also.iter().filter_map(|also| also.threshold).chain(gate.hitl.threshold).max().unwrap_or(1);
+    let most = gate.policy_quorums.iter().map(|quorum| quorum.threshold).chain(gate.hitl.threshold).max().unwrap_or(1);
     let free_text = gate.form.iter().flat_map(|form| &form.questions).any(Question::takes_text);
     if !demands.is_empty() && most > 1 && free_text && gate.allowed.contains(&Verdict::Respond) {
         if gate.hitl.allowed_verdicts.is_empty() {
@@ -370,19 +372,19 @@ fn reachable(gate: &mut Tightened, written: &HitlStep, requester: Requester<'_>)
         );
         gate.contradict("approvers", message);
     }
-    for also in &gate.also.clone() {
+    for quorum in &gate.policy_quorums.clone() {
         let mut excluded = gate.hitl.excluded.clone();
-        if also.exclude_requester == Some(true) {
+        // Whom the gate's own quorum excludes must not vote at all.
+        if quorum.excludes_requester() || gate.hitl.exclude_requester == Some(true) {
             excluded.extend(requester.names());
         }
-        let wanted = also.threshold.unwrap_or(1);
-        if let Some(have) = persons.countable(&also.approvers, &excluded)
-            && have < usize::try_from(wanted).unwrap_or(1)
+        if let Some(have) = persons.countable(&quorum.approvers, &excluded)
+            && have < quorum.needed()
         {
             let message = format!(
                 "{} demands {} of its own, and {have} of those it names may decide: name more people there, or a group",
-                also.source,
-                people(wanted)
+                quorum.source,
+                people(quorum.threshold)
             );
             gate.contradict("approvers", message);
         }
@@ -395,7 +397,7 @@ fn room(gate: &mut Tightened) {
     let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
     let by = by.join(", ");
     let found = [
-        (gate.also.len(), quorums, "quorums besides its own"),
+        (gate.policy_quorums.len(), quorums, "quorums besides its own"),
         (gate.persons.len(), rules, "rules for persons"),
         (gate.hitl.required_from.len(), groups, "groups that are required"),
         (gate.required_by.len(), policies, "policies that shape it"),

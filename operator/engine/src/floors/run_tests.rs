@@ -249,7 +249,7 @@ fn a_floor_that_changes_shapes_the_requests_made_afterwards_and_no_other() {
     assert_eq!(run.record("one").request.as_ref().unwrap().digest, digest);
     run.decide(&strict, "one", Verdict::Approve);
     let two = run.asked("two");
-    assert_eq!((two.threshold, two.required_by.len()), (2, 1));
+    assert_eq!((two.threshold(), two.required_by.len()), (2, 1));
     assert_eq!(two.digest_of_the_rest().unwrap(), two.digest);
 }
 
@@ -263,7 +263,7 @@ fn a_request_that_is_gone_is_made_again_as_it_was_or_asked_anew() {
     run.take(&strict, gone());
     assert_eq!(run.asked("one").digest, digest, "nothing has changed");
     run.take(&none(), gone());
-    assert_eq!(run.asked("one#2").threshold, 1);
+    assert_eq!(run.asked("one#2").threshold(), 1);
     let before = run.record("one");
     assert_eq!(before.phase, StepPhase::Skipped);
     assert_eq!(before.decision.as_ref().unwrap().phase, ApprovalPhase::Superseded);

@@ -59,7 +59,7 @@ fn without_floors_a_gate_is_as_it_was_written() {
     let gate = tighten(&Floors::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
     assert_eq!(gate.allowed, plan::allowed(&hitl, &plan::About::Step(Some(0))));
-    assert!(gate.also.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
+    assert!(gate.policy_quorums.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn deciders_of_a_floor_are_a_quorum_besides_the_gates_own() {
         json!({}),
     );
     demands(&gate, "1 person out of group security must agree too, without the requester");
-    let [also] = gate.also.as_slice() else { panic!("{:?}", gate.also) };
-    assert_eq!(also.source, "ClusterApprovalPolicy floor");
-    assert_eq!(also.exclude_requester, Some(true));
+    let [quorum] = gate.policy_quorums.as_slice() else { panic!("{:?}", gate.policy_quorums) };
+    assert_eq!(quorum.source, "ClusterApprovalPolicy floor");
+    assert_eq!(quorum.exclude_requester, Some(true));
     assert_eq!(gate.hitl.exclude_requester, None, "the gate's own quorum is its author's");
 }
 
@@ -423,7 +423,7 @@ fn at_least_as_strict(strict: &Tightened, lax: &Tightened) -> bool {
     strict.hitl.threshold.unwrap_or(1) >= lax.hitl.threshold.unwrap_or(1)
         && (strict.hitl.exclude_requester == Some(true) || lax.hitl.exclude_requester != Some(true))
         && strict.allowed.iter().all(|verdict| lax.allowed.contains(verdict))
-        && lax.also.iter().all(|also| strict.also.contains(also))
+        && lax.policy_quorums.iter().all(|quorum| strict.policy_quorums.contains(quorum))
         && lax
             .hitl
             .required_from
@@ -454,7 +454,7 @@ proptest! {
         let (one, other) = (named(&forwards), named(&backwards));
         prop_assert_eq!(&one.hitl, &other.hitl);
         prop_assert_eq!(&one.allowed, &other.allowed);
-        prop_assert_eq!(one.also.len(), other.also.len());
+        prop_assert_eq!(one.policy_quorums.len(), other.policy_quorums.len());
         prop_assert_eq!(one.contradictions.is_empty(), other.contradictions.is_empty());
         prop_assert!(at_least_as_strict(&one, &tighten(&Floors::default(), &hitl, DANA)));
         for fewer in 1..floors.len() {

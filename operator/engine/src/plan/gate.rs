@@ -7,7 +7,7 @@ use std::time::Duration;
 use signoff_api::{
     Span, Verdict,
     approval::RequiredBy,
-    gate::{Also, Form, PersonRule, Question, Subject, SubjectKind, TimeoutAction},
+    gate::{Form, PersonRule, Question, Quorum, Subject, SubjectKind, TimeoutAction},
     step::{HitlStep, OnReject},
     workflow::WorkflowSpec,
 };
@@ -33,7 +33,8 @@ pub(crate) struct PlannedGate {
     pub(crate) form: Option<Form>,
     pub(crate) after: Duration,
     pub(crate) stops_on_reject: bool,
-    pub(crate) also: Vec<Also>,
+    /// The quorums that policies demand besides the gate's own.
+    pub(crate) policy_quorums: Vec<Quorum>,
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
     /// Why it cannot be asked as floors demand; none where it can.
@@ -108,7 +109,7 @@ impl Check<'_> {
         let spec = place.ground.spec;
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
         let usual = self.settings.default_gate_timeout;
-        let Tightened { hitl, allowed, form, also, persons, required_by, ends_on_reject, contradictions } =
+        let Tightened { hitl, allowed, form, policy_quorums, persons, required_by, ends_on_reject, contradictions } =
             self.floors.tighten(hitl, &about, requester, usual, place.added_by);
         let held = self.contradicted(&contradictions, field);
         Some(PlannedGate {
@@ -121,7 +122,7 @@ impl Check<'_> {
             after: hitl.timeout.as_ref().and_then(|timeout| timeout.after).map_or(usual, Span::duration),
             stops_on_reject: hitl.on_reject.unwrap_or_default() == OnReject::Stop,
             spec: hitl,
-            also,
+            policy_quorums,
             persons,
             required_by,
             held,

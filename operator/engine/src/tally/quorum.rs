@@ -11,16 +11,16 @@ use signoff_api::{
 use super::votes::Ballot;
 use crate::decision;
 
-/// Every quorum of a request: its own, and those that must be met as well.
+/// The quorums of a request: the gate's own first.
 pub(super) struct Quorums {
-    all: Vec<Quorum>,
+    all: Vec<CountedQuorum>,
     persons: Vec<(regex::Regex, String)>,
     /// Whether there are rules for persons at all: a name that none matches then does not count.
     has_rules: bool,
 }
 
-/// One quorum.
-struct Quorum {
+/// One quorum, with the approvers in force.
+struct CountedQuorum {
     approvers: Vec<Subject>,
     threshold: usize,
     required: Vec<RequiredFrom>,
@@ -32,37 +32,27 @@ struct Quorum {
 
 impl Quorums {
     pub(super) fn of(request: &ApprovalRequest, status: &ApprovalStatus) -> Self {
-        let has_rules = !request.persons.is_empty();
-        let persons = request.persons.iter().filter_map(rule).collect();
-        let requester = || request.requested_for.iter().chain([&request.requested_by]).cloned();
-        let approvers = if status.approvers.is_empty() { &request.approvers } else { &status.approvers };
-        let mut excluded = request.excluded.clone();
-        if request.exclude_requester == Some(true) {
-            excluded.extend(requester());
-        }
-        let mut all = vec![Quorum {
-            approvers: approvers.clone(),
-            threshold: usize::try_from(request.threshold).unwrap_or(1).max(1),
-            required: request.required_from.clone(),
-            reject: request.reject_policy.unwrap_or_default(),
-            excluded,
-            alone: request.also.is_empty(),
-        }];
-        for also in &request.also {
+        let all = request.quorums.iter().enumerate().map(|(at, quorum)| {
+            let escalated = at == 0 && !status.approvers.is_empty();
             let mut excluded = request.excluded.clone();
-            if also.exclude_requester == Some(true) {
-                excluded.extend(requester());
+            // Whom the first quorum excludes must not vote at all.
+            if quorum.excludes_requester() || request.bars_requester() {
+                excluded.extend(request.requested_for.iter().chain([&request.requested_by]).cloned());
             }
-            all.push(Quorum {
-                approvers: also.approvers.clone(),
-                threshold: usize::try_from(also.threshold.unwrap_or(1)).unwrap_or(1).max(1),
-                required: also.required_from.clone(),
-                reject: also.reject_policy.unwrap_or_default(),
+            CountedQuorum {
+                approvers: if escalated { status.approvers.clone() } else { quorum.approvers.clone() },
+                threshold: quorum.needed(),
+                required: quorum.required_from.clone(),
+                reject: quorum.reject_policy.unwrap_or_default(),
                 excluded,
-                alone: false,
-            });
+                alone: request.quorums.len() == 1,
+            }
+        });
+        Self {
+            all: all.collect(),
+            persons: request.persons.iter().filter_map(rule).collect(),
+            has_rules: !request.persons.is_empty(),
         }
-        Self { all, persons, has_rules }
     }
 
     /// One ballot for each person who counts anywhere. Whoever voted under two names is counted by the more careful
@@ -94,7 +84,7 @@ impl Quorums {
         })
     }
 
-    fn counts(&self, quorum: &Quorum, ballot: &Ballot) -> bool {
+    fn counts(&self, quorum: &CountedQuorum, ballot: &Ballot) -> bool {
         let is_excluded = |name: &String| {
             *name == ballot.user
                 || matches!((self.person(name), self.person(&ballot.user)), (Some(a), Some(b)) if a == b)
@@ -105,7 +95,7 @@ impl Quorums {
         quorum.alone || quorum.approvers.iter().any(|subject| subject.means(&ballot.user, &ballot.groups))
     }
 
-    fn met(&self, quorum: &Quorum, ballots: &[&Ballot], threshold: usize) -> bool {
+    fn met(&self, quorum: &CountedQuorum, ballots: &[&Ballot], threshold: usize) -> bool {
         let counted: Vec<_> = ballots.iter().filter(|b| self.counts(quorum, b)).collect();
         let from = |group: &String| counted.iter().filter(|b| b.groups.contains(group)).count();
         counted.len() >= threshold

@@ -16,19 +16,31 @@ fn at(seconds: u64) -> Now {
     Now { at: start().after(Duration::from_secs(seconds)), guard_epoch: "e1".into() }
 }
 
-/// An Approval with a deadline 60 s after the start.
+/// A quorum of one of these users.
+fn quorum(source: &str, approvers: &[&str]) -> Value {
+    json!({"source": source, "approvers": users(approvers), "threshold": 1})
+}
+
+/// An Approval with a deadline 60 s after the start. Fields of a quorum are those of its first one; `further` lists more
+/// quorums.
 fn approval(more: Value) -> Approval {
     let deadline = start().after(Duration::from_secs(60));
     let mut request = json!({
         "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
         "gate": {"name": "g", "type": "step", "path": "g", "visit": 1},
         "specDigest": Digest::of_bytes(b"spec"), "guardEpoch": "e1", "deadline": deadline, "prompt": "go?",
-        "allowedVerdicts": Verdict::ALL, "approvers": users(&["alice", "bob", "carol"]), "threshold": 1,
+        "allowedVerdicts": Verdict::ALL, "quorums": [quorum("gate g", &["alice", "bob", "carol"])],
         "requestedBy": "dana", "timeout": {"after": "60s"}, "form": {"questions": [{"id": "answer"}]},
         "digest": Digest::of_bytes(b"request"),
     });
     for (key, value) in more.as_object().unwrap() {
-        request[key] = value.clone();
+        match key.as_str() {
+            "approvers" | "threshold" | "requiredFrom" | "rejectPolicy" | "excludeRequester" => {
+                request["quorums"][0][key] = value.clone();
+            }
+            "further" => request["quorums"].as_array_mut().unwrap().extend(value.as_array().unwrap().clone()),
+            _ => request[key] = value.clone(),
+        }
     }
     serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a", "generation": 1},
@@ -201,18 +213,75 @@ fn one_person_under_two_names_counts_once_and_as_the_more_careful() {
 
 #[test]
 fn every_further_quorum_must_be_met_as_well() {
-    let mut open = approval(json!({"also": [{"source": "floor", "approvers": users(&["olga"])}]}));
+    let mut open = approval(json!({"further": [quorum("policy", &["olga"])]}));
     says(&mut open, "alice", "Approve");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
     says(&mut open, "olga", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
-    let mut refused = approval(json!({"also": [{"source": "floor", "approvers": users(&["olga"])}]}));
+    let mut refused = approval(json!({"further": [quorum("policy", &["olga"])]}));
     says(&mut refused, "alice", "Approve");
     says(&mut refused, "olga", "Reject");
     count(&mut refused, 1);
     assert_eq!(verdict(&refused), Some(Verdict::Reject));
+}
+
+#[test]
+fn an_escalation_replaces_the_approvers_of_the_first_quorum_only() {
+    let further = json!([quorum("policy", &["pia"])]);
+    let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "further": further}));
+    vote(&mut open, "alice", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
+    count(&mut open, 1);
+    says(&mut open, "olga", "Approve");
+    says(&mut open, "bob", "Approve");
+    let ruling = count(&mut open, 2);
+    assert_eq!(ruling.status.tally, Some(TallyStatus { needed: 2, have: 2 }));
+    assert_eq!(verdict(&open), None, "nobody of the policy's quorum has approved");
+    says(&mut open, "pia", "Approve");
+    count(&mut open, 3);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn the_requester_counts_nowhere_where_the_first_quorum_excludes_them() {
+    let further = json!([quorum("policy", &["dana", "olga"])]);
+    let mut open = approval(json!({"excludeRequester": true, "further": further}));
+    says(&mut open, "alice", "Approve");
+    says(&mut open, "dana", "Approve");
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    says(&mut open, "olga", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
+    let mut policy = quorum("policy", &["dana", "olga"]);
+    policy["excludeRequester"] = json!(true);
+    let mut open = approval(json!({"approvers": users(&["dana"]), "further": [policy]}));
+    says(&mut open, "dana", "Approve");
+    let ruling = count(&mut open, 1);
+    assert_eq!(ruling.status.tally, Some(TallyStatus { needed: 1, have: 1 }), "in the first one they count");
+    assert_eq!(verdict(&open), None);
+    says(&mut open, "olga", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
+fn without_a_quorum_neither_votes_nor_timeouts_decide() {
+    for owner in [Owner::Live, Owner::Over, Owner::Gone] {
+        let mut open = approval(json!({"timeout": {"after": "60s", "action": "Approve"}}));
+        open.spec.request.quorums.clear();
+        for (who, what) in [("alice", "Approve"), ("bob", "Reject"), ("carol", "Abort")] {
+            says(&mut open, who, what);
+        }
+        let ruling = tally(&open, owner, &at(4000));
+        assert!(!ruling.changed && ruling.notes.is_empty(), "{owner:?}: {ruling:?}");
+        assert_eq!((ruling.wake_at, ruling.status.outcome), (None, None));
+    }
 }
 
 #[test]

@@ -110,11 +110,8 @@ impl Count<'_> {
 
     /// The same question to more people, with a new deadline. Quorum, exclusions and earlier votes stand.
     fn escalate(&mut self, to: &[Subject], why: &str) {
-        let mut approvers = if self.status.approvers.is_empty() {
-            self.request.approvers.clone()
-        } else {
-            self.status.approvers.clone()
-        };
+        let own = self.request.quorums.first().map(|quorum| quorum.approvers.clone()).unwrap_or_default();
+        let mut approvers = if self.status.approvers.is_empty() { own } else { self.status.approvers.clone() };
         for subject in to {
             if !approvers.contains(subject) && approvers.len() < 64 {
                 approvers.push(subject.clone());

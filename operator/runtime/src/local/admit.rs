@@ -5,11 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use signoff_api::{
-    Approval, ApprovalRequest, Decision, Moment, Verdict,
-    approval::ApprovalPhase,
-    gate::{Subject, SubjectKind},
-};
+use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::SubjectKind};
 
 /// How deep what people give may be nested, as on a cluster.
 const DEPTH: usize = 5;
@@ -35,7 +31,7 @@ pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: M
         return Err(format!("{user} decided {} already: somebody else has to decide too", own.verdict));
     }
     let is_requester = request.requested_by == user || request.requested_for.as_deref() == Some(user);
-    if is_requester && request.exclude_requester == Some(true) {
+    if is_requester && request.bars_requester() {
         return Err(format!("{user} asked for this run, and the gate lets nobody decide who did"));
     }
     if request.excluded.iter().any(|name| name == user) {
@@ -123,16 +119,10 @@ fn depth(value: &Value, level: usize) -> usize {
 
 /// Every group that some quorum of a gate counts: whoever decides locally is taken to be in all of them.
 pub(super) fn groups(request: &ApprovalRequest) -> Vec<String> {
-    let of = |subjects: &[Subject]| -> Vec<String> {
-        subjects.iter().filter(|s| s.kind == SubjectKind::Group).map(|s| s.name.clone()).collect()
-    };
-    let mut groups: BTreeSet<String> = of(&request.approvers).into_iter().collect();
-    groups.extend(request.required_from.iter().map(|from| from.group.clone()));
-    for also in &request.also {
-        groups.extend(of(&also.approvers));
-        groups.extend(also.required_from.iter().map(|from| from.group.clone()));
-    }
-    groups.into_iter().collect()
+    let approvers = request.quorums.iter().flat_map(|quorum| &quorum.approvers);
+    let listed = approvers.filter(|subject| subject.kind == SubjectKind::Group).map(|subject| subject.name.clone());
+    let required = request.quorums.iter().flat_map(|quorum| &quorum.required_from).map(|from| from.group.clone());
+    listed.chain(required).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]
@@ -169,7 +159,7 @@ mod tests {
     #[test]
     fn whoever_asked_may_not_decide_where_the_gate_says_so() {
         let mut approval = gate(&[Verdict::Approve]);
-        approval.spec.request.exclude_requester = Some(true);
+        approval.spec.request.quorums[0].exclude_requester = Some(true);
         assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("dana asked for this run"));
         assert_eq!(admit(&approval, "erin", &Decision::new(Verdict::Approve), now()), Ok(()));
     }

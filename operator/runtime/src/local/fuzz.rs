@@ -65,7 +65,8 @@ fn seeds() -> [serde_json::Value; 3] {
                 "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
                 "gate": {"name": "ask", "type": "step", "path": "ask", "visit": 1}, "specDigest": digest,
                 "guardEpoch": "local", "deadline": "2026-01-02T00:00:00Z", "prompt": "?",
-                "allowedVerdicts": ["Approve"], "approvers": [{"kind": "User", "name": "dana"}], "threshold": 1,
+                "allowedVerdicts": ["Approve"],
+                "quorums": [{"source": "gate ask", "approvers": [{"kind": "User", "name": "dana"}], "threshold": 1}],
                 "requestedBy": "dana", "timeout": {"after": "24h", "action": "Reject"}, "digest": digest},
             "decisions": {"dana": {"verdict": "Approve"}}},
     });

@@ -175,7 +175,7 @@ impl Run {
         let have = ruling.status.tally.unwrap_or_default();
         let counted = match &ruling.status.outcome {
             Some(_) => Counted::Decided,
-            None => Counted::Needs { have: have.have, needed: next.spec.request.threshold },
+            None => Counted::Needs { have: have.have, needed: next.spec.request.threshold() },
         };
         next.status = Some(ruling.status);
         self.tell(&next, &ruling.notes);

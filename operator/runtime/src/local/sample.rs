@@ -10,8 +10,9 @@ pub(crate) fn request(allowed: &[Verdict]) -> ApprovalRequest {
         "workflow": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
         "gate": {"name": "review", "type": "step", "path": "review", "visit": 1},
         "specDigest": Digest::of_bytes(b""), "guardEpoch": "local", "deadline": "2030-01-01T00:00:00Z",
-        "prompt": "Go on?", "allowedVerdicts": allowed, "approvers": [{"kind": "Group", "name": "finance"}],
-        "threshold": 1, "requestedBy": "dana", "timeout": {"after": "1h"}, "digest": Digest::of_bytes(b""),
+        "prompt": "Go on?", "allowedVerdicts": allowed,
+        "quorums": [{"source": "gate review", "approvers": [{"kind": "Group", "name": "finance"}], "threshold": 1}],
+        "requestedBy": "dana", "timeout": {"after": "1h"}, "digest": Digest::of_bytes(b""),
     }))
     .unwrap()
 }

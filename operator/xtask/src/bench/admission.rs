@@ -220,7 +220,7 @@ fn approval() -> Result<Approval> {
         "specDigest": digest, "digest": digest, "guardEpoch": "bench",
         "deadline": "2100-01-01T00:00:00Z", "closesAt": "2100-01-01T00:00:00Z",
         "prompt": "Go on?", "allowedVerdicts": ["Approve", "Reject"],
-        "approvers": approvers, "threshold": 64, "requestedBy": "dana@example.com",
+        "quorums": [{"source": "gate review", "approvers": approvers, "threshold": 64}], "requestedBy": "dana@example.com",
         "timeout": {"after": "24h", "action": "Reject"},
     }))?;
     request.digest = request.digest_of_the_rest()?;

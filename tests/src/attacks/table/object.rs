@@ -28,6 +28,16 @@ fn fresh(change: Value) -> Value {
     json!({"{approval}": change})
 }
 
+/// Those whom the Approval of a scene asks.
+fn asked() -> Value {
+    json!([user("alice@example.com"), user("bob@example.com")])
+}
+
+/// The quorum of an Approval of a scene, with other people.
+fn quorum(approvers: Value, threshold: i32) -> Value {
+    json!({"source": "gate review", "approvers": approvers, "threshold": threshold})
+}
+
 fn many(count: usize, value: &str) -> Value {
     (0..count).map(|n| (format!("n{n}"), json!(value))).collect::<Map<_, _>>().into()
 }
@@ -69,25 +79,33 @@ fn request() -> Vec<Row> {
         change(json!({"prompt": "Something else?"})),
     ))];
     for (what, fields) in [
-        ("lowers the threshold", json!({"threshold": 2})),
+        ("changes the threshold", json!({"quorums": [quorum(asked(), 2)]})),
         ("moves the closing time", json!({"closesAt": "2100-01-01T00:00:00Z"})),
         ("moves the deadline", json!({"deadline": "2099-01-01T00:00:00Z"})),
         ("changes what a timeout does", json!({"timeout": {"after": "24h", "action": "Approve"}})),
         (
             "lists another approver",
-            json!({"approvers": [user("alice@example.com"), user("bob@example.com"), user("mallory@example.com")]}),
+            json!({"quorums": [quorum(json!([user("alice@example.com"), user("bob@example.com"), user("mallory@example.com")]), 1)]}),
         ),
-        ("takes an approver off the list", json!({"approvers": [user("alice@example.com")]})),
+        ("takes an approver off the list", json!({"quorums": [quorum(json!([user("alice@example.com")]), 1)]})),
         ("says that somebody else asked", json!({"requestedBy": "mallory@example.com"})),
         ("changes the guard's epoch", json!({"guardEpoch": "forged"})),
         ("changes the digest", json!({"digest": format!("sha256:{}", "f".repeat(64))})),
-        ("adds a quorum", json!({"also": [{"source": "forged", "approvers": [user("mallory@example.com")]}]})),
+        ("adds a quorum", json!({"quorums": [quorum(asked(), 1), quorum(json!([user("mallory@example.com")]), 1)]})),
         ("says who is which person", json!({"persons": [{"pattern": ".+", "person": "one"}]})),
     ] {
         rows.push(fixed(Row::new(what, others, CHANGES, change(fields))));
     }
     rows.extend([
         fixed(Row::new("allows one verdict only", others, REMOVALS, change(json!({"allowedVerdicts": ["Approve"]})))),
+        fixed(
+            Row::new("takes a quorum away", others, REMOVALS, change(json!({"quorums": [quorum(asked(), 1)]})))
+                .asked(json!({"further": [quorum(json!([user("carol@example.com")]), 1)]})),
+        ),
+        Row::new("takes all quorums away", others, REMOVALS, change(json!({"quorums": []})))
+            .refused("spec.request.quorums in body should have at least 1 items")
+            .honest("an approver's vote", own(approve()))
+            .by(Approver),
         fixed(
             Row::new("adds a key inside free-form JSON", others, CHANGES, change(with_schema(&more)))
                 .asked(with_schema(&schema)),
@@ -259,10 +277,22 @@ fn life() -> Vec<Row> {
             .given(Scene::Nothing)
             .refused("metadata.name must end with the first ten hex digits of spec.request.digest")
             .honest("one under its own", fresh(json!({}))),
-        Row::new("asks everybody who is logged in", [Operator], [Way::Create], fresh(json!({"spec": {"request": {"approvers": [{"kind": "Group", "name": "system:authenticated"}]}}})))
+        Row::new("asks everybody who is logged in", [Operator], [Way::Create], fresh(json!({"spec": {"request": {"quorums": [quorum(json!([{"kind": "Group", "name": "system:authenticated"}]), 1)]}}})))
             .given(Scene::Nothing)
             .refused("system users and groups cannot decide")
             .honest("a group of people", fresh(json!({}))),
+        Row::new("asks nobody", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": []}}})))
+            .given(Scene::Nothing)
+            .refused("spec.request.quorums in body should have at least 1 items")
+            .honest("one quorum", fresh(json!({}))),
+        Row::new("asks as every version before quorums did", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": null, "approvers": asked(), "threshold": 1}}})))
+            .given(Scene::Nothing)
+            .refused("spec.request.quorums: Required value")
+            .honest("one quorum", fresh(json!({}))),
+        Row::new("asks ten quorums", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": vec![quorum(asked(), 1); 10]}}})))
+            .given(Scene::Nothing)
+            .refused("spec.request.quorums: Too many: 10: must have at most 9 items")
+            .honest("nine quorums", fresh(json!({"spec": {"request": {"quorums": vec![quorum(asked(), 1); 9]}}}))),
         Row::new("puts one where there is none", [Approver, Edit, ClusterAdmin], [Way::Replace], fresh(json!({})))
             .given(Scene::Nothing)
             .refused("not found")

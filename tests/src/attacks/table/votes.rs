@@ -53,7 +53,8 @@ pub(super) fn rows() -> Vec<Row> {
     let strangers = json!([{"pattern": "bob@example\\.com", "person": "bob"}]);
     let floor = |exclude: bool| {
         json!({"approvers": [user("bob@example.com")], "requestedBy": "alice@example.com",
-            "also": [{"source": "floor", "approvers": [user("alice@example.com")], "excludeRequester": exclude}]})
+            "further": [{"source": "floor", "approvers": [user("alice@example.com")], "threshold": 1,
+                "excludeRequester": exclude}]})
     };
     vec![
         Row::new("votes in an approver's name", everybody_else, CHANGES, alices(approve()))
@@ -100,7 +101,8 @@ pub(super) fn rows() -> Vec<Row> {
             [Unlisted, Edit, Admin, Outsider, ClusterAdmin],
             CHANGES,
             json!({
-                "spec": {"request": {"approvers": [user("alice@example.com"), user("bob@example.com"), user("{me}")]},
+                "spec": {"request": {"quorums": [{"source": "gate review", "threshold": 1,
+                    "approvers": [user("alice@example.com"), user("bob@example.com"), user("{me}")]}]},
                     "decisions": {"{me}": approve()}},
             }),
         )

@@ -48,12 +48,12 @@ fn title(request: &ApprovalRequest) -> String {
 fn terms(approval: &Approval, now: Moment) -> String {
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
-    let in_force = if status.approvers.is_empty() { &request.approvers } else { &status.approvers };
-    let whom: Vec<_> = in_force.iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect();
+    let whom: Vec<_> =
+        approval.approvers().iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect();
     let mut terms = format!("Asks {}", whom.join(", "));
-    if request.threshold > 1 {
+    if request.threshold() > 1 {
         let have = status.tally.unwrap_or_default().have;
-        terms += &format!(" ({have} of {} agree)", request.threshold);
+        terms += &format!(" ({have} of {} agree)", request.threshold());
     }
     if !request.after_reject.is_empty() {
         terms += &format!(". After Reject the run goes on with {}", one_line(&request.after_reject.join(", "), 2000));

@@ -68,7 +68,7 @@ async fn an_approval_that_was_changed_however_well_is_not_the_one_that_was_asked
     let (id, gate) = paused(&local(&folder), chain(GATE)).await;
     let file = folder.path().join(&id).join(format!("approvals/{gate}.yaml"));
     let mut approval: signoff_api::Approval = object::read(&file).unwrap().unwrap();
-    approval.spec.request.threshold = 0;
+    approval.spec.request.quorums[0].threshold = 0;
     object::write(&file, &approval).unwrap();
     let refused = local(&folder).resume(&id).await.err().unwrap();
     assert!(refused.to_string().contains("than its digest says"), "{refused}");

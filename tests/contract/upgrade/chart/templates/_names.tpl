@@ -11,3 +11,13 @@ app.kubernetes.io/name: signoff
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
+
+{{/* What it takes to run steps as Pods: made, watched, read and deleted, never changed. */}}
+{{- define "signoff.podRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [create, delete, get, list, watch]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+{{- end }}

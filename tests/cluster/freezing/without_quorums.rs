@@ -1,0 +1,105 @@
+//! Approvals that are stored without a quorum, as a CRD took them before there were quorums: nobody can decide them, and
+//! their runs say so. These tests have a control plane of their own: a CRD is the cluster's.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+use signoff_api::{Approval, Workflow};
+use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, named};
+
+use crate::policies::stage::refused;
+use crate::runs::Runs;
+
+const CRD: &str = "approvals.signoff.dev";
+const BINDING: &str = "validatingadmissionpolicybinding/signoff-approvals";
+const REQUEST: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/request";
+
+async fn kubectl(cluster: &Cluster, words: &[&str]) -> String {
+    cluster.kubectl(words).run().await.unwrap().ok().unwrap()
+}
+
+async fn stored(cluster: &Cluster, object: &str) -> Value {
+    serde_json::from_str(&kubectl(cluster, &["get", object, "--output=json"]).await).unwrap()
+}
+
+async fn set_schema(cluster: &Cluster, request: &Value) {
+    let patch = json!([{"op": "replace", "path": REQUEST, "value": request}]).to_string();
+    kubectl(cluster, &["patch", "crd", CRD, "--type=json", "--patch", &patch]).await;
+}
+
+/// Stores an Approval with these quorums, or with none, and with a vote of bob, while no rule is in force.
+async fn plant(runs: &Runs, approval: &str, quorums: Option<Value>) {
+    let mut change = vec![
+        json!({"op": "remove", "path": "/spec/request/quorums"}),
+        json!({"op": "add", "path": "/spec/decisions", "value": {"bob@example.com": {"verdict": "Approve"}}}),
+    ];
+    change.extend(quorums.map(|list| json!({"op": "add", "path": "/spec/request/quorums", "value": list})));
+    let (admin, resource) = (runs.cluster.admin().await.unwrap(), ApiResource::erase::<Approval>(&()));
+    let api: Api<DynamicObject> = Api::namespaced_with(admin, &runs.namespace.name, &resource);
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::from(change)).unwrap());
+    // The API server goes by the loosened rules a moment after they were stored, and says so by no event.
+    while api.patch(approval, &PatchParams::default(), &patch).await.is_err() {}
+}
+
+#[tokio::test]
+async fn an_approval_stored_without_a_quorum_takes_no_vote_and_its_run_says_so() {
+    let cluster = Cluster::own().await.unwrap();
+    cluster.install(&[]).await.unwrap();
+    let operator = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
+    let runs = Runs::on(cluster, "quorumless").await;
+    for run in ["absent", "empty"] {
+        runs.request(run, json!({})).await;
+    }
+    let absent = runs.asked("absent").await;
+    let empty = runs.asked("empty").await;
+    operator.stop().await.unwrap();
+
+    let mut binding = stored(&runs.cluster, BINDING).await;
+    let shipped = stored(&runs.cluster, &format!("crd/{CRD}")).await.pointer(REQUEST).unwrap().clone();
+    kubectl(&runs.cluster, &["delete", BINDING]).await;
+    let mut loose = shipped.clone();
+    for rule in ["required", "x-kubernetes-validations"] {
+        loose.as_object_mut().unwrap().remove(rule).expect("the rule is in the schema");
+    }
+    loose["properties"]["quorums"].as_object_mut().unwrap().remove("minItems").expect("the bound is in the schema");
+    set_schema(&runs.cluster, &loose).await;
+    plant(&runs, &absent.name_any(), None).await;
+    plant(&runs, &empty.name_any(), Some(json!([]))).await;
+    set_schema(&runs.cluster, &shipped).await;
+    for field in ["uid", "resourceVersion", "generation", "creationTimestamp"] {
+        binding["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    let create = runs.cluster.kubectl(["create", "--filename=-"]).input(binding.to_string());
+    create.run().await.unwrap().ok().unwrap();
+    runs.cluster.in_force().await.unwrap();
+
+    let alice = runs.cluster.token_client("alice").await.unwrap();
+    let user = named("alice").unwrap().user;
+    for approval in [&absent, &empty] {
+        for verdict in ["Approve", "Reject", "Abort"] {
+            let vote = runs.decides(&alice, user, &approval.name_any(), json!({"verdict": verdict})).await;
+            refused(vote, "quorum");
+        }
+    }
+
+    let operator = OperatorProcess::start(&runs.cluster, OperatorOptions::default()).await.unwrap();
+    for (run, kind, reason) in [("absent", "Waiting", "ApprovalUnreadable"), ("empty", "Stalled", "ForeignObject")] {
+        let says = |run: Option<&Workflow>| {
+            let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions);
+            let holds = |c: &&Condition| {
+                c.type_ == kind && c.status == "True" && c.reason == reason && c.message.contains("quorum")
+            };
+            conditions.is_some_and(|all| all.iter().filter(holds).count() == 1)
+        };
+        let run = runs.until(runs.see::<Workflow>(), run, "says that nobody can decide", says).await;
+        let status = run.status.unwrap();
+        assert!(!status.phase.is_end(), "{status:#?}");
+        assert!(!status.steps.iter().any(|step| step.path == "act"), "{status:#?}");
+    }
+    let undecided: Approval = runs.see().get(&empty.name_any()).await.unwrap();
+    assert!(undecided.status.is_none_or(|status| status.outcome.is_none() && status.votes.is_empty()));
+    runs.another_gate_is_decided_in_time("beside").await;
+    operator.stop().await.unwrap();
+}
