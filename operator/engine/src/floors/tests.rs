@@ -172,6 +172,10 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
     );
     let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
     contradicts(&under(own, json!({})), "demands 1 person of its own, and 0 of those it names may decide");
+    // Whom the gate's own quorum excludes must not vote at all.
+    let dana = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}]}});
+    assert!(under(dana.clone(), json!({})).contradictions.is_empty());
+    contradicts(&under(dana, json!({"excludeRequester": true})), "and 0 of those it names may decide");
 }
 
 #[test]
