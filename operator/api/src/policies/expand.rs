@@ -18,6 +18,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "OPERATOR" => text.push_str(&operator(identity)),
             "HOUSEKEEPER" => text.push_str(HOUSEKEEPER),
             "PERSON" => text.push_str(&person(argument)),
+            "EXCLUDED" => text.push_str(&excluded(argument)),
             "SIZE" => text.push_str(&size_of_decision(argument)),
             "DEPTH" => text.push_str(&keys_end_within(argument, 20, 0)),
             "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
@@ -45,15 +46,26 @@ const HOUSEKEEPER: &str = "variables.me in ['system:serviceaccount:kube-system:g
 
 /// The person behind the user name `u`: by the first rule of `variables.persons` that matches it whole, else the
 /// name itself. CEL cannot read a group out of a match, so `$1` is what lies between the matches of the pattern's
-/// text before and after its only group.
+/// text before and after its only group. Every match is paid for, so only the first rule that matches is applied.
 fn person(u: &str) -> String {
     let before = format!("size({u}.find('^(?:' + e.pattern.substring(0, e.pattern.indexOf('(')) + ')'))");
     let after = format!("size({u}.find('(?:' + e.pattern.substring(e.pattern.lastIndexOf(')') + 1) + ')$'))");
     format!(
-        "(variables.persons.filter(e, {u}.matches('^(?:' + e.pattern + ')$')).map(e, \
+        "[variables.persons.filter(e, {u}.matches('^(?:' + e.pattern + ')$'))].map(m, size(m) == 0 ? {u} : [m[0]].map(e, \
          !e.person.contains('$1') || !e.pattern.matches('[(].*[)]') ? string(e.person) : \
          [{before}].map(b, [{after}].map(a, \
-         b + a <= size({u}) ? e.person.replace('$1', {u}.substring(b, size({u}) - a)) : {u})[0])[0]) + [{u}])[0]"
+         b + a <= size({u}) ? e.person.replace('$1', {u}.substring(b, size({u}) - a)) : {u})[0])[0])[0])[0]"
+    )
+}
+
+/// The persons behind eight names of `variables.excluded`, from this index on.
+fn excluded(from: &str) -> String {
+    let first: usize = from.parse().unwrap_or(0);
+    let at: Vec<_> = (first..first + 8).map(|at| at.to_string()).collect();
+    format!(
+        "[{}].filter(i, i < size(variables.excluded)).map(i, variables.excluded[i]).map(u, {})",
+        at.join(", "),
+        person("u")
     )
 }
 
