@@ -8,7 +8,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use signoff_api::approval::Invalid;
-use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Digest};
+use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Blob, Digest};
 use signoff_tests::control_plane::{Cluster, Finished, Invocation, Namespace, named, program};
 
 /// One test's own place.
@@ -76,6 +76,11 @@ impl Place {
 
     /// The Approvals here, as the operator.
     pub(crate) fn approvals(&self) -> Api<Approval> {
+        Api::namespaced(self.operator.clone(), &self.namespace.name)
+    }
+
+    /// The Blobs here, as the operator.
+    pub(crate) fn blobs(&self) -> Api<Blob> {
         Api::namespaced(self.operator.clone(), &self.namespace.name)
     }
 

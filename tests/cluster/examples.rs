@@ -350,7 +350,7 @@ async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester
     assert!(asked.contains("closed on Monday") && asked.contains(r#""model":"small""#), "{asked}");
     run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
     run.until("condition=Complete", "workflow/secret").await;
-    let words = ["get", "workflows,approvals,configmaps", "--output=yaml", "--namespace", &run.namespace.name];
+    let words = ["get", "workflows,approvals,blobs", "--output=yaml", "--namespace", &run.namespace.name];
     let story = run.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
     assert!(!story.contains("sesame"), "the key is written nowhere");
 }

@@ -3,11 +3,14 @@
 
 use std::process::Stdio;
 
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
-use signoff_api::Verdict;
+use signoff_api::approval::WorkflowRef;
 use signoff_api::gate::{RequiredFrom, Subject};
+use signoff_api::journal::BlobRef;
+use signoff_api::{Blob, Digest, Verdict, Workflow, names};
 use signoff_tests::control_plane::{Cluster, Finished};
 
 use crate::asked::{Place, plugin};
@@ -235,6 +238,92 @@ async fn a_bare_name_shows_asks_and_without_a_terminal_needs_a_yes() {
     assert!(place.stored(&name).await.spec.decisions.is_empty());
     let decided = place.approve("alice", &[&name, "--yes"]).await.ok().unwrap();
     assert_eq!(decided, format!("approval.signoff.dev/{name} approved\n"));
+}
+
+/// A context and a reviewed response that are too long for the request: their Blobs, and the Approval's name.
+async fn asks_about_long_texts(place: &Place, stored: [&str; 2]) -> String {
+    let long = [format!("{}the end of the context", "c ".repeat(9000)), format!("{}the last field", "r ".repeat(9000))];
+    let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"generateName": "refund-"},
+        "spec": {"requestedBy": "dana@example.com", "suspend": true,
+            "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}}});
+    let dana = place.cluster.token_client("dana").await.unwrap();
+    let runs: Api<Workflow> = Api::namespaced(dana, &place.namespace.name);
+    let run = runs.create(&PostParams::default(), &serde_json::from_value(run).unwrap()).await.unwrap();
+    let (name, uid) = (run.name_any(), run.uid().unwrap());
+    let references = long
+        .each_ref()
+        .map(|text| BlobRef { digest: Digest::of_bytes(text.as_bytes()), size: i64::try_from(text.len()).unwrap() });
+    for ((text, stored), reference) in long.iter().zip(stored).zip(&references) {
+        let bytes = if stored.is_empty() { text } else { stored };
+        let mut blob = Blob::of_run(&place.namespace.name, &name, &uid, bytes.as_bytes().to_vec());
+        blob.metadata.name = Some(names::blob(&name, &uid, &reference.digest));
+        place.blobs().create(&PostParams::default(), &blob).await.unwrap();
+    }
+    place
+        .ask(|request| {
+            request.workflow = WorkflowRef { name, uid };
+            let [context, review] = references;
+            request.context = Some(long[0][..4096].to_owned());
+            request.context_ref = Some(context);
+            let reviews = request.reviews.as_mut().unwrap();
+            reviews.response = long[1][..4096].to_owned();
+            reviews.digest = review.digest.clone();
+            reviews.ref_ = Some(review);
+        })
+        .await
+}
+
+#[tokio::test]
+async fn the_whole_of_what_is_approved_is_shown_out_of_blobs() {
+    let place = Place::shared("plugin").await;
+    let name = asks_about_long_texts(&place, ["", ""]).await;
+    let cut = place.approve("alice", &["show", &name]).await.ok().unwrap();
+    assert!(!cut.contains("the end of the context") && !cut.contains("the last field"), "{cut}");
+    let command = format!("kubectl approve show --full {name} -n {}", place.namespace.name);
+    assert_eq!(cut.matches(&command).count(), 2, "{cut}");
+    for more in ["CUT HERE: 13926 more of 18022 bytes", "CUT HERE: 13918 more of 18014 bytes"] {
+        assert!(cut.contains(more), "{cut}");
+    }
+    for who in ["alice", "viktor"] {
+        let whole = place.approve(who, &["show", "--full", &name]).await.ok().unwrap();
+        for words in ["the end of the context", "the last field", "18022 bytes, verified: sha256:"] {
+            assert!(whole.contains(words), "{who}: {words} in {whole}");
+        }
+    }
+    let unread = place.approve("nina", &["show", "--full", &name]).await;
+    assert!(refusal(&unread).contains("signoff-approver and signoff-viewer let you get Blobs"), "{unread:?}");
+}
+
+#[tokio::test]
+async fn a_text_with_another_digest_than_the_request_names_is_never_shown() {
+    let place = Place::shared("plugin").await;
+    let name = asks_about_long_texts(&place, ["we refund 420000 EUR", ""]).await;
+    let shown = place.approve("alice", &["show", "--full", &name]).await;
+    assert!(refusal(&shown).starts_with("error: DIGEST MISMATCH: the context cannot be shown, the Blob "), "{shown:?}");
+    assert!(!shown.stderr.contains("420000"), "{shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_who_approves_a_text_that_was_cut_is_asked() {
+    let place = Place::shared("plugin").await;
+    let name = asks_about_long_texts(&place, ["", ""]).await;
+    let at_terminal = |answer: &str| {
+        let mut command = std::process::Command::new(plugin());
+        command.arg("--kubeconfig").arg(place.cluster.kubeconfig_of("alice").unwrap());
+        command.args(["approve", &name, "--namespace", &place.namespace.name]);
+        let mut session = rexpect::session::spawn_command(command, Some(60_000)).unwrap();
+        session.exp_string("The request holds only the beginning of the reviewed response (18014 bytes)").unwrap();
+        session.exp_string(&format!("kubectl approve show --full {name}")).unwrap();
+        session.exp_string("without the whole? [y/N]").unwrap();
+        session.send_line(answer).unwrap();
+        session.exp_eof().unwrap()
+    };
+    let said = tokio::task::block_in_place(|| at_terminal("n"));
+    assert!(said.contains("nothing was decided"), "{said}");
+    assert!(place.stored(&name).await.spec.decisions.is_empty());
+    let said = tokio::task::block_in_place(|| at_terminal("y"));
+    assert!(said.contains("approved"), "{said}");
+    assert!(place.stored(&name).await.spec.decisions.contains_key("alice@example.com"));
 }
 
 #[tokio::test]

@@ -137,7 +137,7 @@ fn crds_are_kept_on_uninstall_and_otherwise_as_generated() {
     let rendered = template(&[]).unwrap();
     let crds: Vec<_> =
         signoff_api::crds::files().unwrap().into_iter().filter(|(path, _)| path.starts_with("crds/crd-")).collect();
-    assert_eq!(crds.len(), 4);
+    assert_eq!(crds.len(), 5);
     for (path, text) in crds {
         let kept =
             text.replacen("\nmetadata:\n", "\nmetadata:\n  annotations:\n    helm.sh/resource-policy: keep\n", 1);
@@ -159,6 +159,27 @@ fn deciding_is_in_no_aggregated_role_and_not_the_operators() {
             assert!(!held || !(operator || aggregated), "{verb} is held by:\n{role}");
         }
     }
+}
+
+#[test]
+fn blobs_are_read_by_name_only_and_by_no_aggregated_role() {
+    let rendered = template(&["--set", "roles.aggregateRequester=true"]).unwrap();
+    let roles: Vec<Value> =
+        rendered.split("---\n").filter_map(|document| serde_saphyr::from_str(document).ok()).collect();
+    let mut readers = Vec::new();
+    for role in roles.iter().filter(|role| role["kind"] == "ClusterRole") {
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            if rule["resources"].as_array().is_none_or(|all| !all.contains(&"blobs".into())) {
+                continue;
+            }
+            let name = role["metadata"]["name"].as_str().unwrap_or_default();
+            assert!(!role["metadata"]["labels"].to_string().contains("aggregate-to-"), "{name} is aggregated");
+            let verbs = rule["verbs"].to_string();
+            assert_eq!(verbs, if name == "signoff-operator" { r#"["get","create"]"# } else { r#"["get"]"# }, "{name}");
+            readers.push(name);
+        }
+    }
+    assert_eq!(readers, ["signoff-operator", "signoff-viewer", "signoff-approver"]);
 }
 
 /// Every `group/resource` and verb that a rendered chart grants to the operator's service account.

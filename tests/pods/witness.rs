@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use futures::{AsyncBufReadExt, TryStreamExt};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, ListParams, LogParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
@@ -242,7 +242,8 @@ impl Pods {
     pub(crate) async fn value(&self, run: &Workflow, digest: &str) -> String {
         let digest: Digest = serde_json::from_value(json!(digest)).unwrap();
         let name = names::blob(&run.name_any(), run.uid().as_deref().unwrap(), &digest);
-        self.see::<ConfigMap>().get(&name).await.unwrap().data.unwrap().remove("value").unwrap()
+        let blob = self.see::<signoff_api::Blob>().get(&name).await.unwrap();
+        String::from_utf8(blob.spec.into_bytes()).unwrap()
     }
 
     /// Waits until the namespace is gone.

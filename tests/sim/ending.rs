@@ -133,20 +133,20 @@ fn is_segment(text: &str) -> bool {
 
 /// The texts that are stored.
 fn stored(stage: &Stage) -> impl Iterator<Item = String> {
-    let maps = stage.server.values(&Resource::new("", "configmaps"), Some(NAMESPACE));
-    maps.into_iter().filter_map(|map| map["data"]["value"].as_str().map(str::to_owned))
+    let blobs = stage.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
+    blobs.into_iter().filter_map(|blob| blob["spec"]["data"].as_str().map(str::to_owned))
 }
 
 /// The large values that are stored. Segments hold times, and one may be left over from a commit that was lost.
 fn values(stage: &Stage) -> Vec<Value> {
-    let maps = stage.server.values(&Resource::new("", "configmaps"), Some(NAMESPACE));
-    let maps = maps.iter().filter(|map| !map["data"]["value"].as_str().is_some_and(is_segment));
-    let mut values: Vec<Value> = maps.map(|map| pick(map, &["data", "binaryData", "immutable"])).collect();
+    let blobs = stage.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
+    let blobs = blobs.iter().filter(|blob| !blob["spec"]["data"].as_str().is_some_and(is_segment));
+    let mut values: Vec<Value> = blobs.map(|blob| blob["spec"].clone()).collect();
     for value in &mut values {
         // A decision that is long is stored as it is, with its time.
-        let text = value["data"]["value"].as_str().unwrap_or_default();
+        let text = value["data"].as_str().unwrap_or_default();
         if let Ok(outcome) = serde_json::from_str::<Value>(text) {
-            value["data"]["value"] = decision(&outcome);
+            value["data"] = decision(&outcome);
         }
     }
     values.sort_by_key(Value::to_string);

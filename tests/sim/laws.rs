@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use signoff_tests::sim::{Effect, Entry, KUBELET, Verb};
+use signoff_tests::sim::{Effect, Entry, KUBELET, Resource, Verb};
 
 use crate::{
     ending::{digest, list, records},
@@ -20,6 +20,7 @@ pub fn hold(stage: &Stage, run: &str) -> Result<(), String> {
     a_run_that_is_over_leaves_nothing_running(stage, run)?;
     a_segment_is_stored_before_it_is_named(stage, run)?;
     what_is_open_stands_in_the_workflow(stage, run)?;
+    a_run_counts_the_bytes_of_its_values(stage, run)?;
     every_vote_that_counted_was_cast(stage)?;
     what_runs_was_approved_by_the_policys_people(stage, run)?;
     nothing_happens_after_the_end(stage, run)
@@ -140,14 +141,30 @@ fn a_run_that_is_over_leaves_nothing_running(stage: &Stage, run: &str) -> Result
 fn a_segment_is_stored_before_it_is_named(stage: &Stage, run: &str) -> Result<(), String> {
     let mut stored = BTreeSet::new();
     for entry in stage.server.writes().iter().filter(|entry| entry.took_effect()) {
-        if entry.resource.plural == "configmaps" {
-            stored.insert(digest(entry.json()["data"]["value"].as_str().unwrap_or_default()));
+        if entry.resource.plural == "blobs" {
+            stored.insert(digest(entry.json()["spec"]["data"].as_str().unwrap_or_default()));
         } else if is_status_of(entry, run)
             && let Some(named) =
                 list(&status_in(entry)["segments"]).find(|s| !stored.contains(s["digest"].as_str().unwrap_or_default()))
         {
             return Err(format!("{named} was named and not stored by {}", entry.line()));
         }
+    }
+    Ok(())
+}
+
+/// A commit that was lost may leave a value that nobody counts.
+fn a_run_counts_the_bytes_of_its_values(stage: &Stage, run: &str) -> Result<(), String> {
+    let workflow = stage.workflow(run);
+    let blobs = stage.server.values(&Resource::new("signoff.dev", "blobs"), None);
+    let its = |blob: &&Value| {
+        list(&blob["metadata"]["ownerReferences"]).any(|owner| owner["uid"] == workflow["metadata"]["uid"])
+    };
+    let texts: BTreeSet<_> = blobs.iter().filter(its).filter_map(|blob| blob["spec"]["data"].as_str()).collect();
+    let stored: usize = texts.iter().map(|text| text.len()).sum();
+    let counted = workflow["status"]["valueBytes"].as_u64().unwrap_or(0);
+    if counted > stored as u64 || (counted == 0 && workflow["status"]["segments"][0].is_object()) {
+        return Err(format!("{run} counts {counted} bytes of values, and {stored} are stored"));
     }
     Ok(())
 }

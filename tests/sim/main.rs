@@ -26,3 +26,4 @@ mod telling;
 mod timeouts;
 mod two_operators;
 mod unclean;
+mod values;

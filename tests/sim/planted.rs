@@ -1,4 +1,4 @@
-//! ConfigMaps and Events that another user made first at a name which a value or an Event of a run would have. None stops
+//! Blobs and Events that another user made first, while the policies were absent, at a name which a value or an Event of a run would have. None stops
 //! the run, takes a value away or keeps an Event from people.
 
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ use crate::{
     telling::TINY,
 };
 
-fn maps() -> Resource {
-    Resource::new("", "configmaps")
+fn blobs() -> Resource {
+    Resource::new("signoff.dev", "blobs")
 }
 
-/// A run that pays a deposit, asks alice, and pays the rest; its journal moves into ConfigMaps at once.
+/// A run that pays a deposit, asks alice, and pays the rest; its journal moves into Blobs at once.
 fn pays_twice(stage: &Stage) {
     let steps = [post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")];
     stage.apply(RUN, &chain(json!(steps)));
@@ -29,29 +29,29 @@ async fn waits(stage: &Stage) -> Life {
     life
 }
 
-/// The only ConfigMap of such a run that nobody disturbs: every twin of it will want the same one.
+/// The only Blob of such a run that nobody disturbs: every twin of it will want the same one.
 async fn expected() -> Value {
     let twin = Stage { room: TINY, ..Stage::new() };
     pays_twice(&twin);
     let life = waits(&twin).await;
-    let [map] = &twin.server.values(&maps(), Some(NAMESPACE))[..] else { panic!("not one ConfigMap") };
+    let [blob] = &twin.server.values(&blobs(), Some(NAMESPACE))[..] else { panic!("not one Blob") };
     life.crash().await;
-    map.clone()
+    blob.clone()
 }
 
-/// What another user can make: admission keeps the label `signoff.dev/workflow` from them, and nothing else.
-fn planted(map: &Value, change: impl FnOnce(&mut Value)) -> Value {
-    let mut map = map.clone();
+/// What another user can make of it while the policies are absent, for a run whose uid is not yet known.
+fn planted(blob: &Value, change: impl FnOnce(&mut Value)) -> Value {
+    let mut blob = blob.clone();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
-        map["metadata"].as_object_mut().unwrap().shift_remove(field);
+        blob["metadata"].as_object_mut().unwrap().shift_remove(field);
     }
-    map["metadata"]["labels"].as_object_mut().unwrap().shift_remove("signoff.dev/workflow");
-    change(&mut map);
-    map
+    blob["metadata"]["ownerReferences"][0]["uid"] = json!("00000000-0000-4000-8000-000000000077");
+    change(&mut blob);
+    blob
 }
 
-fn named(map: &Value) -> &str {
-    map["metadata"]["name"].as_str().unwrap()
+fn named(blob: &Value) -> &str {
+    blob["metadata"]["name"].as_str().unwrap()
 }
 
 /// The names that the run records of values whose usual name is taken.
@@ -62,13 +62,13 @@ fn recorded(stage: &Stage) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_configmap_made_first_at_the_name_of_a_value_neither_stops_its_run_nor_takes_the_value_away() {
-    let map = expected().await;
-    let garbage = planted(&map, |map| map["data"]["value"] = json!("garbage"));
-    let empty = planted(&map, |map| map["data"] = json!({}));
-    let same_bytes = planted(&map, |_| {});
-    let without_an_owner = planted(&map, |map| {
-        map["metadata"].as_object_mut().unwrap().shift_remove("ownerReferences");
+async fn a_blob_made_first_at_the_name_of_a_value_neither_stops_its_run_nor_takes_the_value_away() {
+    let blob = expected().await;
+    let garbage = planted(&blob, |blob| blob["spec"]["data"] = json!("garbage"));
+    let empty = planted(&blob, |blob| blob["spec"] = json!({}));
+    let same_bytes = planted(&blob, |_| {});
+    let without_an_owner = planted(&blob, |blob| {
+        blob["metadata"].as_object_mut().unwrap().shift_remove("ownerReferences");
     });
     for theirs in [garbage, empty, same_bytes, without_an_owner] {
         for taken_away in [false, true] {
@@ -77,15 +77,15 @@ async fn a_configmap_made_first_at_the_name_of_a_value_neither_stops_its_run_nor
             let theirs = stage.server.insert(theirs.clone()).unwrap();
             let life = waits(&stage).await;
             let [other] = &recorded(&stage)[..] else { panic!("no other name is recorded:\n{}", stage.server.story()) };
-            assert!(other.starts_with(named(&map)) && other != named(&map), "{other}");
-            let ours = stage.server.value(&maps(), NAMESPACE, other).unwrap();
-            assert_eq!(ours["metadata"]["labels"], map["metadata"]["labels"]);
-            assert_eq!(ours["data"], map["data"]);
-            assert_eq!(stage.server.value(&maps(), NAMESPACE, named(&map)).unwrap(), theirs, "it is not the run's");
+            assert!(other.starts_with(named(&blob)) && other != named(&blob), "{other}");
+            let ours = stage.server.value(&blobs(), NAMESPACE, other).unwrap();
+            assert_eq!(ours["metadata"]["labels"], blob["metadata"]["labels"]);
+            assert_eq!(ours["spec"], blob["spec"]);
+            assert_eq!(stage.server.value(&blobs(), NAMESPACE, named(&blob)).unwrap(), theirs, "it is not the run's");
             // The next operator has nothing cached.
             life.crash().await;
             if taken_away {
-                assert!(stage.server.remove(&maps(), NAMESPACE, named(&map)));
+                assert!(stage.server.remove(&blobs(), NAMESPACE, named(&blob)));
             }
             let life = stage.begin(OPERATOR);
             stage.people().decides("alice", "review", 60, verdict("Approve")).await;
@@ -140,9 +140,9 @@ async fn an_operator_that_dies_after_it_stored_a_value_under_another_name_stores
     let uid = stage.workflow(RUN)["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = names::blob(RUN, &uid, &Digest::of_bytes(long.as_bytes()));
     let metadata = json!({"name": name, "namespace": NAMESPACE});
-    let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": "garbage"}});
+    let theirs = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Blob", "metadata": metadata, "spec": {"data": "garbage"}});
     stage.server.insert(theirs).unwrap();
-    let written = |request: &Request| request.resource == maps() && request.verb.writes();
+    let written = |request: &Request| request.resource == blobs() && request.verb.writes();
     // The first write meets the other object, the second stores the value; the status that names it is never written.
     stage.server.fault(On::writes_of(OPERATOR).only(written).nth(2), Fault::Crash(Crash::Applied));
     let story = async {
@@ -154,15 +154,15 @@ async fn an_operator_that_dies_after_it_stored_a_value_under_another_name_stores
     assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
     let [other] = &recorded(&stage)[..] else { panic!("not one other name:\n{}", stage.server.story()) };
     assert!(other.starts_with(&name) && *other != name, "{other}");
-    assert_eq!(stage.server.value(&maps(), NAMESPACE, other).unwrap()["data"]["value"], long);
+    assert_eq!(stage.server.value(&blobs(), NAMESPACE, other).unwrap()["spec"]["data"], long);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_of_which_too_many_values_have_other_names_says_so_and_goes_on_when_one_is_free() {
-    let map = expected().await;
+    let blob = expected().await;
     let stage = Stage { room: TINY, ..Stage::new() };
     pays_twice(&stage);
-    stage.server.insert(planted(&map, |_| {})).unwrap();
+    stage.server.insert(planted(&blob, |_| {})).unwrap();
     let many = (0..MAX_VALUE_NAMES).map(|n| (Digest::of_bytes(&n.to_be_bytes()).to_string(), json!("elsewhere")));
     let many = many.collect::<serde_json::Map<_, _>>();
     let full = json!({"phase": "Pending", "seq": 0, "valueNames": many});
@@ -172,9 +172,9 @@ async fn a_run_of_which_too_many_values_have_other_names_says_so_and_goes_on_whe
     assert_eq!(stage.condition("ValueUnavailable"), ("True".to_owned(), "NamesTaken".to_owned()));
     let [told] = &stage.events("NamesTaken")[..] else { panic!("{:?}", stage.events("NamesTaken")) };
     let says = |what: &str| told["note"].as_str().is_some_and(|note| note.contains(what));
-    assert!(says(named(&map)) && says("delete them"), "{told}");
+    assert!(says(named(&blob)) && says("delete them"), "{told}");
 
-    assert!(stage.server.remove(&maps(), NAMESPACE, named(&map)));
+    assert!(stage.server.remove(&blobs(), NAMESPACE, named(&blob)));
     stage.pass(700).await;
     stage.people().decides("alice", "review", 60, verdict("Approve")).await;
     assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());

@@ -11,7 +11,9 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, names};
-use signoff_controller::{Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef};
+use signoff_controller::{
+    Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef, ValueSettings,
+};
 use signoff_engine::{
     Room, Settings,
     turn::{Call, Failure, Reply, What},
@@ -44,6 +46,8 @@ pub struct Stage {
     /// How much of a journal its Workflow holds.
     pub room: Room,
     pub settings: Settings,
+    /// How many bytes long values may have.
+    pub values: ValueSettings,
     /// Of the operator that began last.
     pub probe: Arc<Mutex<Option<Probe>>>,
 }
@@ -73,6 +77,7 @@ impl Stage {
             guard,
             room: Room::default(),
             settings: Settings::default(),
+            values: ValueSettings::default(),
             probe: Arc::default(),
             evaluator: Evaluator::inline(),
         }
@@ -150,6 +155,7 @@ impl Stage {
             room: self.room,
             pods: self.pods.clone(),
             settings: self.settings.clone(),
+            values: self.values,
             evaluator: self.evaluator.clone(),
             lease: self.lease.then(|| LeaseSettings::in_namespace("signoff-system")),
             ..Config::new(client, Arc::new(move || clock.now()), caller, &life.to_string())

@@ -147,8 +147,8 @@ async fn a_decision_that_cannot_be_recorded_is_told_on_its_approval() {
 async fn a_value_that_cannot_be_stored_is_told_on_its_run() {
     let stage = Stage::new();
     stage.server.fault(
-        On::writes_of(OPERATOR).only(creates("configmaps")),
-        refused(403, "Forbidden", "configmaps \"x\" is forbidden: exceeded quota: values"),
+        On::writes_of(OPERATOR).only(creates("blobs")),
+        refused(403, "Forbidden", "blobs.signoff.dev \"x\" is forbidden: exceeded quota: values"),
     );
     let _life = stage.begin_and_settle(OPERATOR).await;
     stage.apply(RUN, &chain(json!([set("long", &"x".repeat(2000)), gate("review", json!({}))])));

@@ -358,16 +358,18 @@ async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_so() {
-    let maps = Resource::new("", "configmaps");
+    let blobs = Resource::new("signoff.dev", "blobs");
     for (change, said, reason) in
-        [("changed", "holds other bytes", "ValueDamaged"), ("deleted", "of the operator any more", "ValueMissing")]
+        [("changed", "holds other bytes", "ValueDamaged"), ("deleted", "any more", "ValueMissing")]
     {
         let (stage, _) = waits_in_segments().await;
-        let [map] = &stage.server.values(&maps, Some(NAMESPACE))[..] else { panic!("not one ConfigMap") };
-        let name = map["metadata"]["name"].as_str().unwrap();
+        let [blob] = &stage.server.values(&blobs, Some(NAMESPACE))[..] else { panic!("not one Blob") };
+        let name = blob["metadata"]["name"].as_str().unwrap();
         let done = match change {
-            "changed" => stage.server.edit(&maps, NAMESPACE, name, |map| map["data"]["value"] = json!("[]")).is_some(),
-            _ => stage.server.remove(&maps, NAMESPACE, name),
+            "changed" => {
+                stage.server.edit(&blobs, NAMESPACE, name, |blob| blob["spec"]["data"] = json!("[]")).is_some()
+            }
+            _ => stage.server.remove(&blobs, NAMESPACE, name),
         };
         assert!(done, "{change}");
         let before = stage.workflow(RUN);

@@ -277,6 +277,9 @@ pub struct Review {
     /// Its response, at most 4 KiB: the beginning of a longer text, or the beginning of each field of what has fields.
     #[schemars(length(max = 8192))]
     pub response: String,
+    /// The whole of `response` where it is longer.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub ref_: Option<BlobRef>,
     /// The digest of the whole response.
     pub digest: Digest,
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     approval::Approval,
+    blob::Blob,
     floor::{ApprovalPolicy, ClusterApprovalPolicy},
     policies::{self, Identity},
     workflow::Workflow,
@@ -60,7 +61,7 @@ pub fn files() -> Result<Vec<(String, String)>, Error> {
 /// Patch `test` on `/status/seq` works on the first write too.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
-    let crds = [ApprovalPolicy::crd(), Approval::crd(), ClusterApprovalPolicy::crd(), Workflow::crd()];
+    let crds = [ApprovalPolicy::crd(), Approval::crd(), Blob::crd(), ClusterApprovalPolicy::crd(), Workflow::crd()];
     crds.into_iter().map(finished).collect()
 }
 

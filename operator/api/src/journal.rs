@@ -217,6 +217,11 @@ pub struct RequestFacts {
     /// The guard's epoch when it was asked.
     #[schemars(length(max = 80))]
     pub guard_epoch: String,
+    /// The long values that it shows: of the context, and of what is reviewed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub shows: Vec<BlobRef>,
 }
 
 /// Tokens used by models.

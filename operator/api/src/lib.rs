@@ -1,9 +1,11 @@
-//! The API of Signoff: the `Workflow` and `Approval` objects and the policies that set floors for them, everything that is derived from their bytes
-//! alone (digests, object names, CRDs, admission policies), and the words people type for verdicts.
+//! The API of Signoff: the `Workflow` and `Approval` objects, the `Blob`s with their long values and the policies that set
+//! floors for them, everything that is derived from their bytes alone (digests, object names, CRDs, admission policies),
+//! and the words people type for verdicts.
 //!
 //! It may not hold a client, a clock or any behaviour of a run: those belong to the engine and to its right.
 
 pub mod approval;
+pub mod blob;
 pub mod conditions;
 pub mod crds;
 pub mod digest;
@@ -21,6 +23,7 @@ pub mod verdict;
 pub mod workflow;
 
 pub use approval::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Decision, Outcome};
+pub use blob::{Blob, BlobSpec};
 pub use digest::Digest;
 pub use floor::{ApprovalPolicy, ClusterApprovalPolicy};
 pub use values::{Json, JsonObject, Moment, Span};

@@ -39,7 +39,7 @@ pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
     format!("signoff-step-{}-{}", cut(workflow, 24), place.short(10))
 }
 
-/// `<workflow ≤ 32>-<first 20 hex digits>`: the ConfigMap that holds a large value of a run. The digits
+/// `<workflow ≤ 32>-<first 20 hex digits>`: the Blob that holds a long value of a run. The digits
 /// are of the owner's uid and the value's digest: a recreated Workflow never meets its predecessor's.
 #[must_use]
 pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
@@ -47,7 +47,7 @@ pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
     format!("{}-{}", cut(workflow, 32), place.short(20))
 }
 
-/// `<the usual name>-<eight hex digits>`: the ConfigMap of a large value whose usual name, [`blob`], another user's
+/// `<the usual name>-<eight hex digits>`: the Blob of a long value whose usual name, [`blob`], another user's
 /// object has.
 #[must_use]
 pub fn other_blob(usual: &str, random: u32) -> String {

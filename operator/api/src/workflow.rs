@@ -361,12 +361,16 @@ pub struct WorkflowStatus {
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub pending: Vec<String>,
     /// The part of the journal that moved out of this object because it grew long, oldest first. Each segment is a
-    /// ConfigMap that the Workflow owns.
+    /// Blob that the Workflow owns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub segments: Vec<Segment>,
-    /// The ConfigMaps of large values whose usual name another user's object had, by the digest of the value.
+    /// How many bytes the long values of this run have together. They are in Blobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub value_bytes: Option<i64>,
+    /// The names of Blobs whose usual name another object had, by the digest of the value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(
         with = "BTreeMap<String, String>",

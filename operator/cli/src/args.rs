@@ -124,6 +124,9 @@ pub struct Show {
     /// The Approval
     #[arg(value_parser = name)]
     pub name: String,
+    /// Print the whole of texts that are too long for the request, and verify their digests
+    #[arg(long)]
+    pub full: bool,
 }
 
 /// `doctor`.

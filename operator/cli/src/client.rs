@@ -10,11 +10,12 @@ use kube::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use signoff_api::{Approval, Digest, Workflow, workflow::WorkflowPhase};
+use signoff_api::{Approval, Blob, Digest, Workflow, workflow::WorkflowPhase};
 
 use crate::{
     args::Connection,
     refusal::{Failure, Server},
+    whole::ValueNames,
 };
 
 /// Whoever the API server takes us for.
@@ -93,6 +94,24 @@ impl Session {
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
         let Ok(mut found) = api.get(workflow).await else { return RunNow::default() };
         serde_json::from_value(found.data["status"].take()).unwrap_or_default()
+    }
+
+    /// Returns a Blob of the namespace.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn blob(&self, name: &str) -> Result<Blob, Failure> {
+        let api = Api::<Blob>::namespaced(self.client.clone(), &self.namespace);
+        api.get(name).await.map_err(|error| self.server.explain(error))
+    }
+
+    /// Returns what a Workflow of the namespace calls the Blob of a value, where it is not the usual name; nothing where
+    /// the Workflow cannot be read.
+    pub async fn value_name(&self, workflow: &str, digest: &Digest) -> Option<String> {
+        let resource = ApiResource::erase::<Workflow>(&());
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let found = api.get(workflow).await.ok()?;
+        serde_json::from_value::<ValueNames>(found.data).ok()?.of(digest)
     }
 
     /// Asks the API server who we are.

@@ -15,10 +15,10 @@ use crate::{
     args::{DryRun, Payload, Wish},
     client::{Me, Seen, Session},
     clock,
-    fence::{fenced, one_line},
+    fence::{fenced, one_line, quoted},
     payload::{self, Entry},
     refusal::Failure,
-    show, terminal,
+    show, terminal, whole,
 };
 
 /// Records a decision that was typed with its verdict. Returns the line that says so.
@@ -29,7 +29,27 @@ pub async fn decide(session: &Session, wish: &Wish) -> Result<String, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&wish.name), session.me())?;
     trusted(&seen)?;
     terminal::note(&summary(&seen.approval));
+    if let Some(question) = unread(wish, &seen.approval, &session.namespace)
+        && terminal::is_manned()
+        && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))?
+    {
+        return Err(Failure::Declined);
+    }
     record(session, wish, &seen, &me).await
+}
+
+/// The question whether to approve what was not shown in whole: without it, a person would take a part for all of it.
+fn unread(wish: &Wish, approval: &Approval, namespace: &str) -> Option<String> {
+    let cut = whole::cut(&approval.spec.request);
+    let asks = wish.verdict == Verdict::Approve && !wish.manner.yes && !cut.is_empty();
+    asks.then(|| {
+        let show = quoted(&["kubectl", "approve", "show", "--full", &wish.name, "-n", namespace]);
+        format!(
+            "The request holds only the beginning of {}.\nThe whole: {show}\nApprove {} without the whole?",
+            cut.join(" and of "),
+            one_line(&wish.name, 253)
+        )
+    })
 }
 
 /// Shows the Approval, asks, and approves it.
@@ -38,7 +58,7 @@ pub async fn decide(session: &Session, wish: &Wish) -> Result<String, Failure> {
 /// As [`decide`]; and when there is nobody to be asked.
 pub async fn show_and_approve(session: &Session, wish: &Wish) -> Result<String, Failure> {
     let (seen, me) = tokio::try_join!(session.approval(&wish.name), session.me())?;
-    terminal::note(&show::page(&seen, &me, clock::now()));
+    terminal::note(&show::page(&seen, &me, clock::now(), None));
     trusted(&seen)?;
     if !wish.manner.yes {
         if !terminal::is_manned() {
@@ -47,7 +67,9 @@ pub async fn show_and_approve(session: &Session, wish: &Wish) -> Result<String, 
                 wish.name
             )));
         }
-        let question = format!("Approve {} as {}?", wish.name, one_line(&me.user, 253));
+        let cut = whole::cut(&seen.approval.spec.request);
+        let part = if cut.is_empty() { "" } else { " without the whole of what is cut above" };
+        let question = format!("Approve {} as {}{part}?", wish.name, one_line(&me.user, 253));
         if !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
             return Err(Failure::Declined);
         }
@@ -291,6 +313,25 @@ mod tests {
             assert!(refusal.is_err_and(|failure| failure.to_string().contains("CPU time")), "{mark}");
         }
         assert!(usable(&approval, &entry("because"), sample::now()).is_ok());
+    }
+
+    #[test]
+    fn who_approves_a_text_that_was_not_shown_in_whole_is_asked() {
+        let wish = |verdict, yes| Wish {
+            name: "refund-1".into(),
+            verdict,
+            payload: Payload::Nothing,
+            manner: crate::args::Manner { yes, ..Default::default() },
+        };
+        let mut approval = sample::approval();
+        assert_eq!(unread(&wish(Verdict::Approve, false), &approval, "finance"), None);
+        let whole = serde_json::json!({"digest": approval.spec.request.digest, "size": 9000});
+        approval.spec.request.context_ref = serde_json::from_value(whole).ok();
+        let question = unread(&wish(Verdict::Approve, false), &approval, "finance").unwrap_or_default();
+        let words = "only the beginning of the context (9000 bytes).\nThe whole: kubectl approve show --full refund-1 -n finance\n";
+        assert!(question.contains(words), "{question}");
+        assert_eq!(unread(&wish(Verdict::Approve, true), &approval, "finance"), None, "--yes");
+        assert_eq!(unread(&wish(Verdict::Reject, false), &approval, "finance"), None);
     }
 
     #[test]

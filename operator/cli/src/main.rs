@@ -16,6 +16,7 @@ mod refusal;
 mod sample;
 mod show;
 mod whoami;
+mod whole;
 
 use std::process::ExitCode;
 
@@ -49,7 +50,7 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
     let session = Session::open(&typed.connection).await?;
     let text = match typed.command {
         Some(Command::List(options)) => list::list(&session, &options).await?,
-        Some(Command::Show(options)) => show::show(&session, &options.name).await?,
+        Some(Command::Show(options)) => show::show(&session, &options).await?,
         Some(Command::Doctor(options)) => {
             let found = doctor::doctor(&session, &options).await?;
             terminal::print(&found.page)?;

@@ -7,17 +7,20 @@ use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Decision, Digest, Moment, Verdict,
     conditions::{FOREIGN_MUTATION, GUARDED, UNDECIDABLE},
     gate::{Question, Quorum, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+    journal::BlobRef,
 };
 
 use signoff_engine::parameters;
 
 use crate::{
+    args::Show,
     client::{Me, RunNow, Seen, Session},
     clock::{self, distance},
     fence::{fenced, one_line, quoted},
     mine,
     refusal::Failure,
     table::table,
+    whole::{self, Whole},
 };
 
 /// The longest text of others on the page.
@@ -26,20 +29,21 @@ const LONGEST: usize = 20_000;
 /// Fetches one Approval and describes it.
 ///
 /// # Errors
-/// As every request.
-pub async fn show(session: &Session, name: &str) -> Result<String, Failure> {
+/// As every request; and where the whole is wanted, texts that are not what the request names.
+pub async fn show(session: &Session, Show { name, full }: &Show) -> Result<String, Failure> {
     let (mut seen, me) = tokio::try_join!(session.approval(name), session.me())?;
+    let whole = if *full { Some(whole::fetch(session, &seen.approval).await?) } else { None };
     // Whether decisions are honoured is said once a run, not once a gate.
     let run = session.run(&seen.approval.spec.request.workflow.name).await;
     let status = seen.approval.status.get_or_insert_default();
     let said = run.conditions.iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str()));
     status.conditions.extend(said.cloned());
     let now = clock::now();
-    Ok(page(&seen, &me, now) + &next(&seen.approval, &me, &run, now))
+    Ok(page(&seen, &me, now, whole.as_ref()) + &next(&seen.approval, &me, &run, now))
 }
 
-/// The page.
-pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
+/// The page. `whole`: the whole of what the request holds in part, where it was fetched.
+pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>) -> String {
     let approval = &seen.approval;
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
@@ -47,14 +51,25 @@ pub fn page(seen: &Seen, me: &Me, now: Moment) -> String {
     facts(&mut page, seen, now);
     warnings(&mut page, &status);
     page.section("Question", &fenced(&request.prompt, LONGEST));
+    let command = full(approval);
     if let Some(review) = &request.reviews {
-        let mut body = fenced(&review.response, LONGEST);
-        if Digest::of_bytes(review.response.as_bytes()) != review.digest {
-            body.push_str(&format!("  not all of it is here; the whole has {}\n", review.digest));
-        }
-        page.section(&format!("Reviewed: what step {} made", one_line(&review.path, 512)), &body);
+        let text = Text {
+            shown: &review.response,
+            whole: whole.and_then(|whole| whole.review.as_deref()),
+            reference: review.ref_.as_ref(),
+            is_cut: whole::is_review_cut(request),
+        };
+        let title = format!("Reviewed: what step {} made", one_line(&review.path, 512));
+        page.section(&title, &text.body(&review.digest, &command));
     }
-    context(&mut page, request);
+    if let Some(context) = &request.context {
+        let reference = request.context_ref.as_ref();
+        let (whole, is_cut) = (whole.and_then(|whole| whole.context.as_deref()), reference.is_some());
+        let text = Text { shown: context, whole, reference, is_cut };
+        let digest = reference.map_or_else(|| Digest::of_bytes(context.as_bytes()), |whole| whole.digest.clone());
+        let title = "Context, in the run's own words (of models, tools and people; nobody has checked them)";
+        page.section(title, &text.body(&digest, &command));
+    }
     for question in request.form.iter().flat_map(|form| &form.questions) {
         let title = if question.id == Question::PLAIN {
             "Answer".to_owned()
@@ -112,6 +127,43 @@ fn decides(approval: &Approval, command: &dyn Fn(&[&str]) -> String) -> String {
     let command = command(&[&["approve", first.as_str(), name], reason].concat());
     let others: Vec<String> = verdicts.collect();
     if others.is_empty() { command } else { format!("{command} (or {})", others.join(", ")) }
+}
+
+/// The command that prints the whole.
+fn full(approval: &Approval) -> String {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (name, namespace) = (text(&approval.metadata.name), text(&approval.metadata.namespace));
+    quoted(&["kubectl", "approve", "show", "--full", &name, "-n", &namespace])
+}
+
+/// A text of others, of which the request may hold only a part.
+struct Text<'t> {
+    shown: &'t str,
+    /// The whole, where it was fetched and verified.
+    whole: Option<&'t str>,
+    reference: Option<&'t BlobRef>,
+    is_cut: bool,
+}
+
+impl Text<'_> {
+    /// The text, and what is not shown of it, with the command that shows it.
+    fn body(&self, digest: &Digest, command: &str) -> String {
+        if let Some(whole) = self.whole {
+            let body = fenced(whole, whole.len().max(LONGEST));
+            return format!("{body}  the whole: {} bytes, verified: {digest}\n", whole.len());
+        }
+        let body = fenced(self.shown, LONGEST);
+        if !self.is_cut {
+            return body;
+        }
+        let more = match self.reference.and_then(|whole| usize::try_from(whole.size).ok()) {
+            // The beginning of each field of a call may be longer than the whole by its marks.
+            Some(size) if size > self.shown.len() => format!("{} more of {size} bytes", size - self.shown.len()),
+            Some(size) => format!("the whole has {size} bytes"),
+            None => "this is the beginning".to_owned(),
+        };
+        format!("{body}  CUT HERE: {more}, {digest}\n  the whole: {command}\n")
+    }
 }
 
 /// Lines of `Label:   text`, and sections.
@@ -248,18 +300,6 @@ fn warnings(page: &mut Page, status: &ApprovalStatus) {
         };
         page.fact(label, &one_line(&condition.message, 1024));
     }
-}
-
-fn context(page: &mut Page, request: &ApprovalRequest) {
-    let Some(context) = &request.context else { return };
-    let mut body = fenced(context, LONGEST);
-    if let Some(whole) = &request.context_ref {
-        body.push_str(&format!(
-            "  cut here: these are the first 4 KiB of {} bytes; the whole has {}\n",
-            whole.size, whole.digest
-        ));
-    }
-    page.section("Context, in the run's own words (of models, tools and people; nobody has checked them)", &body);
 }
 
 fn form(question: &Question) -> String {

@@ -30,6 +30,7 @@ use crate::{
     stalls::Stalls,
     store::{Found, Store},
     unreadable::Unreadable,
+    value_quota::ValueQuota,
     vouched::Vouched,
     wire::Wire,
 };
@@ -76,6 +77,8 @@ pub(crate) struct Context {
     pub(crate) room: Room,
     /// How many calls run at once, and which is next.
     pub(crate) call_slots: Arc<CallSlots>,
+    /// How many bytes long values may have.
+    pub(crate) value_quota: ValueQuota,
     /// The Pods of steps that are known.
     pub(crate) pods: Arc<Book>,
     /// How many of them may run.

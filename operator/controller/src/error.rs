@@ -42,15 +42,15 @@ pub enum Error {
     },
     /// A large value that a journal names is not there.
     #[error(
-        "{object}: its journal names the value {digest}, which is not in the ConfigMap {config_map:?} of the operator any more: restore the ConfigMap from a backup, or delete the Workflow"
+        "{object}: its journal names the value {digest}, which is not in the Blob {blob:?} any more: restore the Blob from a backup, or delete the Workflow"
     )]
     ValueGone {
         /// The Workflow.
         object: String,
         /// The value's digest.
         digest: String,
-        /// The name of its ConfigMap.
-        config_map: String,
+        /// The name of its Blob.
+        blob: String,
     },
     /// A part of a journal is not there, or is not a journal.
     #[error(

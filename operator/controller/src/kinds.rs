@@ -53,6 +53,10 @@ pub trait Kind: Placed + Serialize {
     fn due(&self) -> Option<Moment> {
         None
     }
+    /// How many bytes its long values have together.
+    fn value_bytes(&self) -> u64 {
+        0
+    }
     /// The name and uid of the Workflow that it belongs to, where it is not one itself.
     fn owner(&self) -> Option<(&str, &str)> {
         None
@@ -128,6 +132,10 @@ impl Kind for Workflow {
     fn due(&self) -> Option<Moment> {
         let finished = self.status.as_ref().and_then(|status| status.finished_at)?;
         self.spec.ttl_after_finished.map(|ttl| finished.after(ttl.duration()))
+    }
+    fn value_bytes(&self) -> u64 {
+        let bytes = self.status.as_ref().and_then(|status| status.value_bytes);
+        bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
     }
 }
 

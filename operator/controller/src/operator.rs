@@ -27,6 +27,7 @@ use crate::{
     metrics::Shared,
     pods::PodSettings,
     targets::Targets,
+    value_quota::ValueSettings,
     works::Works,
 };
 
@@ -41,7 +42,7 @@ pub struct Config {
     pub clock: Arc<dyn Clock>,
     /// The way to models and addresses.
     pub caller: Arc<dyn Caller>,
-    /// Where large values are; ConfigMaps where there is none.
+    /// Where long values are; Blobs where there is none.
     pub blobs: Option<Arc<dyn BlobStore>>,
     /// What the administrator decided for all runs.
     pub settings: Settings,
@@ -57,6 +58,8 @@ pub struct Config {
     pub targets: Option<Targets>,
     /// How many calls of models and addresses run at once.
     pub call_limits: CallLimits,
+    /// How many bytes long values may have.
+    pub values: ValueSettings,
     /// Where and how many steps may be Pods.
     pub pods: PodSettings,
     /// The threads on which text of users is evaluated.
@@ -86,6 +89,7 @@ impl Config {
             guard: GuardMode::Checked(Box::default()),
             targets: None,
             call_limits: CallLimits::default(),
+            values: ValueSettings::default(),
             pods: PodSettings::default(),
             evaluator: Evaluator::inline(),
             max_reconciles: 16,

@@ -29,6 +29,8 @@ struct Inner<K> {
     owned: BTreeMap<Box<str>, Vec<Name>>,
     /// What the list that is being read held so far.
     listed: Option<BTreeSet<Name>>,
+    /// The bytes of the long values of all objects of a namespace, where they have any.
+    value_bytes: BTreeMap<Arc<str>, u64>,
 }
 
 struct Entry<K> {
@@ -39,6 +41,7 @@ struct Entry<K> {
     owner: Option<Box<str>>,
     over: bool,
     due: Option<Moment>,
+    value_bytes: u64,
     /// Whether an own read or write returned this version, so that whoever asked knows it.
     own: bool,
     /// A write may have been stored whose answer was lost: only the server knows the newest version.
@@ -82,7 +85,9 @@ pub struct Gone {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        Self { inner: Mutex::new(Inner { entries: BTreeMap::new(), owned: BTreeMap::new(), listed: None }) }
+        let inner =
+            Inner { entries: BTreeMap::new(), owned: BTreeMap::new(), listed: None, value_bytes: BTreeMap::new() };
+        Self { inner: Mutex::new(inner) }
     }
 }
 
@@ -228,6 +233,16 @@ impl<K: Kind> Store<K> {
         })
     }
 
+    /// Returns the bytes of the long values of all objects of a namespace.
+    pub fn value_bytes_in(&self, namespace: &str) -> u64 {
+        self.lock().value_bytes.get(namespace).copied().unwrap_or(0)
+    }
+
+    /// Returns the bytes of the long values of an object.
+    pub fn value_bytes_of(&self, name: &Name) -> u64 {
+        self.lock().entries.get(name).map_or(0, |entry| entry.value_bytes)
+    }
+
     /// The object is over and everybody has taken note of it.
     pub fn shrink(&self, name: &Name) {
         let mut inner = self.lock();
@@ -280,19 +295,23 @@ impl<K: Kind> Inner<K> {
             version: version.into(),
             over: object.is_over(),
             due: object.due(),
+            value_bytes: object.value_bytes(),
             body: Body::Full(Arc::clone(&object)),
             owner,
             own,
             doubtful,
         };
+        if entry.value_bytes > 0 {
+            let sum = self.value_bytes.entry(Arc::clone(&name.namespace)).or_default();
+            *sum = sum.saturating_add(entry.value_bytes);
+        }
         self.entries.insert(name, entry);
         (object, true)
     }
 
     /// Removes an object and says whose it was.
     fn bury(&mut self, name: Name) -> Option<Gone> {
-        self.disown(&name);
-        let Entry { uid, body, .. } = self.entries.remove(&name)?;
+        let Entry { uid, body, .. } = self.remove(&name)?;
         let owner = |object: &K| object.owner().map(|(owner, _)| name.beside(owner));
         let owner = match body {
             Body::Full(object) => owner(&object),
@@ -302,9 +321,16 @@ impl<K: Kind> Inner<K> {
         Some(Gone { name, uid: uid.into(), owner })
     }
 
-    fn remove(&mut self, name: &Name) {
+    fn remove(&mut self, name: &Name) -> Option<Entry<K>> {
         self.disown(name);
-        self.entries.remove(name);
+        let entry = self.entries.remove(name)?;
+        if let Some(sum) = self.value_bytes.get_mut(&name.namespace) {
+            *sum = sum.saturating_sub(entry.value_bytes);
+            if *sum == 0 {
+                self.value_bytes.remove(&name.namespace);
+            }
+        }
+        Some(entry)
     }
 
     fn disown(&mut self, name: &Name) {

@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     approval,
-    blobs::ConfigMapBlobs,
+    blobs::ClusterBlobs,
     call_slots::CallSlots,
     context::{Context, Hold, Start},
     error::Error,
@@ -47,6 +47,7 @@ use crate::{
     store::Store,
     targets,
     unreadable::Unreadable,
+    value_quota::ValueQuota,
     vouched::Vouched,
     watch::{Sight, follow},
     wire::Wire,
@@ -102,7 +103,7 @@ impl Works {
         let (to_starts, starts) = mpsc::unbounded_channel();
         let (to_workflows, workflows) = mpsc::channel(256);
         let (to_approvals, approvals) = mpsc::channel(256);
-        let default_blobs = || Arc::new(ConfigMapBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
+        let default_blobs = || Arc::new(ClusterBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
         let doubt = Arc::new(Notify::new());
         let pods = Arc::new(Book::default());
         let context = Arc::new(Context {
@@ -125,6 +126,7 @@ impl Works {
             segments: SegmentCache::default(),
             room: config.room,
             call_slots: Arc::new(CallSlots::new(config.call_limits)),
+            value_quota: ValueQuota::new(config.values),
             room_for_pods: Arc::new(Room::new(config.pods.clone(), Arc::clone(&pods))),
             pods,
             guard: operator.guard.subscribe(),

@@ -3,6 +3,8 @@
 //! An activity whose result is in the journal is ready. One whose result is not begins, once, and stays pending;
 //! what it wishes for is repeated in every turn. This module keeps the books of one turn and knows no step.
 
+mod keep;
+
 use std::{
     cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +15,7 @@ use std::{
 
 use signoff_api::{
     Digest, Json, Moment, Outcome,
-    journal::{BlobRef, StepError, StepKind, StepLog, StepPhase, StepRecord},
+    journal::{BlobRef, StepError, StepKind, StepPhase, StepRecord},
 };
 
 use crate::{
@@ -21,22 +23,21 @@ use crate::{
     journal::Journal,
     language::{LanguageError, Scope, text},
     plan::{Complaint, Plan, PlannedStep},
+    request,
     scope::{self, Frame},
-    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, What},
+    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE, What},
+    values::{References, ValueLimits},
 };
 
-/// Values above this many bytes go to the blob store.
-const INLINE: usize = 1024;
-/// What all inline values of a run may have together.
-const INLINE_A_RUN: usize = 256 * 1024;
-
-/// What a person may switch while a run is under way.
+/// What a person may switch while a run is under way, and what bounds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// Start nothing new.
     pub suspend: bool,
     /// End the run.
     pub cancel: bool,
+    /// How many bytes its long values may have.
+    pub values: ValueLimits,
 }
 
 /// One turn of a run.
@@ -125,10 +126,12 @@ pub(crate) struct Books {
     pub(crate) costly: BTreeMap<(String, i32), String>,
     wished: BTreeSet<(String, i32)>,
     inline: usize,
+    values: References,
 }
 
 impl Books {
-    pub(crate) fn new(journal: Journal) -> Self {
+    pub(crate) fn new(journal: Journal, limits: ValueLimits) -> Self {
+        let values = References::of(&journal, limits);
         let inline = journal.records().iter().filter_map(|r| r.response.as_ref()).map(length).sum();
         Self {
             journal,
@@ -141,53 +144,8 @@ impl Books {
             costly: BTreeMap::new(),
             wished: BTreeSet::new(),
             inline,
+            values,
         }
-    }
-
-    /// Keeps a text inline where it is short, and in the blob store where it is long.
-    pub(crate) fn keep(&mut self, value: &str) -> (Option<Json>, Option<BlobRef>) {
-        if value.len() <= INLINE && self.inline + value.len() <= INLINE_A_RUN {
-            self.inline += value.len();
-            (Some(Json(value.into())), None)
-        } else {
-            (None, Some(self.store(value)))
-        }
-    }
-
-    /// Keeps the end of what a container wrote, and all of it in the blob store where that is more.
-    pub(crate) fn keep_log(&mut self, whole: &str) -> Option<StepLog> {
-        let whole = text::clean(whole);
-        let tail = text::last(&whole, INLINE);
-        let ref_ = (tail.len() < whole.len()).then(|| self.store(&whole));
-        (!whole.is_empty()).then(|| StepLog { tail: tail.to_owned(), ref_ })
-    }
-
-    /// Puts a text into the blob store.
-    pub(crate) fn store(&mut self, value: &str) -> BlobRef {
-        let digest = Digest::of_bytes(value.as_bytes());
-        if !self.stored.iter().any(|(known, _)| *known == digest) {
-            self.stored.push((digest.clone(), value.to_owned()));
-        }
-        BlobRef { digest, size: i64::try_from(value.len()).unwrap_or(i64::MAX) }
-    }
-
-    /// Keeps a decision inline where it is short; where it is long, its payload is in the blob store only.
-    pub(crate) fn keep_decision(&mut self, outcome: Outcome) -> (Outcome, Option<BlobRef>) {
-        let whole = serde_json::to_string(&outcome).unwrap_or_default();
-        if whole.len() <= INLINE {
-            return (outcome, None);
-        }
-        let reference = self.store(&whole);
-        let short = Outcome {
-            verdict: outcome.verdict,
-            phase: outcome.phase,
-            reason: outcome.reason.map(|reason| reason.chars().take(200).collect()),
-            decided_by: outcome.decided_by.into_iter().take(8).collect(),
-            decided_at: outcome.decided_at,
-            source: outcome.source,
-            ..Outcome::default()
-        };
-        (short, Some(reference))
     }
 
     fn wake(&mut self, at: Moment) {
@@ -253,7 +211,7 @@ impl From<LanguageError> for Trouble {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
-        let books = RefCell::new(Books::new(journal));
+        let books = RefCell::new(Books::new(journal, control.values));
         Self {
             plan,
             control,
@@ -389,6 +347,9 @@ impl<'a> Run<'a> {
             Ok(Opening::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
                 self.fail(&mut books, &mut record, NOT_ALLOWED, &why);
             }
+            Ok(Opening::Done(response)) if let Err(why) = books.has_room_for(&response) => {
+                self.fail(&mut books, &mut record, TOO_LARGE, &why);
+            }
             Ok(Opening::Done(response)) => {
                 (record.response, record.response_ref) = books.keep(&response);
                 self.finish(&mut books, &mut record, StepPhase::Succeeded);
@@ -419,6 +380,7 @@ impl<'a> Run<'a> {
                     deadline: request.deadline,
                     closes_at: request.closes_at,
                     guard_epoch: request.guard_epoch.clone(),
+                    shows: request::shows(request),
                 });
                 books.commands.push(Command::Ask(ask));
             }

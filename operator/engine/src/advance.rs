@@ -25,12 +25,13 @@ use crate::{
     language::text,
     patterns,
     plan::{Plan, PlannedStep},
-    scope,
+    scope, status,
     steps::Stop,
-    turn::{Blobs, End, Fact, Now, TOO_COSTLY, Turn},
+    turn::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Turn},
+    values::ValueLimits,
 };
 
-/// The most that one value may have: what fits into a ConfigMap together with its metadata.
+/// The most that one value may have: what fits into a Blob in every encoding.
 pub(crate) const MAX_VALUE: usize = 900 * 1024;
 
 /// Takes one turn.
@@ -44,7 +45,18 @@ pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>
     if end.is_none() {
         end = match poll(patterns::run(&run)) {
             None => None,
-            Some(Ok(shown)) => Some(End::Succeeded(shown.outputs)).inspect(|_| artifacts = shown.artifacts),
+            Some(Ok(shown)) => {
+                let files = shown.artifacts.iter().map(|(_, content)| content.as_str());
+                let long = status::is_apart(&shown.outputs).then_some(shown.outputs.as_str());
+                let room = run.books.borrow().can_store(files.chain(long));
+                Some(match room {
+                    Err(why) => End::Failed(format!("the outputs and files: {why}")),
+                    Ok(()) => {
+                        artifacts = shown.artifacts;
+                        End::Succeeded(shown.outputs)
+                    }
+                })
+            }
             Some(Err(Stop::Failed(why) | Stop::GivenUp(why))) => Some(End::Failed(why)),
             Some(Err(Stop::Rejected(why))) => Some(End::Rejected(why)),
             Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
@@ -127,7 +139,10 @@ fn close(books: &mut Books, record: &mut StepRecord, fact: Fact, now: Moment) ->
             record.usage = reply.usage;
             if response.len() > MAX_VALUE {
                 let why = format!("its response has {} bytes and may have {MAX_VALUE}", response.len());
-                record.error = Some(error("TooLarge", &why));
+                record.error = Some(error(TOO_LARGE, &why));
+                record.phase = StepPhase::Failed;
+            } else if let Err(why) = books.has_room_for(&response) {
+                record.error = Some(error(TOO_LARGE, &why));
                 record.phase = StepPhase::Failed;
             } else {
                 (record.response, record.response_ref) = books.keep(&response);
@@ -239,8 +254,9 @@ fn close_open_records(books: &mut Books, is_idempotent: impl Fn(&str) -> bool, n
 /// has reached its `activeDeadline`. Evaluates no text of the Workflow, so it needs no plan.
 #[must_use]
 pub fn set_aside(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Turn {
-    let control = Control { suspend: spec.suspend == Some(true), cancel: spec.cancel == Some(true) };
-    let mut books = Books::new(journal);
+    let values = ValueLimits { of_run: u64::MAX, ..ValueLimits::default() };
+    let control = Control { suspend: spec.suspend == Some(true), cancel: spec.cancel == Some(true), values };
+    let mut books = Books::new(journal, values);
     let mut ended: Vec<Fact> =
         facts.into_iter().filter(|fact| matches!(fact, Fact::Ended { .. } | Fact::Lost { .. })).collect();
     ended.sort_by(|a, b| a.key().cmp(&b.key()));

@@ -71,18 +71,16 @@ impl Driven {
     }
 
     pub(crate) fn of(spec: Value) -> Self {
+        Self::under(spec, Control::default())
+    }
+
+    /// Begins a run with what steers and bounds it.
+    pub(crate) fn under(spec: Value, control: Control) -> Self {
         let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
             .unwrap_or_else(|why| panic!("{why:?}"));
         let now = Now { at: start(), guard_epoch: "epoch".into() };
-        let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
-        let mut run = Self {
-            plan,
-            journal: Journal::default(),
-            blobs: Blobs::new(),
-            control: Control::default(),
-            clock: start(),
-            turn,
-        };
+        let turn = advance(&plan, control, Journal::default(), Vec::new(), &Blobs::new(), &now);
+        let mut run = Self { plan, journal: Journal::default(), blobs: Blobs::new(), control, clock: start(), turn };
         run.commit();
         run
     }

@@ -26,6 +26,7 @@ pub mod plan;
 pub mod status;
 pub mod tally;
 pub mod turn;
+pub mod values;
 
 mod activity;
 mod advance;
@@ -48,6 +49,7 @@ pub use plan::{Complaint, Plan, Settings};
 #[doc(hidden)]
 pub use schema::Schema; // for its benchmark
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};
+pub use values::ValueLimits;
 
 #[cfg(test)]
 mod any_pattern_tests;

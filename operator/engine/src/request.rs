@@ -6,6 +6,7 @@ use signoff_api::{
     ApprovalRequest, Digest, Moment,
     approval::{GateRef, Review, WorkflowRef},
     gate::{Quorum, Timeout},
+    journal::BlobRef,
     names,
 };
 
@@ -51,15 +52,23 @@ pub(crate) fn ask<'a>(
         Some(template) => Some(template.render(&scope)?),
         None => gate.shows.as_deref().map(text::clean),
     };
-    let context = with_the_rest(context, reviewed.as_ref());
-    if let Some(long) = context.as_ref().map(String::len).filter(|length| *length > MAX_VALUE) {
+    let context = with_what_is_beside(context, reviewed.as_ref());
+    let long = |text: &&str| text.len() > SHOWN;
+    let (whole_context, whole_review) =
+        (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));
+    if let Some(text) = whole_context.iter().chain(&whole_review).find(|text| text.len() > MAX_VALUE) {
         let why = format!(
-            "what people would be shown has {long} bytes and may have {MAX_VALUE}: show a part, or where it is"
+            "what people would be shown has {} bytes and may have {MAX_VALUE}: show a part, or where it is",
+            text.len()
         );
         return Err(Trouble::Invalid(why));
     }
+    let mut books = run.books.borrow_mut();
+    books.can_store(whole_context.into_iter().chain(whole_review)).map_err(Trouble::Invalid)?;
+    let context_ref = whole_context.map(|text| books.store(text));
+    let review_ref = whole_review.map(|text| books.store(text));
+    drop(books);
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
-    let context_ref = context.as_ref().filter(|text| text.len() > SHOWN).map(|text| run.books.borrow_mut().store(text));
     let timeout = spec.timeout.clone().unwrap_or_default();
     let action = timeout.action.unwrap_or_default();
     let mut request = ApprovalRequest {
@@ -78,7 +87,7 @@ pub(crate) fn ask<'a>(
         context: context.map(|text| text::first(&text, SHOWN).to_owned()),
         context_ref,
         parameters: gate.about.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
-        reviews: reviewed.map(review),
+        reviews: reviewed.map(|reviewed| review(reviewed, review_ref)),
         form: gate.form.clone(),
         allowed_verdicts: gate.allowed.clone(),
         after_reject: gate.after_reject.clone(),
@@ -111,19 +120,22 @@ fn quorums(name: &str, gate: &PlannedGate) -> Vec<Quorum> {
     std::iter::once(own).chain(gate.policy_quorums.iter().cloned()).collect()
 }
 
-/// What the gate's author shows, and after it what must not be out of reach: what is known of a container that ran, and
-/// all of what will run, or be released, where the review shows only a part of it.
-fn with_the_rest(context: Option<String>, reviewed: Option<&Reviewed>) -> Option<String> {
-    let beside = reviewed.and_then(|one| one.beside.clone());
-    let whole = reviewed.filter(|one| one.excerpt.is_some()).map(|one| format!("all of it:\n{}", one.text));
-    let rest = beside.into_iter().chain(whole).map(|text| text::clean(&text));
-    let all: Vec<_> = context.into_iter().chain(rest).collect();
+/// What the gate's author shows, and after it what is known of a container that ran.
+fn with_what_is_beside(context: Option<String>, reviewed: Option<&Reviewed>) -> Option<String> {
+    let beside = reviewed.and_then(|one| one.beside.as_deref()).map(text::clean);
+    let all: Vec<_> = context.into_iter().chain(beside).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
 /// What is decided about.
-fn review(Reviewed { path, text, excerpt, .. }: Reviewed) -> Review {
+fn review(Reviewed { path, text, excerpt, .. }: Reviewed, ref_: Option<BlobRef>) -> Review {
     let digest = Digest::of_bytes(text.as_bytes());
     let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());
-    Review { path, response, digest }
+    Review { path, response, ref_, digest }
+}
+
+/// Returns the long values that a request shows.
+pub(crate) fn shows(request: &ApprovalRequest) -> Vec<BlobRef> {
+    let review = request.reviews.as_ref().and_then(|review| review.ref_.as_ref());
+    request.context_ref.iter().chain(review).cloned().collect()
 }

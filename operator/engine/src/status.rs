@@ -10,17 +10,22 @@ use signoff_api::{
     workflow::{ArtifactRef, WorkflowPhase},
 };
 
-use crate::{Plan, language::text, turn::End, turn::Turn};
+use crate::{Plan, language::text, turn::End, turn::Turn, values};
 
 /// The longest output that stands in the status itself, in bytes.
 const SHORT: usize = 4096;
+
+/// Whether an output is too long to stand in the status itself.
+pub(crate) fn is_apart(output: &str) -> bool {
+    output.len() > SHORT
+}
 
 /// What the run has to show that does not fit into the status: a long output, and files. It is to be kept before the
 /// status is written, because the status names it by its digest.
 #[must_use]
 pub fn apart(turn: &Turn) -> Vec<(Digest, String)> {
     let long = match &turn.end {
-        Some(End::Succeeded(text)) if text.len() > SHORT => Some(text),
+        Some(End::Succeeded(text)) if is_apart(text) => Some(text),
         _ => None,
     };
     let files = turn.artifacts.iter().map(|(_, content)| content);
@@ -38,7 +43,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, overdue: bool, now: 
     status.spec_digest = Some(plan.spec_digest().clone());
     status.started_at = status.started_at.or(Some(now));
     if let Some(End::Succeeded(text)) = &turn.end {
-        if text.len() > SHORT {
+        if is_apart(text) {
             status.outputs_ref = Some(reference(text));
         } else {
             status.outputs = Some(text.clone());
@@ -51,6 +56,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, overdue: bool, now: 
         some => format!("with warnings: {}", some.join("; ")),
     };
     say(&mut status, workflow, now, conditions::ACCEPTED, true, "Accepted", &accepted);
+    status.value_bytes = values::bytes(&turn.journal, &status);
     ends(&mut status, workflow, turn, overdue, now);
     status
 }
@@ -63,6 +69,7 @@ pub fn set_aside(workflow: &Workflow, turn: &Turn, overdue: bool, now: Moment) -
     if turn.end.is_none() && status.phase == WorkflowPhase::Running && before == WorkflowPhase::Pending {
         status.phase = before;
     }
+    status.value_bytes = values::bytes(&turn.journal, &status);
     ends(&mut status, workflow, turn, overdue, now);
     status
 }

@@ -20,6 +20,9 @@ pub const NOT_ALLOWED: &str = "NotAllowed";
 /// The class of the failure of a step whose input or answer costs too much to evaluate.
 pub const TOO_COSTLY: &str = "TooCostly";
 
+/// The class of the failure of a step whose response is too large, by itself or with the run's other values.
+pub const TOO_LARGE: &str = "TooLarge";
+
 /// Large values by their digest, as far as whoever calls the engine has fetched them.
 pub type Blobs = BTreeMap<Digest, String>;
 

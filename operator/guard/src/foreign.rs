@@ -19,7 +19,7 @@ impl Rule<'_> {
         let ours = |resource: &String| {
             let name = resource.split('/').next().unwrap_or_default();
             // `*` alone is every resource, `*/status` every status.
-            matches!(name, "*" | "approvals" | "workflows" | "approvalpolicies" | "clusterapprovalpolicies")
+            matches!(name, "*" | "approvals" | "blobs" | "workflows" | "approvalpolicies" | "clusterapprovalpolicies")
         };
         self.groups.iter().any(|group| group == "*" || group == GROUP) && self.resources.iter().any(ours)
     }

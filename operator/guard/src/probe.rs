@@ -1,4 +1,4 @@
-//! A forged request, sent as a dry run: it tells what an API server does with one now, which what is stored does not.
+//! Forged requests, sent as dry runs: they tell what an API server does with one now, which what is stored does not.
 //!
 //! It stores nothing, and takes no refusal but that of our own rule for one.
 
@@ -11,46 +11,77 @@ use kube::{
     core::{Request, Status},
 };
 use serde_json::{Value, json};
-use signoff_api::{Approval, Digest};
+use signoff_api::{Approval, Blob, Digest};
 
-/// The rule that must refuse it.
-const RULE: &str = "signoff-approvals";
 /// The name in every API server's certificate.
 const SERVER_NAME: &str = "kubernetes.default.svc";
 
-/// What became of the forged request.
+/// What became of the forged requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Refused by our rule, at this instant of the API server's own clock, cut to seconds, where it says so.
+    /// Refused by our rules, at this instant of the API server's own clock, cut to seconds, where it says so.
     Refused(Option<Timestamp>),
-    /// Not refused by our rule: what it said instead.
+    /// Not refused by our rules: what it said instead.
     Otherwise(String),
 }
 
-/// Sends an Approval that holds a decision, which nobody may create: not even the operator, who alone may create
-/// any. `namespace` is the operator's own.
+/// A request that nobody may make, not even the operator, who alone may create objects of its kind.
+struct Forged {
+    /// The policy that must refuse it.
+    rule: &'static str,
+    /// In words.
+    what: &'static str,
+    path: String,
+    object: Value,
+}
+
+/// Sends one forged request for each policy that can be tried so. `namespace` is the operator's own.
 ///
 /// # Errors
 /// No answer.
 pub async fn forged(client: &Client, namespace: &str) -> Result<Answer, kube::Error> {
-    let path = Approval::url_path(&(), Some(namespace));
+    let all = [
+        Forged {
+            rule: "signoff-approvals",
+            what: "a forged decision",
+            path: Approval::url_path(&(), Some(namespace)),
+            object: approval(namespace),
+        },
+        Forged {
+            rule: "signoff-blobs",
+            what: "a Blob of no Workflow",
+            path: Blob::url_path(&(), Some(namespace)),
+            object: blob(namespace),
+        },
+    ];
+    let mut earliest = None;
+    for forged in &all {
+        match send(client, forged).await? {
+            Answer::Refused(at) => earliest = earliest.into_iter().chain(at).min(),
+            otherwise => return Ok(otherwise),
+        }
+    }
+    Ok(Answer::Refused(earliest))
+}
+
+async fn send(client: &Client, Forged { rule, what, path, object }: &Forged) -> Result<Answer, kube::Error> {
     let options = kube::api::PostParams { dry_run: true, field_manager: None };
-    let body = serde_json::to_vec(&approval(namespace)).map_err(kube::Error::SerdeError)?;
+    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
     let request = Request::new(path).create(&options, body).map_err(kube::Error::BuildRequest)?;
     let answer = client.send(request.map(Body::from)).await?;
     let (head, body) = answer.into_parts();
     let date = head.headers.get(DATE).and_then(|date| date.to_str().ok());
     let at = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()).map(|date| date.timestamp());
     if head.status.is_success() {
-        return Ok(Answer::Otherwise("it accepts a forged decision".to_owned()));
+        return Ok(Answer::Otherwise(format!("it accepts {what}")));
     }
     let body = body.collect_bytes().await?;
     let said = serde_json::from_slice::<Status>(&body).map(|status| status.message).unwrap_or_default();
-    let by_rule = said.contains(&format!("ValidatingAdmissionPolicy '{RULE}'"));
+    let by_rule = said.contains(&format!("ValidatingAdmissionPolicy '{rule}'"));
     Ok(if by_rule {
         Answer::Refused(at)
     } else {
-        Answer::Otherwise(format!("it refuses a forged decision, but not by {RULE}: {} {said}", head.status.as_u16()))
+        Answer::Otherwise(format!("it refuses {what}, but not by {rule}: {} {said}", head.status.as_u16()))
     })
 }
 
@@ -113,6 +144,16 @@ fn approval(namespace: &str) -> Value {
     })
 }
 
+/// Right in everything but that it belongs to no Workflow.
+fn blob(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "signoff.dev/v1alpha1",
+        "kind": "Blob",
+        "metadata": {"name": "probe", "namespace": namespace},
+        "spec": {"data": "Is a Blob of no Workflow refused?"},
+    })
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -123,6 +164,12 @@ mod tests {
         let forged: Approval = serde_json::from_value(approval("signoff-system")).unwrap();
         assert_eq!(forged.spec.decisions.len(), 1);
         assert!(forged.metadata.name.unwrap().ends_with(forged.spec.request.digest.short(10)));
+    }
+
+    #[test]
+    fn the_forged_blob_is_one_in_everything_but_its_owner() {
+        let forged: Blob = serde_json::from_value(blob("signoff-system")).unwrap();
+        assert!(forged.metadata.owner_references.is_none() && !forged.spec.into_bytes().is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
-use signoff_controller::{CallLimits, EvaluatorSettings, PodSettings};
+use signoff_controller::{CallLimits, EvaluatorSettings, PodSettings, ValueSettings};
 use signoff_engine::Settings;
 use signoff_runtime::Allowed;
 
@@ -59,6 +59,12 @@ pub struct Arguments {
     /// The most bytes that the spec of a Workflow may have as JSON, inputs included.
     #[arg(long, default_value_t = 524_288, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1024..))]
     pub max_workflow_bytes: u32,
+    /// The most bytes that the long values of a Workflow may have together.
+    #[arg(long, default_value_t = 67_108_864, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1_048_576..))]
+    pub max_value_bytes_per_workflow: u64,
+    /// The most bytes that the long values of all Workflows of a namespace may have together.
+    #[arg(long, default_value_t = 536_870_912, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1_048_576..))]
+    pub max_value_bytes_per_namespace: u64,
     /// No step may be a Pod: the operator then needs no rights on Pods.
     #[arg(long, conflicts_with = "pod_namespace")]
     pub no_pods: bool,
@@ -140,6 +146,14 @@ impl Arguments {
         }
     }
 
+    /// How many bytes long values may have.
+    pub fn values(&self) -> ValueSettings {
+        ValueSettings {
+            per_workflow: self.max_value_bytes_per_workflow,
+            per_namespace: self.max_value_bytes_per_namespace,
+        }
+    }
+
     /// Where and how many steps may be Pods.
     pub fn pods(&self) -> PodSettings {
         PodSettings {
@@ -181,6 +195,11 @@ mod tests {
     #[test]
     fn the_arguments_do_not_contradict_each_other() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_usual_bounds_of_long_values_are_those_of_the_controller() {
+        assert_eq!(Arguments::parse_from(["signoff-operator"]).values(), ValueSettings::default());
     }
 
     #[test]

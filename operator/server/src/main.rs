@@ -58,6 +58,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     config.settings = arguments.settings();
     config.targets = Some(Targets { namespace: namespace.clone(), surroundings });
     config.call_limits = arguments.call_limits();
+    config.values = arguments.values();
     config.pods = arguments.pods();
     config.guard = GuardMode::Checked(Box::new(GuardSettings {
         strict: arguments.strict_guard,

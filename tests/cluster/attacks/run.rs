@@ -230,6 +230,7 @@ impl Case<'_> {
         text.replace("{me}", &me)
             .replace("{namespace}", self.stage.namespace(self.ground))
             .replace("{case}", &self.number.to_string())
+            .replace("{owner}", self.stage.owner(self.ground))
     }
 
     /// The placeholders of everything in a value.

@@ -13,14 +13,19 @@ use kube::core::ObjectMeta;
 use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
+use signoff_api::Workflow;
 use signoff_tests::attacks::{Actor, Ground, Token};
 use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
+
+use crate::policies::stage::workflow;
 
 /// Both grounds of one chapter.
 pub(super) struct Stage {
     cluster: Cluster,
     careless: Namespace,
     as_shipped: Namespace,
+    /// The uid of the Workflow `owner` in each.
+    owners: [String; 2],
     clients: HashMap<&'static str, Client>,
     stolen: HashMap<Token, Client>,
 }
@@ -34,10 +39,16 @@ impl Stage {
         let cluster = Cluster::shared().unwrap();
         let (careless, as_shipped) =
             tokio::try_join!(cluster.namespace("careless"), cluster.namespace("as-shipped")).unwrap();
-        let mut stage = Self { cluster, careless, as_shipped, clients: HashMap::new(), stolen: HashMap::new() };
+        let owners = Default::default();
+        let mut stage = Self { cluster, careless, as_shipped, owners, clients: HashMap::new(), stolen: HashMap::new() };
         stage.grant().await;
         for name in ["admin", "alice", "bob", "carol", "flux", "dana", "viktor", "nina", "adam", "mallory"] {
             stage.clients.insert(name, stage.cluster.token_client(name).await.unwrap());
+        }
+        for (at, namespace) in [&stage.careless, &stage.as_shipped].into_iter().enumerate() {
+            let api: Api<Workflow> = Api::namespaced(stage.clients["dana"].clone(), &namespace.name);
+            let owner = serde_json::from_value(workflow("owner", json!({"suspend": true}))).unwrap();
+            stage.owners[at] = api.create(&PostParams::default(), &owner).await.unwrap().uid().unwrap();
         }
         stage.clients.insert("operator", stage.cluster.operator_client().await.unwrap());
         for actor in actors {
@@ -57,6 +68,11 @@ impl Stage {
             Ground::Careless => &self.careless.name,
             Ground::AsShipped => &self.as_shipped.name,
         }
+    }
+
+    /// The uid of the Workflow to which Blobs of the ground belong: the garbage collector takes what has no owner.
+    pub(super) fn owner(&self, ground: Ground) -> &str {
+        &self.owners[usize::from(ground == Ground::AsShipped)]
     }
 
     pub(super) fn operator(&self) -> &Client {
@@ -120,12 +136,13 @@ impl Stage {
             "approvals/status",
             "approvals/scale",
             "approvals/finalizers",
+            "blobs",
             "workflows",
             "workflows/status",
         ];
         let careless = json!([
             {"apiGroups": ["signoff.dev"], "resources": ours, "verbs": everything},
-            {"apiGroups": [""], "resources": ["configmaps", "pods", "pods/status", "pods/resize", "pods/ephemeralcontainers"], "verbs": everything},
+            {"apiGroups": [""], "resources": ["pods", "pods/status", "pods/resize", "pods/ephemeralcontainers"], "verbs": everything},
         ]);
         let everybody = json!({"kind": "Group", "name": "system:authenticated"});
         let by_name = |user: &str| json!({"kind": "User", "name": user});

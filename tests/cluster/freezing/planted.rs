@@ -1,11 +1,12 @@
-//! ConfigMaps that another user makes first at the name of a value of a run. These tests must not stop the operator.
+//! The long values of a run on a real API server: nobody is there first, and they go with their run. These tests must not
+//! stop the operator.
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::runtime::wait::{await_condition, conditions};
+use serde_json::json;
 use signoff_api::workflow::WorkflowPhase;
-use signoff_api::{Digest, Workflow, names};
+use signoff_api::{Blob, Digest, Workflow, names};
 use signoff_tests::control_plane::Cluster;
 
 use crate::policies::stage::{refused, said, workflow};
@@ -16,12 +17,8 @@ fn long() -> String {
     "All that was said about ACME. ".repeat(200)
 }
 
-fn object(name: &str, labels: Value, value: &str) -> ConfigMap {
-    serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}, "data": {"value": value}})).unwrap()
-}
-
 #[tokio::test]
-async fn a_configmap_that_edit_made_first_at_the_name_of_a_value_stops_no_run() {
+async fn nobody_is_first_at_the_name_of_a_value() {
     let runs = Runs::on(Cluster::operated().unwrap(), "planted").await;
     let gate = json!({"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]});
     let steps = json!([
@@ -32,25 +29,45 @@ async fn a_configmap_that_edit_made_first_at_the_name_of_a_value_stops_no_run() 
     let suspended = workflow("planted", json!({"suspend": true, "pattern": {"chain": {"steps": steps}}}));
     let dana = runs.as_a::<Workflow>("dana").await;
     let made = dana.create(&PostParams::default(), &serde_json::from_value(suspended).unwrap()).await.unwrap();
-    let digest = Digest::of_bytes(long().as_bytes());
-    let first = names::blob("planted", &made.uid().unwrap(), &digest);
+    let (uid, digest) = (made.uid().unwrap(), Digest::of_bytes(long().as_bytes()));
+    let first = names::blob("planted", &uid, &digest);
 
-    let nina = runs.as_a::<ConfigMap>("nina").await;
-    let params = PostParams::default();
-    let labels = json!({"signoff.dev/workflow": "planted", "signoff.dev/workflow-uid": made.uid()});
-    let forged = nina.create(&params, &object(&first, labels, "42 EUR")).await;
-    refused(said(forged), "made and changed by the operator only");
-    let theirs = nina.create(&params, &object(&first, json!({}), "42 EUR")).await.unwrap();
+    let mut forged = Blob::of_run(&runs.namespace.name, "planted", &uid, b"42 EUR".to_vec());
+    forged.metadata.name = Some(first.clone());
+    let create = async |api: Api<Blob>| said(api.create(&PostParams::default(), &forged).await);
+    refused(create(runs.as_a("nina").await).await, "cannot create resource \"blobs\"");
+    refused(create(runs.see()).await, "only the operator creates Blobs");
 
     let go_on = Patch::Merge(json!({"spec": {"suspend": false}}));
     dana.patch("planted", &PatchParams::default(), &go_on).await.unwrap();
     let approval = runs.asked("planted").await;
     let recorded = runs.see::<Workflow>().get("planted").await.unwrap().status.unwrap().value_names;
-    let stored = runs.see::<ConfigMap>().get(&recorded[&digest]).await.unwrap();
-    assert_eq!(stored.data.unwrap()["value"], long());
-    assert_eq!(stored.metadata.labels.unwrap()["signoff.dev/workflow"], "planted");
+    assert!(recorded.is_empty(), "{recorded:?}");
+    let stored = runs.see::<Blob>().get(&first).await.unwrap();
+    assert!(stored.is_of_run(&uid));
+    assert_eq!(stored.spec.data.as_deref(), Some(&*long()));
     runs.alice_approves(&approval).await.unwrap();
-    let ended = runs.ended("planted").await.status.unwrap();
-    assert_eq!(ended.phase, WorkflowPhase::Succeeded);
-    assert_eq!(runs.see::<ConfigMap>().get(&first).await.unwrap().data, theirs.data);
+    assert_eq!(runs.ended("planted").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+}
+
+#[tokio::test]
+async fn values_go_with_their_run() {
+    let runs = Runs::on(Cluster::operated().unwrap(), "values").await;
+    let steps = json!([{"name": "report", "set": {"value": long()}}]);
+    let dana = runs.as_a::<Workflow>("dana").await;
+    for propagation in [PropagationPolicy::Background, PropagationPolicy::Foreground] {
+        let run = workflow("values", json!({"pattern": {"chain": {"steps": steps}}}));
+        dana.create(&PostParams::default(), &serde_json::from_value(run).unwrap()).await.unwrap();
+        let run = runs.ended("values").await;
+        let name = names::blob("values", &run.uid().unwrap(), &Digest::of_bytes(long().as_bytes()));
+        let blob = runs.see::<Blob>().get(&name).await.unwrap();
+        let how = DeleteParams { propagation_policy: Some(propagation), ..DeleteParams::default() };
+        dana.delete("values", &how).await.unwrap();
+        let uids = [run.uid().unwrap(), blob.uid().unwrap()];
+        let gone = async {
+            await_condition(runs.see::<Blob>(), &name, conditions::is_deleted(&uids[1])).await.unwrap();
+            await_condition(dana.clone(), "values", conditions::is_deleted(&uids[0])).await.unwrap();
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), gone).await.unwrap();
+    }
 }

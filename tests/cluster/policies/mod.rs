@@ -3,6 +3,7 @@
 //! Nothing here may run an operator: the policies must hold while there is none.
 
 mod audit;
+mod blobs;
 mod delegation;
 mod final_and_in_time;
 mod in_force;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::config::Kubeconfig;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt};
@@ -80,14 +80,19 @@ impl Cluster {
         let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
         // Whichever the installed chart has: an earlier one has fewer.
         let installed = crds.list(&ListParams::default()).await?;
-        let ours = installed.items.iter().map(ResourceExt::name_any).filter(|name| name.ends_with(".signoff.dev"));
-        for name in ours {
-            let established = await_condition(crds.clone(), &name, conditions::is_crd_established());
+        let ours: Vec<String> =
+            installed.items.iter().map(ResourceExt::name_any).filter(|name| name.ends_with(".signoff.dev")).collect();
+        let has_blobs = ours.iter().any(|name| name.starts_with("blobs."));
+        for name in &ours {
+            let established = await_condition(crds.clone(), name, conditions::is_crd_established());
             let established = tokio::time::timeout(PATIENCE, established).await;
             established.with_context(|| format!("CRD {name} is not established after {PATIENCE:?}"))??;
         }
         tokio::try_join!(
-            until("objects of a run can be forged", async || { forged_value_is_refused(&admin).await }),
+            until("Pods of a run can be forged", async || { forged_step_is_refused(&admin).await }),
+            until("values of a run can be forged", async || {
+                if has_blobs { forged_value_is_refused(&admin).await } else { Ok(()) }
+            }),
             until("approvals can be forged", async || { forged_approval_is_refused(&admin).await }),
             until("requesters are not stamped on workflows", async || { requester_is_stamped(&admin).await }),
         )?;
@@ -233,17 +238,20 @@ fn refused<T>(answer: kube::Result<T>) -> Result<()> {
     }
 }
 
-/// What carries a run's label is the operator's to make.
+/// A Pod with a run's label is the operator's to make.
+async fn forged_step_is_refused(admin: &Client) -> Result<()> {
+    let forged = json!({"metadata": {"name": "forged", "labels": {"signoff.dev/workflow": "forged"}},
+        "spec": {"schedulerName": "never", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "c"}]}});
+    let forged: Pod = serde_json::from_value(forged)?;
+    refused(Api::<Pod>::namespaced(admin.clone(), "default").create(&dry_run(), &forged).await)
+}
+
+/// So is a value of a run.
 async fn forged_value_is_refused(admin: &Client) -> Result<()> {
-    let forged = ConfigMap {
-        metadata: ObjectMeta {
-            name: Some("forged".to_owned()),
-            labels: Some([("signoff.dev/workflow".to_owned(), "forged".to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        ..ConfigMap::default()
-    };
-    refused(Api::<ConfigMap>::namespaced(admin.clone(), "default").create(&dry_run(), &forged).await)
+    let forged = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Blob", "metadata": {"name": "forged"},
+        "spec": {"data": "x"}});
+    let blobs: Api<DynamicObject> = Api::namespaced_with(admin.clone(), "default", &resource("Blob"));
+    refused(blobs.create(&dry_run(), &serde_json::from_value(forged)?).await)
 }
 
 fn resource(kind: &str) -> ApiResource {

@@ -1,33 +1,38 @@
-//! The one rule that the simulated server goes by, where it is in force: nobody creates an Approval with decisions.
-//! It decides nothing else: what admission really does is tested on a real API server.
+//! The two rules that the simulated server goes by, where they are in force: nobody creates an Approval with decisions, or
+//! a Blob without an owner. It decides nothing else: what admission really does is tested on a real API server.
 
 use serde_json::Value;
 
 use super::status::Refusal;
 use super::store::{Key, Resource, Store};
 
-const RULE: &str = "signoff-approvals";
-
 /// Refuses the object as the real rule would, if policy and binding are there and deny.
 pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Result<(), Refusal> {
     let decided = object["spec"]["decisions"].as_object().is_some_and(|decisions| !decisions.is_empty());
-    if resource.plural != "approvals" || !decided || !in_force(store) {
+    let owned = object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
+    let (rule, why) = match resource.plural.as_str() {
+        "approvals" if decided => ("signoff-approvals", "only the operator creates Approvals, and without decisions"),
+        "blobs" if !owned => ("signoff-blobs", "a Blob belongs to one Workflow"),
+        _ => return Ok(()),
+    };
+    if !in_force(store, rule) {
         return Ok(());
     }
+    let kind = &resource.plural;
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     Err(Refusal::new(
         403,
         "Forbidden",
         format!(
-            "approvals.signoff.dev \"{name}\" is forbidden: ValidatingAdmissionPolicy '{RULE}' with binding '{RULE}' denied request: only the operator creates Approvals, and without decisions"
+            "{kind}.signoff.dev \"{name}\" is forbidden: ValidatingAdmissionPolicy '{rule}' with binding '{rule}' denied request: {why}"
         ),
     ))
 }
 
-fn in_force(store: &Store) -> bool {
+fn in_force(store: &Store, rule: &str) -> bool {
     let find = |plural: &str| {
         let resource = Resource::new("admissionregistration.k8s.io", plural);
-        store.get(&Key { resource, namespace: String::new(), name: RULE.to_owned() })
+        store.get(&Key { resource, namespace: String::new(), name: rule.to_owned() })
     };
     let binding = find("validatingadmissionpolicybindings");
     let denies = binding.is_some_and(|binding| {

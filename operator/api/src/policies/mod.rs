@@ -12,12 +12,13 @@ use k8s_openapi::api::admissionregistration::v1::{
 use serde::Deserialize;
 
 /// Every template, by the name of its generated file, sorted.
-const TEMPLATES: [(&str, &str); 15] = [
+const TEMPLATES: [(&str, &str); 16] = [
     ("mutating-requester-kept.yaml", include_str!("templates/mutating-requester-kept.yaml")),
     ("mutating-requester.yaml", include_str!("templates/mutating-requester.yaml")),
     ("mutating-voter-groups.yaml", include_str!("templates/mutating-voter-groups.yaml")),
     ("validating-approvals-delete.yaml", include_str!("templates/validating-approvals-delete.yaml")),
     ("validating-approvals.yaml", include_str!("templates/validating-approvals.yaml")),
+    ("validating-blobs.yaml", include_str!("templates/validating-blobs.yaml")),
     ("validating-bound-token.yaml", include_str!("templates/validating-bound-token.yaml")),
     ("validating-children-binding.yaml", include_str!("templates/validating-children-binding.yaml")),
     ("validating-children-exec.yaml", include_str!("templates/validating-children-exec.yaml")),

@@ -13,7 +13,7 @@ use crate::sample;
 
 fn shown(approval: Approval) -> String {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now())
+    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), None)
 }
 
 #[test]
@@ -95,21 +95,41 @@ fn a_digest_that_does_not_hold_is_said_beside_it() {
 }
 
 #[test]
-fn a_cut_context_says_so_with_size_and_digest() {
+fn a_text_that_is_cut_says_how_much_more_there_is_and_which_command_shows_it() {
     let mut approval = sample::approval();
-    approval.spec.request.context_ref =
-        serde_json::from_value(json!({"digest": format!("sha256:{}", "a".repeat(64)), "size": 12345})).unwrap();
-    assert!(shown(approval).contains(&format!(
-        "cut here: these are the first 4 KiB of 12345 bytes; the whole has sha256:{}",
-        "a".repeat(64)
-    )));
+    let name = approval.metadata.name.clone().unwrap();
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let whole: BlobRef = serde_json::from_value(json!({"digest": digest, "size": 12345})).unwrap();
+    approval.spec.request.context = Some("x".repeat(4096));
+    approval.spec.request.context_ref = Some(whole.clone());
+    let command = format!("  the whole: kubectl approve show --full {name} -n finance\n");
+    let said = format!("  CUT HERE: 8249 more of 12345 bytes, {digest}\n{command}");
+    assert!(shown(approval.clone()).contains(&said), "{}", shown(approval));
+
+    let mut approval = sample::approval();
+    let review = approval.spec.request.reviews.as_mut().unwrap();
+    review.response = "Dear".into();
+    let digest = review.digest.clone();
+    let said = format!("  | Dear\n  CUT HERE: this is the beginning, {digest}\n{command}");
+    assert!(shown(approval.clone()).contains(&said), "{}", shown(approval));
+    // The marks of a call that is shown field by field may take more than they leave out.
+    approval.spec.request.reviews.as_mut().unwrap().ref_ = Some(BlobRef { size: 3, ..whole });
+    assert!(shown(approval).contains("  CUT HERE: the whole has 3 bytes, sha256:"));
 }
 
 #[test]
-fn a_reviewed_text_that_is_not_whole_says_so() {
+fn the_whole_is_shown_to_its_end_where_it_was_fetched() {
     let mut approval = sample::approval();
-    approval.spec.request.reviews.as_mut().unwrap().response = "Dear".into();
-    assert!(shown(approval).contains("  | Dear\n  not all of it is here; the whole has sha256:"));
+    let long = format!("{}\n{}the end", "x ".repeat(60_000), "\u{1b}[2J");
+    let request = &mut approval.spec.request;
+    request.context = Some("x ".repeat(2000));
+    let digest = Digest::of_bytes(long.as_bytes());
+    request.context_ref = Some(BlobRef { digest: digest.clone(), size: i64::try_from(long.len()).unwrap() });
+    let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+    let whole = Whole { context: Some(long.clone()), review: None };
+    let page = page(&seen, &sample::me("alice@example.com", &[]), sample::now(), Some(&whole));
+    assert!(page.contains(&format!("the end\n  the whole: {} bytes, verified: {digest}\n", long.len())));
+    assert!(!page.contains("CUT HERE") && !page.contains('\u{1b}'));
 }
 
 #[test]

@@ -96,7 +96,8 @@ async fn take(
     values: &Arc<Blobs>,
 ) -> Result<Turn, Stopped> {
     let spec = &seen.workflow.spec;
-    let control = Control { suspend: spec.suspend.unwrap_or(false), cancel: spec.cancel.unwrap_or(false) };
+    let (suspend, cancel) = (spec.suspend.unwrap_or(false), spec.cancel.unwrap_or(false));
+    let control = Control { suspend, cancel, values: seen.values };
     let now = Now { at: seen.now, guard_epoch: seen.guarded.epoch.to_string() };
     let (plan, journal, values) = (Arc::clone(plan), seen.journal.clone(), Arc::clone(values));
     let advance = move || signoff_engine::advance(&plan, control, journal, facts, &values, &now);
@@ -183,7 +184,7 @@ pub(super) async fn fetch(
         None => Err(Error::ValueGone {
             object: object(),
             digest: digest.to_string(),
-            config_map: recorded.map_or_else(|| usual_name(owner, digest.as_str()).unwrap_or_default(), str::to_owned),
+            blob: recorded.map_or_else(|| usual_name(owner, digest.as_str()).unwrap_or_default(), str::to_owned),
         }),
     }
 }

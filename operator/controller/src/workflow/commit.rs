@@ -11,7 +11,7 @@ use signoff_api::{
     conditions::{self, GUARDED},
     workflow::MAX_VALUE_NAMES,
 };
-use signoff_engine::{Plan, Turn, journal::Folded, status::apart};
+use signoff_engine::{Plan, Turn, journal::Folded, status::apart, values};
 use signoff_runtime::blobs::BlobError;
 
 use super::{observe::Seen, pending::Pending, plan::Refusal, status};
@@ -59,8 +59,15 @@ pub(super) async fn store(
         return Ok(Arc::clone(&seen.workflow));
     }
     let owner = owner(&seen.name, &seen.uid);
+    let bytes = next.value_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+    let Some(_claim) = context.value_quota.claim(&context.workflows, &seen.name, bytes, seen.values) else {
+        return Err(Error::Conflict(format!("the room for long values of namespace {}", seen.name.namespace)));
+    };
+    // Those that the stored journal refers to were stored before it.
+    let known = values::stored(&seen.journal, &seen.status);
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
-    for (digest, text) in turn.blobs.iter().cloned().chain(apart(turn)).chain(segments) {
+    let all = turn.blobs.iter().cloned().chain(apart(turn)).chain(segments);
+    for (digest, text) in all.filter(|(digest, _)| !known.contains_key(digest)) {
         let failed = |source| Error::Blob { object: seen.name.as_a::<Workflow>(), source };
         if let Some(name) = context.blobs.put(&owner, digest.as_str(), text.into()).await.map_err(failed)? {
             next.value_names.insert(digest.clone(), name);

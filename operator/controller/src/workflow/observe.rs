@@ -8,7 +8,7 @@ use signoff_api::{
     Approval, Moment, Outcome, Workflow, WorkflowStatus,
     journal::{StepKind, StepPhase},
 };
-use signoff_engine::{Fact, Journal, tally::superseded};
+use signoff_engine::{Fact, Journal, ValueLimits, tally::superseded};
 
 use super::journal::journal;
 use crate::{
@@ -44,6 +44,8 @@ pub(super) struct Seen {
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
     pub(super) guarded: Guarded,
+    /// What its long values may have.
+    pub(super) values: ValueLimits,
     /// The moment of the turn.
     pub(super) now: Moment,
     /// Whether an open gate of the run is overdue.
@@ -86,6 +88,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         journal,
         facts: Vec::new(),
         guarded,
+        values: context.value_quota.limits(&context.workflows, name),
         now: context.now(),
         overdue: false,
     };

@@ -408,15 +408,15 @@ fn a_long_header_does_not_push_the_body_out_of_sight() {
     }
     let request = run.asked("release-pay");
     assert!(request.reviews.as_ref().unwrap().response.len() <= 4096);
-    let whole = &run.blobs[&request.context_ref.as_ref().unwrap().digest];
+    let whole = &run.blobs[&request.reviews.as_ref().unwrap().ref_.as_ref().unwrap().digest];
     assert!(whole.contains(&pad) && whole.contains("42000"), "{whole}");
     run.decide(&floors, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
 
     let honest = Run::of(&floors, pay(step("short"), json!([])));
     honest.shows("release-pay", "A-Note: short");
-    let shown = &honest.asked("release-pay").reviews.as_ref().unwrap().response;
-    assert!(!shown.contains("more bytes") && honest.asked("release-pay").context_ref.is_none(), "{shown}");
+    let review = honest.asked("release-pay").reviews.as_ref().unwrap();
+    assert!(!review.response.contains("more bytes") && review.ref_.is_none(), "{}", review.response);
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub struct Room {
 }
 
 impl Default for Room {
-    /// A Workflow stays well under 1 MiB, and a segment is a ConfigMap of a usual size.
+    /// A Workflow stays well under 1 MiB, and a segment is a Blob of a usual size.
     fn default() -> Self {
         Self { steps: 384 * 1024, segment: 192 * 1024 }
     }

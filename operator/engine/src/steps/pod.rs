@@ -11,7 +11,7 @@ const MAX_VARIABLE: usize = 64 * 1024;
 /// The most that all files of a step may have: they travel in a Pod's annotations.
 const MAX_FILES: usize = 192 * 1024;
 
-/// The most that all of a step may have, rendered: a Pod must fit into etcd, and what people are shown into a ConfigMap.
+/// The most that all of a step may have, rendered: a Pod must fit into etcd, and what people are shown into a Blob.
 const MAX_POD: usize = 384 * 1024;
 
 /// The container, from the values known at `seq`.

@@ -151,7 +151,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONDITION,
         "ValueUnavailable",
-        "Whether the run stands still because a large value of it cannot be read or stored; the message names the ConfigMap and the remedy.",
+        "Whether the run stands still because a large value of it cannot be read or stored; the message names the Blob and the remedy.",
     ),
     term(CONDITION, "Finished", "Whether the run has ended in whatever way; its reason is the phase."),
     term(CONDITION, "Complete", "Whether the run ended with success; its reason is the phase."),
@@ -183,17 +183,13 @@ pub const TERMS: &[Term] = &[
     term(REASON, "Panicked", "Evaluating the text met a bug of Signoff. Please report it."),
     term(REASON, "Evaluated", "The text was evaluated within its limits."),
     term(REASON, "RunEnded", "The run has ended: nothing is evaluated any more."),
-    term(REASON, "ValueMissing", "A large value of the run is not there. Restore its ConfigMap, or cancel the run."),
+    term(REASON, "ValueMissing", "A large value of the run is not there. Restore its Blob, or cancel the run."),
     term(
         REASON,
         "ValueDamaged",
-        "A large value of the run has another digest than the run wrote. Restore its ConfigMap, or cancel the run.",
+        "A large value of the run has another digest than the run wrote. Restore its Blob, or cancel the run.",
     ),
-    term(
-        REASON,
-        "NamesTaken",
-        "ConfigMaps of others have the names of too many large values of the run. Delete those.",
-    ),
+    term(REASON, "NamesTaken", "Blobs of others have the names of too many large values of the run. Delete those."),
     term(REASON, "ValueAvailable", "The large value can be read and stored again."),
     term(REASON, "Forbidden", "The API server refuses a write: the message names the quota, policy or right."),
     term(REASON, "Refused", "The API server refuses a write: the message says why."),
@@ -375,7 +371,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONTAINER,
         "TooLarge",
-        "The container said more than a step may answer: 4096 bytes as termination message, 256 KiB of log. Write less, or a reference to where it is.",
+        "A step answered more than it may: 900 KiB, of a container 4096 bytes as termination message or 256 KiB of log; or the long values of its Workflow or namespace have no room for it, and the message names the limit. Answer less, or a reference to where it is.",
     ),
     term(
         PROBLEM,

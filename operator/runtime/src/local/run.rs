@@ -199,7 +199,8 @@ impl Run {
     pub(super) async fn turn(&mut self, held: bool) -> Result<Turn, Error> {
         let now = self.now();
         let facts = self.observe(&now).await?;
-        let control = Control { suspend: held, cancel: self.session.workflow.spec.cancel.unwrap_or(false) };
+        let cancel = self.session.workflow.spec.cancel.unwrap_or(false);
+        let control = Control { suspend: held, cancel, ..Control::default() };
         let before = self.journal.clone();
         let mut turn = self.advance(control, &before, facts, &now).await?;
         let claims = if held { Vec::new() } else { self.claim(&mut turn) };

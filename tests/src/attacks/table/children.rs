@@ -1,4 +1,4 @@
-//! What a run owns: values in ConfigMaps, Pods of steps. It may not run a Workflow.
+//! What a run owns besides Approvals and Blobs: the Pods of its steps. It may not run a Workflow.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,7 @@ use crate::attacks::Actor::{Admin, ClusterAdmin, Edit, Operator};
 use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way};
 
 const WORDS: &str = "what carries the label signoff.dev/workflow is made and changed by the operator only";
-const VALUES: &str = "/api/v1/namespaces/{namespace}/configmaps";
 const PODS: &str = "/api/v1/namespaces/{namespace}/pods";
-
-fn value(name: &str, labels: Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": {"value": "x"}})
-}
 
 fn pod(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
@@ -28,16 +23,6 @@ fn run() -> Value {
 
 pub(super) fn rows() -> Vec<Row> {
     let hands = [Edit, Admin, ClusterAdmin];
-    let real = || Scene::Object(Operator, VALUES, value("real-{case}", run()));
-    let hers = || Scene::Object(Edit, VALUES, value("hers-{case}", json!({"case": "{case}"})));
-    let forged = json!({"data": {"value": "forged"}});
-    let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
-    let deleted = |row: Row| {
-        row.given(real()).refused(WORDS).honest("the operator's delete", delete()).by(Operator).way(Way::Delete)
-    };
-    let changed = |what, how: &[Way], change: Value| {
-        deleted(Row::new(what, hands, [Way::Merge], change).ways(how)).about(Object::Scene)
-    };
     let own_step = || Scene::Object(Operator, PODS, pod("signoff-step-{case}", run()));
     let shell = |what, sub| {
         Row::new(what, [Edit, Admin], [Way::Connect], Value::Null)
@@ -67,12 +52,6 @@ pub(super) fn rows() -> Vec<Row> {
     let unscheduled =
         json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"});
     vec![
-        Row::new("forges a value of a run", hands, [Way::Create], value("forged-{case}", run()))
-            .given(Scene::Nothing)
-            .shipped_roles()
-            .on(Object::Path(VALUES))
-            .refused(WORDS)
-            .honest("a ConfigMap of their own", value("mine-{case}", json!({}))),
         // Its label and its name are refused by a policy each, and either may answer.
         Row::new("forges the Pod of a step", hands, [Way::Create], pod("signoff-step-{case}", run()))
             .given(Scene::Nothing)
@@ -90,34 +69,6 @@ pub(super) fn rows() -> Vec<Row> {
         .on(Object::Path(PODS))
         .refused("made by the operator only")
         .honest("a Pod of another name", pod("steps-{case}", json!({}))),
-        changed("changes a value of a run", &CHANGES, forged.clone()),
-        changed(
-            "unlabels a value of a run",
-            &REMOVALS,
-            json!({"metadata": {"labels": {"signoff.dev/workflow": null}}}),
-        ),
-        changed(
-            "moves a value to another run",
-            &CHANGES,
-            json!({"metadata": {"labels": {"signoff.dev/workflow": "other"}}}),
-        ),
-        changed(
-            "unlabels a value and changes it",
-            &REMOVALS,
-            json!({"metadata": {"labels": null}, "data": {"value": "forged"}}),
-        ),
-        deleted(Row::new("deletes a value of a run", hands, [Way::Delete], delete())),
-        deleted(Row::new("deletes the values of a run", hands, [Way::DeleteAll], delete()).on(Object::All))
-            .about(Object::Scene),
-        Row::new(
-            "makes a ConfigMap of theirs a value",
-            hands,
-            CHANGES,
-            json!({"metadata": {"labels": {"signoff.dev/workflow": "refund"}}}),
-        )
-        .given(hers())
-        .refused(WORDS)
-        .honest("another label", json!({"metadata": {"labels": {"team": "finance"}}})),
         shell("opens a shell in the Pod of a step", "exec"),
         shell("attaches to the Pod of a step", "attach"),
         Row::new(

@@ -1,5 +1,6 @@
 //! The table itself, a chapter a rule. It may not say how anything is sent.
 
+mod blobs;
 mod children;
 mod delegation;
 mod encodings;
@@ -57,6 +58,11 @@ pub const CHAPTERS: &[Chapter] = &[
         name: "children",
         rule: "What a run owns is made and changed by the operator only",
         rows: children::rows,
+    },
+    Chapter {
+        name: "blobs",
+        rule: "A long value is what the operator wrote, for as long as its run is there",
+        rows: blobs::rows,
     },
     Chapter { name: "workflow", rule: "Who asked is known, and what was asked stays as it is", rows: workflow::rows },
 ];

@@ -20,11 +20,6 @@ fn taken_for() -> Vec<Row> {
     let running = || json!({"status": {"phase": "Running"}});
     let fresh = || json!({"{approval}": {}});
     let label = || json!({"metadata": {"labels": {"signoff.dev/workflow": "refund"}}});
-    let value = || {
-        json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "value-{case}", "labels": {"signoff.dev/workflow": "refund"}}, "data": {"value": "x"}})
-    };
-    let values = Object::Path("/api/v1/namespaces/{namespace}/configmaps");
     vec![
         Row::new("writes a status", stolen, CHANGES, reminded())
             .on(Object::Sub("status"))
@@ -55,13 +50,6 @@ fn taken_for() -> Vec<Row> {
             .or(BOUND)
             .honest("the operator's label", label())
             .by(Operator),
-        Row::new("makes a value of a run", stolen, [Way::Create], value())
-            .given(Scene::Nothing)
-            .on(values)
-            .refused("what carries the label signoff.dev/workflow is made and changed by the operator only")
-            .or(BOUND)
-            .honest("the operator's", value())
-            .by(Operator),
         Row::new("votes", stolen, CHANGES, own(approve()))
             .refused("is not an approver of this gate")
             .or(BOUND)
@@ -91,6 +79,9 @@ fn unbound() -> Vec<Row> {
     };
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
     let pod = named("v1", "Pod", json!({"spec": {"containers": [{"name": "shell", "image": "shell"}]}}));
+    let value = json!({"spec": {"data": "x"}, "metadata": {
+        "labels": {"signoff.dev/workflow": "owner", "signoff.dev/workflow-uid": "{owner}"},
+        "ownerReferences": [{"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "name": "owner", "uid": "{owner}"}]}});
     let event = named(
         "events.k8s.io/v1",
         "Event",
@@ -107,10 +98,16 @@ fn unbound() -> Vec<Row> {
             .by(Operator),
         made("makes a Pod", "/api/v1/namespaces/{namespace}/pods", pod),
         made(
-            "makes a ConfigMap",
-            "/api/v1/namespaces/{namespace}/configmaps",
+            "makes a ConfigMap beside the operator's",
+            "/api/v1/namespaces/signoff-system/configmaps",
             named("v1", "ConfigMap", json!({"data": {"a": "b"}})),
         ),
+        made(
+            "makes a value of a run",
+            "/apis/signoff.dev/v1alpha1/namespaces/{namespace}/blobs",
+            named("signoff.dev/v1alpha1", "Blob", value),
+        )
+        .or("only the operator creates Blobs"),
         made("forges an Event", "/apis/events.k8s.io/v1/namespaces/{namespace}/events", event),
         made(
             "makes a Lease beside the operator's",

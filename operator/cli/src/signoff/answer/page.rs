@@ -14,13 +14,20 @@ use signoff_cli::{
 /// The longest text of others on the page, in characters.
 const LONGEST: usize = 20_000;
 
-/// The page. `context` is the whole one where the request has only its beginning.
-pub fn page(approval: &Approval, context: Option<&str>, now: Moment) -> String {
+/// The page. `context` and `reviewed` are the whole ones where the request has only a part.
+pub fn page(approval: &Approval, context: Option<&str>, reviewed: Option<&str>, now: Moment) -> String {
     let request = &approval.spec.request;
     let mut page = format!("\n{}\n{}", title(request), fenced(&request.prompt, LONGEST));
     if let Some(review) = &request.reviews {
-        page += &section(&format!("What step {} made", one_line(&review.path, 512)), &review.response);
-        if Digest::of_bytes(review.response.as_bytes()) != review.digest {
+        let title = format!("What step {} made", one_line(&review.path, 512));
+        let is_cut = Digest::of_bytes(review.response.as_bytes()) != review.digest;
+        match reviewed {
+            Some(whole) if whole.starts_with(&review.response) => page += &section(&title, whole),
+            // The beginning of each field first: no long field hides another.
+            Some(whole) => page += &(section(&title, &review.response) + &section("All of it", whole)),
+            None => page += &section(&title, &review.response),
+        }
+        if is_cut && reviewed.is_none() {
             page += "  not all of it is here\n";
         }
     }

@@ -76,7 +76,10 @@ impl Person {
         let request = asked.request();
         let menu = Menu::of(request);
         match &asked.refused {
-            None => terminal::note(&page(&asked.approval, asked.context.as_deref(), clock::now())),
+            None => {
+                let (context, reviewed) = (asked.context.as_deref(), asked.reviewed.as_deref());
+                terminal::note(&page(&asked.approval, context, reviewed, clock::now()));
+            }
             Some(why) => terminal::note(&format!("That does not count: {}.\n", one_line(why, 1000))),
         }
         terminal::note(&format!("{}{} (ctrl-D leaves it for later):", menu.shown(), menu.hint()));

@@ -182,8 +182,9 @@ mod before_it_begins {
         let run = Driven::of(spec);
         let request = &run.asked("build/.start").request;
         assert!(!request.reviews.as_ref().unwrap().response.contains("the end"));
-        let whole = &run.blobs[&request.context_ref.as_ref().unwrap().digest];
-        assert!(whole.starts_with("nothing to see here") && whole.contains("the end"), "{whole}");
+        assert_eq!(request.context.as_deref(), Some("nothing to see here"));
+        let whole = &run.blobs[&request.reviews.as_ref().unwrap().ref_.as_ref().unwrap().digest];
+        assert!(whole.contains("the end"), "{whole}");
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! The kind `Blob`: one long value of a run, or a part of its journal.
+//!
+//! Written once by the operator and never changed. Whether its bytes have the right digest is for the reader to check.
+
+use k8s_openapi::{
+    ByteString,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{CustomResource, KubeSchema, Resource};
+use serde::{Deserialize, Serialize};
+
+use crate::{Workflow, names};
+
+/// The most bytes of a value.
+pub const MAX_BYTES: usize = 1024 * 1024;
+/// The most bytes that `data` takes in the API server's storage. It writes JSON, in which a quote takes two bytes and `<`
+/// six; `binary` takes four bytes for three, whatever they are. etcd refuses requests of more than 1.5 MiB.
+const MAX_STORED: usize = 1_400_000;
+
+/// A long value.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[kube(
+    group = "signoff.dev",
+    version = "v1alpha1",
+    kind = "Blob",
+    namespaced,
+    derive = "PartialEq",
+    doc = "A Blob is one long value of a Workflow, or a part of its journal. The operator creates it, nobody changes it, and it is deleted with its Workflow.",
+    validation = kube::core::Rule::new("has(self.spec.data) != has(self.spec.binary)")
+        .message("give either data or binary")
+        .field_path(".spec"),
+    validation = kube::core::Rule::new("self.spec == oldSelf.spec").message("the content of a Blob is immutable").field_path(".spec")
+)]
+pub struct BlobSpec {
+    /// The value, where it is text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1_048_576))]
+    pub data: Option<String>,
+    /// The value in base64, where it is no text or its text would take too much room as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "byte"), length(max = 1_398_104))]
+    pub binary: Option<ByteString>,
+}
+
+impl BlobSpec {
+    /// Returns the content with these bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) if stored_length(&text) <= MAX_STORED => Self { data: Some(text), binary: None },
+            Ok(text) => Self { data: None, binary: Some(ByteString(text.into_bytes())) },
+            Err(other) => Self { data: None, binary: Some(ByteString(other.into_bytes())) },
+        }
+    }
+
+    /// Returns the bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        let text = self.data.map(String::into_bytes);
+        text.or_else(|| self.binary.map(|ByteString(bytes)| bytes)).unwrap_or_default()
+    }
+}
+
+impl Blob {
+    /// Returns the Blob of a value of this Workflow, without a name.
+    #[must_use]
+    pub fn of_run(namespace: &str, workflow: &str, uid: &str, bytes: Vec<u8>) -> Self {
+        let owner = OwnerReference {
+            api_version: Workflow::api_version(&()).into_owned(),
+            kind: Workflow::kind(&()).into_owned(),
+            name: workflow.to_owned(),
+            uid: uid.to_owned(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        };
+        let labels = [(names::LABEL_WORKFLOW, workflow), (names::LABEL_WORKFLOW_UID, uid)];
+        let metadata = ObjectMeta {
+            namespace: Some(namespace.to_owned()),
+            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        };
+        Self { metadata, spec: BlobSpec::of_bytes(bytes) }
+    }
+
+    /// Whether it belongs to the Workflow with this uid: no other Blob counts for a run.
+    #[must_use]
+    pub fn is_of_run(&self, uid: &str) -> bool {
+        !uid.is_empty() && self.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid)
+    }
+}
+
+/// Returns the bytes of a text as the API server writes it into JSON.
+fn stored_length(text: &str) -> usize {
+    let length = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
+        c if c < ' ' => 6,
+        c => c.len_utf8(),
+    };
+    text.chars().map(length).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_as_they_went_in() {
+        for bytes in [Vec::new(), b"a letter".to_vec(), vec![0xff, 0], "<".repeat(900_000).into_bytes()] {
+            let json = serde_json::to_value(BlobSpec::of_bytes(bytes.clone())).unwrap();
+            assert_eq!(json.as_object().unwrap().len(), 1, "either data or binary");
+            assert_eq!(serde_json::from_value::<BlobSpec>(json).unwrap().into_bytes(), bytes);
+        }
+    }
+
+    #[test]
+    fn the_largest_value_of_any_kind_stays_below_the_limit_of_etcd() {
+        for c in ["x", "<", "\"", "\u{1}", "é", "\u{2028}", "審"] {
+            let content = BlobSpec::of_bytes(c.repeat(MAX_BYTES / c.len()).into_bytes());
+            let length = content.data.as_deref().map_or(0, stored_length)
+                + content.binary.map_or(0, |ByteString(bytes)| bytes.len().div_ceil(3) * 4);
+            assert!(length <= MAX_STORED, "{c:?} takes {length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_blob_counts_only_for_the_run_that_owns_it() {
+        let blob = Blob::of_run("finance", "refund", "uid-1", b"x".to_vec());
+        assert!(blob.is_of_run("uid-1") && !blob.is_of_run("uid-2") && !blob.is_of_run(""));
+        let mut alone = blob;
+        alone.metadata.owner_references = None;
+        assert!(!alone.is_of_run("uid-1"));
+    }
+}

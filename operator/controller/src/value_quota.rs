@@ -1,0 +1,146 @@
+//! The quota for long values: how many bytes those of a Workflow and of a namespace may have together.
+//!
+//! Each Workflow says how many its own have (`status.valueBytes`), so that nothing is listed or watched for it. The engine
+//! refuses what does not fit; here is only counted what is left.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use signoff_api::Workflow;
+use signoff_engine::{ValueLimits, values};
+
+use crate::{kinds::Name, store::Store};
+
+/// How many bytes long values may have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueSettings {
+    /// Those of a Workflow.
+    pub per_workflow: u64,
+    /// Those of all Workflows of a namespace.
+    pub per_namespace: u64,
+}
+
+impl Default for ValueSettings {
+    fn default() -> Self {
+        Self { per_workflow: values::MAX_OF_RUN, per_namespace: 512 * 1024 * 1024 }
+    }
+}
+
+/// The quota, with the values that are being stored now.
+pub(crate) struct ValueQuota {
+    settings: ValueSettings,
+    /// The bytes that a run will have once its commit is done.
+    claims: Mutex<BTreeMap<Name, u64>>,
+}
+
+/// The bytes that a run claims while it commits.
+pub(crate) struct Claim<'q> {
+    quota: &'q ValueQuota,
+    name: Name,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.quota.lock().remove(&self.name);
+    }
+}
+
+impl ValueQuota {
+    pub(crate) fn new(settings: ValueSettings) -> Self {
+        Self { settings, claims: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u64>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what a run may have now.
+    pub(crate) fn limits(&self, workflows: &Store<Workflow>, name: &Name) -> ValueLimits {
+        let left_in_namespace = self.left(&self.lock(), workflows, name);
+        ValueLimits { of_run: self.settings.per_workflow, left_in_namespace }
+    }
+
+    /// Claims the bytes that a run will have. Returns `None` where others have taken some of what was left when the turn
+    /// was taken, so that it has to be taken again.
+    pub(crate) fn claim(
+        &self,
+        workflows: &Store<Workflow>,
+        name: &Name,
+        bytes: u64,
+        limits: ValueLimits,
+    ) -> Option<Claim<'_>> {
+        let mut claims = self.lock();
+        let left = self.left(&claims, workflows, name);
+        // Decisions and the journal itself are kept whatever is left.
+        if bytes > workflows.value_bytes_of(name) && bytes > left && bytes <= limits.left_in_namespace {
+            return None;
+        }
+        claims.insert(name.clone(), bytes);
+        Some(Claim { quota: self, name: name.clone() })
+    }
+
+    fn left(&self, claims: &BTreeMap<Name, u64>, workflows: &Store<Workflow>, name: &Name) -> u64 {
+        let all = workflows.value_bytes_in(&name.namespace);
+        let others = all.saturating_sub(workflows.value_bytes_of(name));
+        let claimed = claims.iter().filter(|(other, _)| *other != name && other.namespace == name.namespace);
+        let claimed = claimed.map(|(other, bytes)| bytes.saturating_sub(workflows.value_bytes_of(other)));
+        self.settings.per_namespace.saturating_sub(claimed.fold(others, u64::saturating_add))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    fn workflow(namespace: &str, name: &str, version: u32, bytes: u64) -> Workflow {
+        serde_json::from_value::<crate::kinds::Read<Workflow>>(json!({
+            "metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": version.to_string()},
+            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
+            "status": {"phase": "Running", "seq": 1, "valueBytes": bytes},
+        }))
+        .unwrap()
+        .0
+    }
+
+    fn quota() -> ValueQuota {
+        ValueQuota::new(ValueSettings { per_workflow: 60, per_namespace: 100 })
+    }
+
+    #[test]
+    fn the_values_of_other_workflows_of_the_namespace_are_taken_off() {
+        let (store, quota) = (Store::default(), quota());
+        for (namespace, name, bytes) in [("n", "a", 30), ("n", "b", 20), ("m", "c", 90)] {
+            store.see(workflow(namespace, name, 1, bytes));
+        }
+        let left = |name: &str| quota.limits(&store, &Name::new("n", name)).left_in_namespace;
+        assert_eq!((left("a"), left("b"), left("new")), (80, 70, 50));
+        store.see(workflow("n", "a", 2, 45));
+        store.rest(&Name::new("n", "a"));
+        assert_eq!(left("b"), 55, "also while it rests");
+        store.gone(Name::new("n", "a"), "a");
+        assert_eq!(left("b"), 100, "what was deleted is free again");
+    }
+
+    #[test]
+    fn what_another_run_is_about_to_store_is_taken_off_too() {
+        let (store, quota) = (Store::default(), quota());
+        store.see(workflow("n", "a", 1, 10));
+        let (a, b) = (Name::new("n", "a"), Name::new("n", "b"));
+        let of_b = quota.limits(&store, &b);
+        let claim = quota.claim(&store, &a, 60, quota.limits(&store, &a)).unwrap();
+        assert!(quota.claim(&store, &b, 50, of_b).is_none(), "40 are left");
+        assert_eq!(quota.limits(&store, &b).left_in_namespace, 40);
+        assert!(quota.claim(&store, &b, 40, of_b).is_some());
+        assert!(
+            quota.claim(&store, &b, 95, of_b).is_some(),
+            "it knew that it has no room, and keeps what must be kept"
+        );
+        drop(claim);
+        assert!(quota.claim(&store, &b, 50, of_b).is_some());
+    }
+}

@@ -1,0 +1,80 @@
+//! What a turn keeps: short values in the journal, long ones in the blob store.
+//!
+//! Must not store a value for which there is no room, but for what people decided.
+
+use signoff_api::{
+    Digest, Json, Outcome,
+    journal::{BlobRef, StepLog},
+};
+
+use super::Books;
+use crate::language::text;
+
+/// Values above this many bytes go to the blob store.
+const INLINE: usize = 1024;
+/// What all inline values of a run may have together.
+const INLINE_A_RUN: usize = 256 * 1024;
+
+impl Books {
+    /// Checks whether a text can be kept.
+    pub(crate) fn has_room_for(&self, value: &str) -> Result<(), String> {
+        if self.is_inline(value) { Ok(()) } else { self.values.fit([value]) }
+    }
+
+    /// Checks whether these texts can be put into the blob store.
+    pub(crate) fn can_store<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
+        self.values.fit(values)
+    }
+
+    fn is_inline(&self, value: &str) -> bool {
+        value.len() <= INLINE && self.inline + value.len() <= INLINE_A_RUN
+    }
+
+    /// Keeps a text inline where it is short, and in the blob store where it is long.
+    pub(crate) fn keep(&mut self, value: &str) -> (Option<Json>, Option<BlobRef>) {
+        if self.is_inline(value) {
+            self.inline += value.len();
+            (Some(Json(value.into())), None)
+        } else {
+            (None, Some(self.store(value)))
+        }
+    }
+
+    /// Keeps the end of what a container wrote, and all of it in the blob store where that is more and there is room.
+    pub(crate) fn keep_log(&mut self, whole: &str) -> Option<StepLog> {
+        let whole = text::clean(whole);
+        let tail = text::last(&whole, INLINE);
+        let ref_ = (tail.len() < whole.len() && self.can_store([&*whole]).is_ok()).then(|| self.store(&whole));
+        (!whole.is_empty()).then(|| StepLog { tail: tail.to_owned(), ref_ })
+    }
+
+    /// Puts a text into the blob store.
+    pub(crate) fn store(&mut self, value: &str) -> BlobRef {
+        let digest = Digest::of_bytes(value.as_bytes());
+        if !self.stored.iter().any(|(known, _)| *known == digest) {
+            self.stored.push((digest.clone(), value.to_owned()));
+        }
+        let size = i64::try_from(value.len()).unwrap_or(i64::MAX);
+        self.values.add(&digest, size);
+        BlobRef { digest, size }
+    }
+
+    /// Keeps a decision inline where it is short; where it is long, its payload is in the blob store only.
+    pub(crate) fn keep_decision(&mut self, outcome: Outcome) -> (Outcome, Option<BlobRef>) {
+        let whole = serde_json::to_string(&outcome).unwrap_or_default();
+        if whole.len() <= INLINE {
+            return (outcome, None);
+        }
+        let reference = self.store(&whole);
+        let short = Outcome {
+            verdict: outcome.verdict,
+            phase: outcome.phase,
+            reason: outcome.reason.map(|reason| reason.chars().take(200).collect()),
+            decided_by: outcome.decided_by.into_iter().take(8).collect(),
+            decided_at: outcome.decided_at,
+            source: outcome.source,
+            ..Outcome::default()
+        };
+        (short, Some(reference))
+    }
+}

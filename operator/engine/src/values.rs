@@ -1,0 +1,116 @@
+//! The long values of a run: which it refers to, how many bytes they have together, and whether one more fits.
+//!
+//! Pure. Where they are stored is for others to know.
+
+use std::collections::BTreeMap;
+
+use signoff_api::{
+    Digest, WorkflowStatus,
+    journal::{BlobRef, StepRecord},
+};
+
+use crate::journal::Journal;
+
+/// The most bytes that the long values of a run may have together, where an administrator says nothing else.
+pub const MAX_OF_RUN: u64 = 64 * 1024 * 1024;
+
+/// How many bytes the long values of a run may have together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueLimits {
+    /// For every run.
+    pub of_run: u64,
+    /// What the other runs of its namespace leave.
+    pub left_in_namespace: u64,
+}
+
+impl Default for ValueLimits {
+    fn default() -> Self {
+        Self { of_run: MAX_OF_RUN, left_in_namespace: u64::MAX }
+    }
+}
+
+impl ValueLimits {
+    /// Returns why the values of a run must not have so many bytes, or `None` where they may.
+    fn refuse(&self, bytes: u64) -> Option<String> {
+        let Self { of_run, left_in_namespace } = *self;
+        if bytes > of_run {
+            return Some(format!(
+                "the long values of this run would have {bytes} bytes together and may have {of_run}: let steps answer with less, split the Workflow, or have an administrator raise --max-value-bytes-per-workflow"
+            ));
+        }
+        (bytes > left_in_namespace).then(|| {
+            format!(
+                "the long values of this run would have {bytes} bytes together, and those of other Workflows leave {left_in_namespace} in this namespace: delete Workflows that have ended, or have an administrator raise --max-value-bytes-per-namespace"
+            )
+        })
+    }
+}
+
+/// The values that a run refers to, by their digests, and their bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct References {
+    sizes: BTreeMap<Digest, u64>,
+    bytes: u64,
+    limits: ValueLimits,
+}
+
+impl References {
+    /// Returns those of a journal, its own segments included.
+    pub(crate) fn of(journal: &Journal, limits: ValueLimits) -> Self {
+        let mut all = Self { limits, ..Self::default() };
+        for record in journal.records() {
+            of_record(record).for_each(|reference| all.add(&reference.digest, reference.size));
+        }
+        for segment in journal.segments() {
+            all.add(&segment.digest, segment.size);
+        }
+        all
+    }
+
+    pub(crate) fn add(&mut self, digest: &Digest, size: i64) {
+        let size = u64::try_from(size).unwrap_or(0);
+        if self.sizes.insert(digest.clone(), size).is_none() {
+            self.bytes = self.bytes.saturating_add(size);
+        }
+    }
+
+    /// Checks whether the run may refer to these texts as well.
+    pub(crate) fn fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
+        let mut all = BTreeMap::new();
+        for text in more {
+            let digest = Digest::of_bytes(text.as_bytes());
+            if !self.sizes.contains_key(&digest) {
+                all.insert(digest, u64::try_from(text.len()).unwrap_or(u64::MAX));
+            }
+        }
+        let bytes = all.values().fold(self.bytes, |sum, size| sum.saturating_add(*size));
+        // What the run has already is not taken from it by a lower limit.
+        if bytes == self.bytes { Ok(()) } else { self.limits.refuse(bytes).map_or(Ok(()), Err) }
+    }
+}
+
+fn of_record(record: &StepRecord) -> impl Iterator<Item = &BlobRef> {
+    let log = record.log.as_ref().and_then(|log| log.ref_.as_ref());
+    let shows = record.request.iter().flat_map(|facts| &facts.shows);
+    record.response_ref.iter().chain(&record.decision_ref).chain(log).chain(shows)
+}
+
+/// Returns the values that are stored for a run, because its journal or its status refers to them.
+#[must_use]
+pub fn stored(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u64> {
+    let mut all = References::of(journal, ValueLimits::default());
+    let results = status.outputs_ref.iter().chain(status.artifacts.iter().map(|file| &file.content));
+    results.for_each(|reference| all.add(&reference.digest, reference.size));
+    all.sizes
+}
+
+/// Returns how many bytes the values have together, or `None` where there are none.
+#[must_use]
+pub fn bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
+    let sum = stored(journal, status).values().fold(0_u64, |sum, size| sum.saturating_add(*size));
+    (sum > 0).then(|| i64::try_from(sum).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+#[path = "values_tests.rs"]
+mod tests;
