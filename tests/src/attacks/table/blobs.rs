@@ -163,7 +163,8 @@ fn changed() -> Vec<Row> {
         around("puts a label on a value", &CHANGES, labels(json!({"team": "finance"}))),
         around("puts an annotation on a value", &CHANGES, json!({"annotations": {"x": "y"}})),
         around("puts a finalizer on a value", &CHANGES, json!({"finalizers": ["example.com/hold"]})),
-        around("gives a value to another run", &CHANGES, json!({"ownerReferences": [owner("other", "77aa")]})),
+        around("gives a value to another run", &CHANGES, json!({"ownerReferences": [owner("other", "77aa")]}))
+            .or("Only one reference can have Controller set to true"),
         about_one(
             Row::new("takes a value from its run", HANDS, REMOVALS, json!({"metadata": {"ownerReferences": null}}))
                 .refused(CHANGED),
@@ -175,7 +176,9 @@ fn changed() -> Vec<Row> {
             Row::new("changes a value of a run", BY_ROLE, CHANGES, json!({"spec": {"data": "forged"}}))
                 .shipped_roles()
                 .refused("cannot {verb} resource \"blobs\""),
-        ),
+        )
+        .honest("the garbage collector's delete", delete())
+        .by(GarbageCollector),
         about_one(
             Row::new("writes the status of a value", [ClusterAdmin], [Way::Merge, Way::Replace], json!({"status": {}}))
                 .on(Object::Sub("status"))
