@@ -75,58 +75,9 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
                 status.insert("default".into(), json!({"phase": "Pending", "seq": 0}));
             }
             without_null(schema);
-            if let Some(spec) = schema.pointer_mut("/properties/spec/properties") {
-                described_once(spec);
-            }
         }
     }
     serde_json::from_value(value).unwrap_or(crd)
-}
-
-/// Steps and gates occur in many places, and a CRD has little room: the fields of a step are described wherever there is
-/// one, what is within them only at `spec.pattern.chain.steps`.
-fn described_once(spec: &mut Value) {
-    let patterns = spec.pointer_mut("/pattern/properties").and_then(Value::as_object_mut);
-    for (_, pattern) in patterns.into_iter().flatten().filter(|(name, _)| *name != "chain") {
-        for_each_step_or_gate(pattern, &mut |place| {
-            for field in place.as_object_mut().into_iter().flat_map(serde_json::Map::values_mut) {
-                within(field).for_each(without_description);
-            }
-        });
-    }
-    if let Some(gates) = spec.get_mut("gates") {
-        for_each_step_or_gate(gates, &mut |place| within_properties(place).for_each(without_description));
-    }
-}
-
-fn for_each_step_or_gate(schema: &mut Value, change: &mut impl FnMut(&mut Value)) {
-    let Value::Object(fields) = schema else { return };
-    let is_one = |p: &Value| (p.get("hitl").is_some() && p.get("skipIf").is_some()) || p.get("prompt").is_some();
-    if let Some(properties) = fields.get_mut("properties").filter(|properties| is_one(properties)) {
-        return change(properties);
-    }
-    fields.values_mut().for_each(|inner| for_each_step_or_gate(inner, change));
-}
-
-/// The schemas within one.
-fn within(schema: &mut Value) -> impl Iterator<Item = &mut Value> {
-    let inner = |(key, value)| ["properties", "items", "additionalProperties"].contains(&key).then_some(value);
-    schema.as_object_mut().into_iter().flatten().map(|(key, value)| (key.as_str(), value)).filter_map(inner)
-}
-
-fn within_properties(properties: &mut Value) -> impl Iterator<Item = &mut Value> {
-    properties.as_object_mut().into_iter().flat_map(serde_json::Map::values_mut)
-}
-
-fn without_description(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            fields.retain(|key, value| key != "description" || !value.is_string());
-            fields.values_mut().for_each(without_description);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_description),
-        _ => {}
-    }
 }
 
 /// An absent field is left out, never null: CEL's `has()` then means what people think.

@@ -1,33 +1,30 @@
-//! The seven patterns: what runs in which order, and where people look at what agents decide.
+//! The patterns: the order of the steps, the agents that a pattern asks itself, and the gates it has a place for.
 //!
-//! A pattern says what shall happen and holds nothing of what did: that is the journal's.
+//! A pattern holds no step and no gate: it names those of `spec.steps` and `spec.gates`. A chain has no pattern.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    step::{HitlStep, OnError, Retry, Step},
+    step::{OnError, Retry},
     values::Span,
 };
 
-/// What runs in which order. Exactly one of them.
+/// The order of the steps. Exactly one of them; a chain needs none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new(
-    "oldSelf.hasValue() || (has(self.chain) ? 1 : 0) + (has(self.dag) ? 1 : 0) + (has(self.routing) ? 1 : 0) + (has(self.parallel) ? 1 : 0) + (has(self.evaluatorOptimizer) ? 1 : 0) + (has(self.orchestratorWorkers) ? 1 : 0) + (has(self.graph) ? 1 : 0) == 1")
-    .optional_old_self(true).message("a run has exactly one pattern: give one of chain, dag, routing, parallel, evaluatorOptimizer, orchestratorWorkers and graph"))]
+    "oldSelf.hasValue() || (has(self.dag) ? 1 : 0) + (has(self.routing) ? 1 : 0) + (has(self.parallel) ? 1 : 0) + (has(self.evaluatorOptimizer) ? 1 : 0) + (has(self.orchestratorWorkers) ? 1 : 0) + (has(self.graph) ? 1 : 0) == 1")
+    .optional_old_self(true).message("pattern is exactly one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers; a chain needs no pattern: its steps stand in spec.steps"))]
 pub struct Pattern {
-    /// One step after the other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<Chain>,
-    /// Tasks that begin as soon as those they depend on are done.
+    /// Each step begins as soon as those that its `dependsOn` names are done, such as `{maxParallel: 4}` or `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dag: Option<Box<Dag>>,
-    /// An agent chooses one of several chains.
+    /// An agent chooses one of several chains: the steps whose `branch` it names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Box<Routing>>,
-    /// Chains that know nothing of each other, all at once.
+    /// Chains that know nothing of each other, all at once: the steps of each `branch`. Such as `{reduce: merge}` or `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<Box<Parallel>>,
     /// An agent drafts, another judges, until the draft is good enough.
@@ -36,48 +33,31 @@ pub struct Pattern {
     /// An agent divides the work, others do the parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestrator_workers: Option<Box<OrchestratorWorkers>>,
-    /// Nodes and edges, loops included.
+    /// The steps are nodes, joined by edges, loops included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<Box<Graph>>,
 }
 
-/// One step after the other.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Chain {
-    /// The steps, in their order.
-    #[schemars(length(min = 1, max = 1024))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub steps: Vec<Step>,
-}
-
-/// Tasks that begin as soon as those they depend on are done.
+/// Steps that begin as soon as those they depend on are done. At most 256.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Dag {
-    /// The tasks; `deps` says which others each of them waits for. Templates say `tasks.<name>`.
-    #[schemars(length(min = 1, max = 256))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub tasks: Vec<Step>,
-    /// How many calls may be in flight at once; gates do not count. Default: no limit.
+    /// The largest number of calls that are in flight at once; gates do not count. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub max_parallel: Option<i32>,
-    /// Whether a failing task ends the run at once, or only when nothing else is under way. Default: true.
+    /// Whether a failing step ends the run at once, or only when nothing else is in flight. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_fast: Option<bool>,
 }
 
-/// An agent chooses one of several chains.
+/// An agent chooses one of several chains. The routes are the values of `branch` among the steps, in order of appearance:
+/// 1 to 32, each with at most 64 steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Routing {
-    /// Who chooses.
+    /// The agent that chooses.
     pub router: Router,
-    /// What can be chosen.
-    #[schemars(length(min = 1, max = 32))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub routes: Vec<Branch>,
 }
 
 /// Who chooses a route. It answers `{"route": "<name>"}`.
@@ -94,36 +74,24 @@ pub struct Router {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10))]
     pub max_retries: Option<i32>,
-    /// A gate before anything of the route runs: Modify takes `parameters: {route: <name>}`.
+    /// A gate of `spec.gates` without a type, by its name. It asks before any step of the route runs: Modify takes
+    /// `parameters: {route: <name>}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub review: Option<Box<HitlStep>>,
+    #[schemars(length(min = 1, max = 63))]
+    pub review: Option<String>,
 }
 
-/// A named chain: a route, or a branch.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Branch {
-    /// Unique in its list; a DNS label.
-    #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
-    pub name: String,
-    /// The steps, in their order.
-    #[schemars(length(min = 1, max = 64))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub steps: Vec<Step>,
-}
-
-/// Chains that know nothing of each other, all at once.
+/// Chains that know nothing of each other, all at once. The branches are the values of `branch` among the steps, in order
+/// of appearance: 2 to 128, each with at most 64 steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Parallel {
-    /// The chains. Templates of `reduce` say `branches.<name>`.
-    #[schemars(length(min = 2, max = 128))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub branches: Vec<Branch>,
-    /// What becomes of their results. Default: they are joined, each under its name.
+    /// The step that makes one result of those of the branches, by its name: a step without a branch, whose templates say
+    /// `branches.<name>`. Default: the results are joined, each under its branch's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reduce: Option<Step>,
-    /// How many calls may be in flight at once; gates do not count. Default: no limit.
+    #[schemars(length(min = 1, max = 63))]
+    pub reduce: Option<String>,
+    /// The largest number of calls that are in flight at once; gates do not count. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub max_parallel: Option<i32>,
@@ -132,7 +100,7 @@ pub struct Parallel {
     pub fail_fast: Option<bool>,
 }
 
-/// An agent drafts, another judges, until the draft is good enough.
+/// An agent drafts, another judges, until the draft is good enough. `spec.steps` is empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvaluatorOptimizer {
@@ -152,10 +120,11 @@ pub struct EvaluatorOptimizer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub revise_prompt: Option<String>,
-    /// A gate after each judgement below the score: Approve ends the run well with the current draft, Modify takes
-    /// `parameters: {draft: <text>}`, which is judged next.
+    /// A gate of `spec.gates` without a type, by its name. It asks after each judgement below the score: Approve ends the
+    /// run well with the current draft, Modify takes `parameters: {draft: <text>}`, which is judged next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub review_gate: Option<Box<HitlStep>>,
+    #[schemars(length(min = 1, max = 63))]
+    pub review_gate: Option<String>,
     /// What happens when no draft was good enough. Default: fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_exhausted: Option<OnExhausted>,
@@ -199,27 +168,34 @@ pub enum OnExhausted {
     AcceptBest,
 }
 
-/// An agent divides the work, others do the parts.
+/// An agent divides the work, others do the parts. `spec.steps` has the steps that `reduce` and `writeup` name, and no
+/// other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrchestratorWorkers {
     /// Who divides the work. It answers `[{"task": "..."}, ...]`.
     pub orchestrator: Orchestrator,
-    /// A gate before any worker begins: Modify takes `parameters: {subtasks: [{task: <text>}, ...]}`.
+    /// A gate of `spec.gates` without a type, by its name. It asks before any worker begins: Modify takes
+    /// `parameters: {subtasks: [{task: <text>}, ...]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decomposition_review: Option<Box<HitlStep>>,
+    #[schemars(length(min = 1, max = 63))]
+    pub decomposition_review: Option<String>,
     /// Who does a part. Templates of its agent say `task` and `index`.
     pub worker: Worker,
-    /// A gate when all parts are done: Modify takes `parameters: {workers: {<number>: <text>}}`, Retry takes
-    /// `parameters: {workers: [<number>, ...]}`.
+    /// A gate of `spec.gates` without a type, by its name. It asks when all parts are done: Modify takes
+    /// `parameters: {workers: {<number>: <text>}}`, Retry takes `parameters: {workers: [<number>, ...]}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reduce_review: Option<Box<HitlStep>>,
-    /// What becomes of the parts. Default: they are joined. Templates say `workers`, `num_workers`, `subtasks`.
+    #[schemars(length(min = 1, max = 63))]
+    pub reduce_review: Option<String>,
+    /// The step that makes one result of the parts, by its name. Its templates say `workers`, `num_workers` and
+    /// `subtasks`. Default: the parts are joined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reduce: Option<Step>,
-    /// What is made of that at last.
+    #[schemars(length(min = 1, max = 63))]
+    pub reduce: Option<String>,
+    /// The step that runs last, by its name. Its templates also say `reduce`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub writeup: Option<Step>,
+    #[schemars(length(min = 1, max = 63))]
+    pub writeup: Option<String>,
     /// Whether a failing worker ends the run at once, or only when all have ended. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_fast: Option<bool>,
@@ -268,46 +244,43 @@ pub struct Worker {
     pub on_error: Option<OnError>,
 }
 
-/// Nodes and edges, loops included.
+/// The steps are nodes, joined by edges, loops included. 1 to 128 steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Graph {
-    /// The node that runs first. Default: the first one.
+    /// The step that runs first, by its name. Default: the first of `spec.steps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub entry: Option<String>,
-    /// The nodes. Templates say `nodes.<name>`: the latest visit, with all of them under `visits`.
-    #[schemars(length(min = 1, max = 128))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub nodes: Vec<Step>,
-    /// Where the run goes on after a node: by the first edge that matches; it ends where none does.
+    /// Where the run goes on after a step: by the first edge that matches; it ends where none does. Templates and
+    /// conditions say `steps.<name>`: the latest visit, with all of them under `visits`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub edges: Vec<Edge>,
-    /// How often one node may run. Default: 10.
+    /// How often one step may run. Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_iterations: Option<i32>,
-    /// How many nodes may run in all. Default: 100.
+    /// How many steps may run in all. Default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_steps: Option<i32>,
 }
 
-/// Where the run goes on after a node. Exactly one of `to` and `choose`.
+/// Where the run goes on after a step. Exactly one of `to` and `choose`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("has(self.to) != has(self.choose)").message("an edge has exactly one of to and choose"))]
 pub struct Edge {
-    /// The node that ended.
+    /// The name of the step that ended.
     #[schemars(length(min = 1, max = 63))]
     pub from: String,
-    /// The node that is next, always.
+    /// The name of the step that is next, always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub to: Option<String>,
-    /// The node that is next is that of the first condition that holds.
+    /// The next step is that of the first condition that holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
@@ -321,7 +294,7 @@ pub struct ChooseEdge {
     /// A CEL condition, a template in `{{ }}` that renders to `true` or `false`, or `else`, which always holds.
     #[schemars(length(min = 1, max = 1024))]
     pub when: String,
-    /// The node that is next where it holds.
+    /// The name of the step that is next where it holds.
     #[schemars(length(min = 1, max = 63))]
     pub to: String,
 }

@@ -15,7 +15,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// One step of a list. Exactly one of `agent`, `pod`, `http`, `set` and `hitl` says what it does.
+/// One step. Exactly one of `agent`, `pod`, `http`, `set` and `hitl` says what it does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new(
@@ -26,9 +26,22 @@ use crate::{
     validation = kube::core::Rule::new("oldSelf.hasValue() || !has(self.hitl) || !has(self.outputSchema)")
     .optional_old_self(true).message("people answer a hitl step by its form: leave out outputSchema"))]
 pub struct Step {
-    /// Unique in its list; a DNS label.
+    /// Templates say `steps.<name>`. A DNS label, unique among the steps of its branch; where there are no branches, among
+    /// all steps.
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
+    /// In `parallel` the branch, in `routing` the route that the step belongs to, such as `legal`; a DNS label. The steps
+    /// of a branch run in the order of `spec.steps` and may stand apart there. In `parallel` only the step that `reduce`
+    /// names has no branch. Other patterns have no branches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub branch: Option<String>,
+    /// In `dag`: the names of the steps that are done before this one begins, such as `[fetch, check]`. Default: it begins
+    /// at once. Other patterns have an order of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub depends_on: Vec<String>,
     /// A turn of an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentStep>,
@@ -44,31 +57,28 @@ pub struct Step {
     /// A human gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hitl: Option<HitlStep>,
-    /// Further names for this step's templates; each value is a template itself.
+    /// Further names for this step's templates, such as `{customer: "{{ inputs.order.customer }}"}`; each value is a
+    /// template itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     pub vars: BTreeMap<String, String>,
-    /// How often it is tried again when it failed. Default: never.
+    /// How often it is tried again when it failed, such as `{limit: 3}`. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// How long one attempt may take. Default: 5m for agents, 30s for http, 1h for pods.
+    /// The longest time of one attempt, such as `90s`, `15m` or `2h`. Default: 5m for agents, 30s for http, 1h for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// A CEL condition: where it holds, the step is skipped.
+    /// A CEL condition, such as `inputs.amount < 100`: where it holds, the step is skipped. Default: never skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub skip_if: Option<String>,
-    /// What a failure means for the run. Default: fail.
+    /// The meaning of a failure for the run. Default: `fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// A JSON Schema of the response: text that holds no JSON like that is asked for again, or fails.
+    /// A JSON Schema of the response, such as `{type: object, required: [score]}`: an agent whose answer holds no JSON like
+    /// that is asked again, any other step fails. Default: any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonObject>,
-    /// In a dag: the tasks that are done before this one begins.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
-    pub deps: Vec<String>,
 }
 
 impl Step {

@@ -15,7 +15,7 @@ use crate::{
     journal::{Segment, StepRecord, Usage},
     pattern::Pattern,
     pod::PodGc,
-    step::HitlStep,
+    step::{HitlStep, Step},
     values::{Json, Moment, Span},
 };
 
@@ -67,13 +67,22 @@ pub struct WorkflowSpec {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub agents: Vec<Agent>,
-    /// Gates that ask by themselves: about plans, results and failures.
+    /// Gates besides the steps: those with a `type` ask by themselves, about plans, answers, failures and results; those
+    /// without one ask where `pattern` names them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub gates: Vec<Gate>,
-    /// What runs in which order.
-    pub pattern: Pattern,
+    /// The order of the steps, where they do not simply run one after the other. Exactly one of its fields. Default: a
+    /// chain, which runs `steps` in the order of the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<Pattern>,
+    /// Every step of the run. They run in this order unless `pattern` says otherwise. A step is a turn of an agent, a
+    /// container, a request, a text or a gate, such as `{name: draft, agent: {name: writer, input: "Hello"}}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub steps: Vec<Step>,
     /// What the run has to show in the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Outputs>,
@@ -270,20 +279,22 @@ pub struct Artifact {
     pub skip_if: Option<String>,
 }
 
-/// A gate that asks by itself where the run comes to something of its kind.
+/// A gate that is no step. With a `type` it asks by itself wherever the run comes to something of its kind; without one
+/// it asks where a field of `pattern` names it, such as `routing.router.review`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
     /// Unique in the list; a DNS label.
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// What it asks about.
-    #[serde(rename = "type")]
-    pub type_: SpecGateType,
-    /// The names of the steps it is for. Default: for `errorEscalation` the steps with `onError: escalate`, for
-    /// `outputValidation` the steps whose answer does not fit their `outputSchema`. Those it names are asked about always.
+    /// The subject of a gate that asks by itself. Default: none, then exactly one field of `pattern` names the gate.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<SpecGateType>,
+    /// The steps it is for: `refund` is the step of that name in every branch, `billing/refund` that of one branch.
+    /// Default: for `errorEscalation` the steps with `onError: escalate`, for `outputValidation` the steps whose answer does
+    /// not fit their `outputSchema`. Those it names are asked about always.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 127)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub steps: Vec<String>,
     /// A CEL condition: where it does not hold, nobody is asked. One without a value asks.
@@ -344,9 +355,9 @@ pub struct WorkflowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<Digest>,
     /// The gates that policies of the administrators added when the run was accepted; they are part of the run like its
-    /// own steps, whatever becomes of the policies.
+    /// own steps, whatever becomes of the policies. Each has `source` (the policy) and `step` (an entry of its `spec.steps`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(with = "Vec<Json>", length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub added_steps: Vec<AddedStep>,
     /// When the run was accepted.

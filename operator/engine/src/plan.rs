@@ -71,7 +71,7 @@ impl Default for Settings {
 /// One thing that is wrong with a Workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Where: `spec.pattern.chain.steps[1].hitl.prompt`.
+    /// Where: `spec.steps[1].hitl.prompt`.
     pub field: String,
     /// What is wrong, and the remedy.
     pub message: String,

@@ -11,7 +11,7 @@ use crate::exit::Exit;
 /// Explains a field, a verdict, a phase, a condition, a reason, a problem or an exit code.
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// Such as workflow.spec.pattern.chain.steps.hitl.timeout, hitl.timeout, Superseded or 19.
+    /// Such as workflow.spec.steps.hitl.timeout, hitl.timeout, Superseded or 19.
     name: String,
 }
 

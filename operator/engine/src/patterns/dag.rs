@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Done<'a>, Stop> {
-    let whole = || Frame::of("", Listed::Tasks, dag.tasks.iter().map(|task| &task.step));
+    let whole = || Frame::of("", Listed::Named, dag.tasks.iter().map(|task| &task.step));
     let done = RefCell::new(vec![false; dag.tasks.len()]);
     let members = dag.tasks.iter().enumerate().map(|(at, task)| -> Member<'_, ()> {
         let frame = frame(&whole(), dag, task);

@@ -55,7 +55,8 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
             // So many drafts are judged, whatever people say: that bounds how often this gate asks.
             match steps::or_stop(run, &decided, &[])? {
-                Verdict::Approve => return Ok(done(seen, draft)),
+                // Where the gate's condition does not hold, nobody has approved the draft.
+                Verdict::Approve if !decided.is_nobodys() => return Ok(done(seen, draft)),
                 Verdict::Modify => {
                     let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
                     draft = parameters.0.get("draft").and_then(|draft| draft.as_str()).unwrap_or_default().to_owned();

@@ -12,15 +12,15 @@ use crate::{
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Done<'a>, Stop> {
-    let frame = Frame::of("", Listed::Nodes, &graph.nodes);
+    let frame = Frame::of("", Listed::Visited, &graph.nodes);
     let mut visits = vec![0; graph.nodes.len()];
     let (mut at, mut steps) = (graph.entry, 0);
     while let (Some(node), Some(visited)) = (graph.nodes.get(at), visits.get_mut(at)) {
         if *visited >= graph.max_iterations {
-            return Err(Stop::Failed(format!("node {} has run {visited} times, as often as it may", node.name)));
+            return Err(Stop::Failed(format!("step {} has run {visited} times, as often as it may", node.name)));
         }
         if steps >= graph.max_steps {
-            return Err(Stop::Failed(format!("{steps} nodes have run, as many as may")));
+            return Err(Stop::Failed(format!("{steps} steps have run, as many as may")));
         }
         (*visited, steps) = (*visited + 1, steps + 1);
         let refused = match steps::step(run, &frame, node).await? {

@@ -45,8 +45,12 @@ pub(super) async fn reduce<'a>(
     frame: Frame<'a>,
     joined: Later<'a>,
 ) -> Result<Done<'a>, Stop> {
-    let own =
-        Frame { memory: step.path.clone(), beside: [step].into_iter().chain(frame.beside.clone()).collect(), ..frame };
+    let own = Frame {
+        listed: Listed::Named,
+        list: frame.list.iter().copied().chain([step]).collect(),
+        memory: step.path.clone(),
+        ..frame
+    };
     let Some(gate) = step.gate() else {
         return match steps::perform(run, &own, step, &step.path, None).await? {
             Performed::Answered(text) => Ok(Done { frame: own, result: Rc::new(move |_, _| Ok(json!(text))) }),
@@ -68,7 +72,7 @@ pub(super) async fn reduce<'a>(
             }
             Verdict::Respond => {
                 let own = own.clone();
-                Rc::new(move |run, seq| last_response(run, &Frame { beside: vec![step], ..own.clone() }, seq))
+                Rc::new(move |run, seq| last_response(run, &Frame { beside: Vec::new(), ..own.clone() }, seq))
             }
             _ => Rc::clone(&joined),
         };

@@ -72,7 +72,7 @@ impl Check<'_> {
                 "policies add {} gates to every run, and there is room for {MOST_ADDED}: merge some of them",
                 added.len()
             );
-            self.complain_as("FloorsContradict", "spec.pattern", message);
+            self.complain_as("FloorsContradict", "spec.steps", message);
         }
         let mut seen = std::collections::BTreeMap::new();
         let mut all: Vec<_> = steps.collect();
@@ -84,7 +84,7 @@ impl Check<'_> {
                     "{source} adds a gate named {}, and there is a step of that name: give one of them another",
                     step.name
                 );
-                self.complain_as("FloorsContradict", "spec.pattern", message);
+                self.complain_as("FloorsContradict", "spec.steps", message);
             }
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! Whom they ask and what may be decided is checked like any other gate.
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use signoff_api::{
     JsonObject,
@@ -29,22 +32,25 @@ pub(super) struct Gates<'a> {
     met: RefCell<BTreeSet<String>>,
     /// The fields of the gates that ask about something.
     asking: RefCell<BTreeSet<String>>,
+    /// The gates without a type that a pattern named, with the field that named each.
+    named: RefCell<BTreeMap<String, String>>,
 }
 
 impl<'a> Gates<'a> {
     pub(super) fn of(spec: &'a WorkflowSpec) -> Self {
         let list = spec.gates.iter().enumerate().map(|(at, gate)| (format!("spec.gates[{at}]"), gate)).collect();
-        Self { list, met: RefCell::default(), asking: RefCell::default() }
+        Self { list, met: RefCell::default(), asking: RefCell::default(), named: RefCell::default() }
     }
 
     fn of_type(&self, type_: SpecGateType) -> impl Iterator<Item = &(String, &'a Gate)> {
-        self.list.iter().filter(move |(_, gate)| gate.type_ == type_)
+        self.list.iter().filter(move |(_, gate)| gate.type_ == Some(type_))
     }
 
-    /// The gate that is for this step, and whether it names it.
-    fn for_step(&self, type_: SpecGateType, name: &str) -> Option<(&(String, &'a Gate), bool)> {
-        self.met.borrow_mut().insert(name.to_owned());
-        let named = self.of_type(type_).find(|(_, gate)| gate.steps.iter().any(|step| step == name));
+    /// The gate that is for this step, and whether it names it: by its name, or by its branch and name.
+    fn for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, &'a Gate), bool)> {
+        let (name, path) = (step.name.trim_start_matches('.'), step.path.as_str());
+        self.met.borrow_mut().extend([name.to_owned(), path.to_owned()]);
+        let named = self.of_type(type_).find(|(_, gate)| gate.steps.iter().any(|step| step == name || step == path));
         let general = || self.of_type(type_).find(|(_, gate)| gate.steps.is_empty());
         named.map(|found| (found, true)).or_else(|| general().map(|found| (found, false)))
     }
@@ -54,11 +60,18 @@ impl Check<'_> {
     /// Complains about gates that could never ask.
     pub(super) fn spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
         self.unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
-        let pattern = &spec.pattern;
+        let pattern = spec.pattern.clone().unwrap_or_default();
         for (field, gate) in &gates.list {
             self.name(&gate.name, &format!("{field}.name"));
+            if gate.after_attempts.is_some() && gate.type_ != Some(SpecGateType::ErrorEscalation) {
+                self.complain(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
+            }
+            let Some(type_) = gate.type_ else {
+                self.untyped_gate(field, gate, gates);
+                continue;
+            };
             let of_steps = matches!(
-                gate.type_,
+                type_,
                 SpecGateType::OutputValidation | SpecGateType::ErrorEscalation | SpecGateType::StepStart
             );
             if !of_steps && !gate.steps.is_empty() {
@@ -71,7 +84,7 @@ impl Check<'_> {
                 self.complain(format!("{field}.steps"), format!("there is no step {name} that could be asked about"));
             }
             let unmet = gate.steps.is_empty() && !gates.asking.borrow().contains(field);
-            match gate.type_ {
+            match type_ {
                 SpecGateType::OutputValidation if unmet => self.complain(
                     format!("{field}.steps"),
                     "it would never ask, for no step has an outputSchema: name steps, or give one a schema",
@@ -86,11 +99,8 @@ impl Check<'_> {
                 ),
                 _ => {}
             }
-            if gate.after_attempts.is_some() && gate.type_ != SpecGateType::ErrorEscalation {
-                self.complain(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
-            }
             let plans = pattern.routing.is_some() || pattern.orchestrator_workers.is_some();
-            if gate.type_ == SpecGateType::PlanApproval && !plans {
+            if type_ == SpecGateType::PlanApproval && !plans {
                 let message = "planApproval asks about a route or about subtasks: this pattern makes neither";
                 self.complain(format!("{field}.type"), message);
             }
@@ -121,8 +131,7 @@ impl Check<'_> {
             return;
         }
         let (ground, path) = (place.ground, step.path.clone());
-        let name = step.name.trim_start_matches('.');
-        let found = ground.gates.for_step(SpecGateType::OutputValidation, name);
+        let found = ground.gates.for_step(SpecGateType::OutputValidation, step);
         let found = found.filter(|(_, named)| *named || schema.is_some());
         if schema.is_some() || found.is_some() {
             let always = found.is_some_and(|(_, named)| named);
@@ -132,7 +141,7 @@ impl Check<'_> {
             });
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
-        let found = ground.gates.for_step(SpecGateType::ErrorEscalation, name);
+        let found = ground.gates.for_step(SpecGateType::ErrorEscalation, step);
         match found.filter(|(_, named)| *named || step.on_error == OnError::Escalate) {
             Some(((field, gate), _)) => {
                 let known = place.known.clone().with("error", Members::fields(ERROR));
@@ -159,7 +168,7 @@ impl Check<'_> {
 
     /// Who is asked whether a step may begin.
     fn with_start(&mut self, step: &mut PlannedStep, place: &Place<'_>) {
-        let found = place.ground.gates.for_step(SpecGateType::StepStart, step.name.trim_start_matches('.'));
+        let found = place.ground.gates.for_step(SpecGateType::StepStart, step);
         let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_));
         let Some(((field, gate), named)) = found else { return };
         if !can_be_shown {
@@ -202,18 +211,44 @@ impl Check<'_> {
         Some(PlannedStep { path: path.to_owned(), only_if, ..planned })
     }
 
-    /// A gate that a pattern has a place for.
+    /// Plans the gate without a type that a field of a pattern names; its records stand at `path`.
     pub(super) fn review(
         &mut self,
         ground: &Ground<'_>,
-        hitl: &signoff_api::step::HitlStep,
-        (name, field): (&str, &str),
+        name: &str,
+        (path, field): (&str, &str),
         known: &Known,
         about: About,
     ) -> Option<PlannedStep> {
-        let place = Place::new(ground, field, "", known.clone());
-        let asked = self.gate(hitl, field, &place, about)?;
-        let planned = PlannedStep::new(name, Action::Gate(Box::new(asked)));
-        Some(PlannedStep { path: format!(".{name}"), ..planned })
+        let Some((at, gate)) = ground.gates.list.iter().find(|(_, gate)| gate.name == name) else {
+            let message = format!("there is no gate {name} in spec.gates: add it there, without a type");
+            self.complain(field, message);
+            return None;
+        };
+        if gate.type_.is_some() {
+            let message = format!("gate {name} has a type, so it asks by itself: name a gate without a type");
+            self.complain(field, message);
+            return None;
+        }
+        if let Some(other) = ground.gates.named.borrow_mut().insert(name.to_owned(), field.to_owned()) {
+            let message = format!("{other} names gate {name} already: give this one a gate of its own");
+            self.complain(field, message);
+        }
+        self.spec_gate(ground, at, gate, path, known.clone(), about)
+    }
+
+    /// Complains about a gate without a type that cannot ask, or says what such a gate does not have.
+    fn untyped_gate(&mut self, field: &str, gate: &Gate, gates: &Gates<'_>) {
+        if !gates.named.borrow().contains_key(&gate.name) {
+            let message = format!(
+                "gate {} would never ask, for it has no type and the pattern does not name it: give it a type, or name it in the pattern",
+                gate.name
+            );
+            self.complain(field, message);
+        }
+        if !gate.steps.is_empty() {
+            let message = "a gate without a type asks where the pattern names it: leave steps out";
+            self.complain(format!("{field}.steps"), message);
+        }
     }
 }

@@ -1,17 +1,21 @@
-//! The seven patterns of a plan: their steps parsed, their shape checked, the names of each place known.
+//! The patterns of a plan: the steps of the spec grouped and parsed, the shape checked, the names of each place known.
 //!
-//! What a pattern does in which order is not said here: see [`crate::patterns`].
+//! The order in which a pattern runs its steps is in [`crate::patterns`].
 
 mod agents;
 mod dag;
 mod evaluator;
 mod graph;
 mod lists;
+mod spec_steps;
 
-use signoff_api::workflow::WorkflowSpec;
+use signoff_api::pattern::Pattern;
 
 use super::{Check, PlannedStep, step::Ground};
 use crate::language::{Known, When};
+
+pub(super) use spec_steps::SpecStep;
+use spec_steps::{MOST_STEPS, SpecSteps};
 
 /// What runs in which order.
 #[derive(Clone, Debug)]
@@ -35,7 +39,7 @@ pub(crate) struct PlannedDag {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedTask {
     pub(crate) step: PlannedStep,
-    /// The positions of the tasks it waits for.
+    /// The positions of the steps it waits for.
     pub(crate) deps: Vec<usize>,
     /// The positions of those and of all that they wait for, in the order of the list.
     pub(crate) before: Vec<usize>,
@@ -139,48 +143,50 @@ impl Check<'_> {
     /// The pattern of a spec, and the names that exist when it has ended.
     pub(super) fn pattern(&mut self, ground: &Ground<'_>) -> Option<(PlannedPattern, Known)> {
         let base = Self::known_everywhere(ground.spec);
-        let given = given(ground.spec);
+        let steps = SpecSteps::new(ground.spec);
+        if steps.all().len() > MOST_STEPS {
+            let message = format!("a Workflow has at most {MOST_STEPS} steps, here are {}", steps.all().len());
+            self.complain("spec.steps", message);
+            return None;
+        }
+        let Some(pattern) = &ground.spec.pattern else { return Some(self.chain(ground, &steps, &base)) };
+        let given = given(pattern);
         if given.len() != 1 {
-            let message = format!(
-                "a run has exactly one pattern ({}): give one of chain, dag, routing, parallel, evaluatorOptimizer, orchestratorWorkers and graph",
-                if given.is_empty() { "there is none".to_owned() } else { format!("here are {}", given.join(" and ")) }
-            );
+            let message = match given.as_slice() {
+                [] => "it names no pattern: give one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers, or leave pattern out for a chain; the steps stand in spec.steps".to_owned(),
+                several => format!("a run has one pattern, here are {}: keep one of them", several.join(" and ")),
+            };
             self.complain("spec.pattern", message);
             return None;
         }
-        let pattern = &ground.spec.pattern;
-        if let Some(chain) = &pattern.chain {
-            return Some(self.chain(ground, chain, &base));
-        }
         if let Some(dag) = &pattern.dag {
-            return self.dag(ground, dag, &base);
+            return self.dag(ground, dag, &steps, &base);
         }
         if let Some(routing) = &pattern.routing {
-            return self.routing(ground, routing, &base);
+            return self.routing(ground, routing, &steps, &base);
         }
         if let Some(parallel) = &pattern.parallel {
-            return self.parallel(ground, parallel, &base);
+            return self.parallel(ground, parallel, &steps, &base);
         }
         if let Some(evaluator) = &pattern.evaluator_optimizer {
-            return self.evaluator(ground, evaluator, &base);
+            return self.evaluator(ground, evaluator, &steps, &base);
         }
         if let Some(orchestrator) = &pattern.orchestrator_workers {
-            return self.orchestrator(ground, orchestrator, &base);
+            return self.orchestrator(ground, orchestrator, &steps, &base);
         }
-        self.graph(ground, pattern.graph.as_ref()?, &base)
+        self.graph(ground, pattern.graph.as_ref()?, &steps, &base)
     }
 }
 
-fn given(spec: &WorkflowSpec) -> Vec<&'static str> {
-    let pattern = &spec.pattern;
+/// Returns the names of the patterns that a spec has.
+fn given(pattern: &Pattern) -> Vec<&'static str> {
     [
-        ("chain", pattern.chain.is_some()),
         ("dag", pattern.dag.is_some()),
-        ("routing", pattern.routing.is_some()),
+        ("graph", pattern.graph.is_some()),
         ("parallel", pattern.parallel.is_some()),
+        ("routing", pattern.routing.is_some()),
         ("evaluatorOptimizer", pattern.evaluator_optimizer.is_some()),
         ("orchestratorWorkers", pattern.orchestrator_workers.is_some()),
-        ("graph", pattern.graph.is_some()),
     ]
     .into_iter()
     .filter_map(|(name, given)| given.then_some(name))

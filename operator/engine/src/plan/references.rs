@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use signoff_api::{Verdict, step::Step, workflow::WorkflowSpec};
 
-use super::Check;
+use super::{Check, patterns::SpecStep};
 use crate::language::{Known, Members, Reference, check};
 
 /// What can be asked of a step's record.
@@ -43,15 +43,15 @@ impl Check<'_> {
     }
 
     /// The names that exist when step `at` of a list begins.
-    pub(super) fn known_in_list(base: &Known, steps: &[Step], at: usize) -> Known {
-        let earlier: Vec<_> = steps.iter().take(at).collect();
+    pub(super) fn known_in_list(base: &Known, steps: &[SpecStep<'_>], at: usize) -> Known {
+        let earlier: Vec<_> = steps.iter().take(at).map(|one| one.step).collect();
         let shape = Members::fields(RECORD);
         let records = Members::records(earlier.iter().map(|step| (step.name.clone(), shape.clone())));
         let mut known = base.clone().with("steps", records);
         if !earlier.is_empty() {
             known = known.with("last_response", Members::Open);
         }
-        if earlier.iter().any(|s| s.hitl.is_some()) || steps.iter().skip(at).any(defers) {
+        if earlier.iter().any(|s| s.hitl.is_some()) || steps.iter().skip(at).any(|one| defers(one.step)) {
             known = with_decision(known);
         }
         known
@@ -83,10 +83,9 @@ pub(super) fn with_decision(known: Known) -> Known {
 /// The same names and the records of these steps, by name.
 pub(super) fn with_records<'s>(
     known: Known,
-    root: &str,
     steps: impl Iterator<Item = &'s Step>,
     further: &[&'static str],
 ) -> Known {
     let shape = Members::fields(RECORD.into_iter().chain(further.iter().copied()));
-    known.with(root, Members::shapes(steps.map(|step| (step.name.clone(), shape.clone()))))
+    known.with("steps", Members::shapes(steps.map(|step| (step.name.clone(), shape.clone()))))
 }

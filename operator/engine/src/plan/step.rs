@@ -13,7 +13,7 @@ use signoff_api::{
     workflow::{Input, InputType, WorkflowSpec},
 };
 
-use super::{Check, PlannedAgent, PlannedGate, PlannedPod, gates::Gates};
+use super::{Check, PlannedAgent, PlannedGate, PlannedPod, gates::Gates, patterns::SpecStep};
 use crate::{
     floors,
     language::{Condition, Known, Template, is_identifier},
@@ -198,32 +198,34 @@ impl<'a> Place<'a> {
 }
 
 impl Check<'_> {
-    /// A list of steps, one after the other. `base`: the names they know besides each other.
+    /// Plans a list of steps, one after the other. `base`: the names they know besides each other.
     pub(super) fn list(
         &mut self,
         ground: &Ground<'_>,
-        steps: &[Step],
-        field: &str,
+        steps: &[SpecStep<'_>],
         prefix: &str,
         base: &Known,
     ) -> Vec<PlannedStep> {
-        if steps.is_empty() {
-            self.complain(field, "a list needs at least one step");
-        }
-        self.unique(steps.iter().map(|step| step.name.as_str()), field);
+        self.unique_steps(steps);
         let mut planned: Vec<PlannedStep> = Vec::new();
-        for (at, step) in steps.iter().enumerate() {
+        for (at, one) in steps.iter().enumerate() {
             let known = Self::known_in_list(base, steps, at);
-            let mut place = Place::new(ground, format!("{field}[{at}]"), prefix, known);
+            let mut place = Place::new(ground, &one.field, prefix, known);
             place.earlier = planned.iter().enumerate().collect();
-            if !step.deps.is_empty() {
-                self.complain(place.field("deps"), "only the tasks of a dag depend on each other: leave deps out");
-            }
-            if let Some(step) = self.step(step, &place) {
+            self.depends_on_nothing(one, "leave dependsOn out");
+            if let Some(step) = self.step(one.step, &place) {
                 planned.push(step);
             }
         }
         planned
+    }
+
+    /// Complains about `dependsOn` where there is no dag.
+    pub(super) fn depends_on_nothing(&mut self, one: &SpecStep<'_>, remedy: &str) {
+        if !one.step.depends_on.is_empty() {
+            let message = format!("only the steps of a dag depend on each other: {remedy}");
+            self.complain(format!("{}.dependsOn", one.field), message);
+        }
     }
 
     /// Complains about names that occur twice.

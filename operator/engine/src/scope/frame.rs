@@ -1,6 +1,6 @@
 //! Where a list of steps stands in a run: which records its templates see, under which name, and what else.
 //!
-//! It may not begin anything: it only looks at what is done.
+//! It must not begin anything: it only looks at what is done.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -24,10 +24,10 @@ pub(crate) enum Listed {
     Nothing,
     /// `steps[0]` and `steps.<name>`: those that are done.
     Steps,
-    /// `tasks.<name>`: those that are done.
-    Tasks,
-    /// `nodes.<name>`: all, done or not, with every visit.
-    Nodes,
+    /// `steps.<name>`: those that are done.
+    Named,
+    /// `steps.<name>`: all, done or not, with every visit.
+    Visited,
 }
 
 /// Where a list of steps stands in a run.
@@ -162,13 +162,8 @@ impl<'a> Frame<'a> {
         seq: i64,
         scope: &mut Scope,
     ) -> Result<(), Trouble> {
-        let root = match self.listed {
-            Listed::Nothing => return Ok(()),
-            Listed::Steps => "steps",
-            Listed::Tasks => "tasks",
-            Listed::Nodes => "nodes",
-        };
-        if !wanted.root(root) {
+        let root = "steps";
+        if self.listed == Listed::Nothing || !wanted.root(root) {
             return Ok(());
         }
         let seen = self.seen(run, seq);
@@ -187,10 +182,10 @@ impl<'a> Frame<'a> {
             Listed::Steps | Listed::Nothing => {
                 scope.set_records(root, views);
             }
-            Listed::Tasks => {
+            Listed::Named => {
                 scope.set(root, Value::Object(views.into_iter().collect()));
             }
-            Listed::Nodes => {
+            Listed::Visited => {
                 let mut object = Map::new();
                 for node in self.visible() {
                     let never = || json!({"name": node.name, "status": "not_executed", "response": null, "visits": []});

@@ -8,16 +8,10 @@ use serde_json::Value as Json;
 
 use crate::{nearest::nearest, schema};
 
-/// Where gates stand; what is within one is described at `spec.pattern.chain.steps.hitl`.
-const GATES: [&str; 5] = ["hitl", "review", "reviewGate", "decompositionReview", "reduceReview"];
+/// Where steps stand.
+const STEPS: [&str; 2] = ["spec", "steps"];
 
-/// Where steps stand; what is within one is described at `spec.pattern.chain.steps`.
-const STEPS: [&str; 5] = ["steps", "tasks", "nodes", "reduce", "writeup"];
-
-/// Where everything within steps and gates is described.
-const CHAIN: [&str; 4] = ["spec", "pattern", "chain", "steps"];
-
-/// A field by its path, such as `workflow.spec.pattern.chain.steps.hitl.timeout`; the kind may be left out.
+/// A field by its path, such as `workflow.spec.steps.hitl.timeout`; the kind may be left out.
 ///
 /// # Errors
 /// There is none: the nearest one there is.
@@ -25,11 +19,11 @@ pub(super) fn explain(path: &str) -> Result<String, String> {
     let (kind, names) = parsed(path);
     let Some(root) = schema::of(kind) else { return Err(format!("there is no kind {kind}")) };
     match walk(root, &names) {
-        Ok(found) => Ok(page(kind, root, &names, found)),
+        Ok(found) => Ok(page(kind, &names, found)),
         Err(why) => match ending(root, &names) {
             Some(full) => {
                 let names: Vec<&str> = full.iter().map(String::as_str).collect();
-                walk(root, &names).map(|found| page(kind, root, &names, found))
+                walk(root, &names).map(|found| page(kind, &names, found))
             }
             None => Err(why),
         },
@@ -77,7 +71,7 @@ fn walk<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
 
 /// The first field whose path ends like this, from the top down: `hitl.timeout`.
 fn ending(root: &Json, names: &[&str]) -> Option<Vec<String>> {
-    let of_a_step: Vec<&str> = CHAIN.iter().chain(names).copied().collect();
+    let of_a_step: Vec<&str> = STEPS.iter().chain(names).copied().collect();
     if walk(root, &of_a_step).is_ok() {
         return Some(of_a_step.into_iter().map(ToOwned::to_owned).collect());
     }
@@ -99,24 +93,10 @@ fn ending(root: &Json, names: &[&str]) -> Option<Vec<String>> {
     None
 }
 
-/// The description; of what stands in several places, that of the place where it is described.
-fn description<'s>(root: &'s Json, names: &[&str], schema: &'s Json) -> Option<&'s str> {
-    let own = schema["description"].as_str();
-    own.or_else(|| {
-        let after = |places: &[&str]| names.iter().rposition(|name| places.contains(name)).map(|at| &names[at + 1..]);
-        let elsewhere: Vec<&str> = match (after(&GATES), after(&STEPS)) {
-            (Some(rest), _) => CHAIN.iter().chain(&["hitl"]).chain(rest).copied().collect(),
-            (None, Some(rest)) => CHAIN.iter().chain(rest).copied().collect(),
-            (None, None) => return None,
-        };
-        walk(root, &elsewhere).ok()?["description"].as_str()
-    })
-}
-
-fn page(kind: &str, root: &Json, names: &[&str], schema: &Json) -> String {
+fn page(kind: &str, names: &[&str], schema: &Json) -> String {
     let field = if names.is_empty() { ".".to_owned() } else { names.join(".") };
     let mut text = format!("KIND:   {kind}\nFIELD:  {field} <{}>\n", kind_of(schema));
-    if let Some(description) = description(root, names, schema) {
+    if let Some(description) = schema["description"].as_str() {
         let _ = write!(text, "\n{}\n", wrapped(description, ""));
     }
     let bounds = bounds(schema);
@@ -140,8 +120,7 @@ fn page(kind: &str, root: &Json, names: &[&str], schema: &Json) -> String {
         for (name, field) in fields {
             let mark = if required.contains(&name.as_str()) { " required" } else { "" };
             let _ = writeln!(text, "  {name} <{}>{mark}", kind_of(field));
-            let path: Vec<&str> = names.iter().copied().chain([name.as_str()]).collect();
-            if let Some(description) = description(root, &path, field) {
+            if let Some(description) = field["description"].as_str() {
                 let _ = writeln!(text, "{}", wrapped(description, "    "));
             }
         }

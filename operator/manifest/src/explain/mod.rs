@@ -9,7 +9,7 @@ pub use terms::{TERMS, Term};
 
 use crate::nearest::nearest;
 
-/// What a field (`workflow.spec.pattern.chain.steps.hitl.timeout`, also from its middle on: `hitl.timeout`) or a word
+/// What a field (`workflow.spec.steps.hitl.timeout`, also from its middle on: `hitl.timeout`) or a word
 /// (`Superseded`) means.
 ///
 /// # Errors

@@ -28,14 +28,11 @@ pub(super) fn flow(workflow: &Workflow) -> Flow {
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     build.flow.name = workflow.metadata.name.clone().unwrap_or_default();
     build.flow.inputs = spec.inputs.iter().map(input).collect();
-    let pattern = &spec.pattern;
+    let pattern = spec.pattern.clone().unwrap_or_default();
     let begin: Ends = vec![(String::new(), None)];
-    let ends = if let Some(chain) = &pattern.chain {
-        build.flow.pattern = "chain";
-        build.list(&chain.steps, "", 0, begin)
-    } else if let Some(dag) = &pattern.dag {
+    let ends = if pattern.dag.is_some() {
         build.flow.pattern = "dag";
-        build.dag(&dag.tasks)
+        build.dag(&spec.steps)
     } else if let Some(routing) = &pattern.routing {
         build.flow.pattern = "routing";
         build.routing(routing, begin)
@@ -52,7 +49,8 @@ pub(super) fn flow(workflow: &Workflow) -> Flow {
         build.flow.pattern = "graph";
         build.graph(graph)
     } else {
-        begin
+        build.flow.pattern = "chain";
+        build.list(&spec.steps.iter().collect::<Vec<_>>(), "", 0, begin)
     };
     let ends = build.at(".final", SpecGateType::FinalResponse, ends);
     build.enter("", ends);
@@ -94,7 +92,7 @@ pub(super) struct Build<'w> {
     pub(super) leaves: BTreeMap<String, Ends>,
 }
 
-impl Build<'_> {
+impl<'w> Build<'w> {
     pub(super) fn step(
         &mut self,
         id: String,
@@ -157,7 +155,7 @@ impl Build<'_> {
     }
 
     /// One after the other.
-    fn list(&mut self, steps: &[Spec], prefix: &str, depth: usize, begin: Ends) -> Ends {
+    fn list(&mut self, steps: &[&Spec], prefix: &str, depth: usize, begin: Ends) -> Ends {
         steps.iter().fold(begin, |before, step| {
             let id = self.spec_step(step, prefix, depth);
             self.enter(&id, before);
@@ -176,29 +174,33 @@ impl Build<'_> {
         self.after(id, None)
     }
 
-    /// A gate that the pattern itself has; without one everything goes on.
-    fn review(&mut self, id: &str, hitl: Option<&HitlStep>, before: Ends) -> Ends {
-        let Some(hitl) = hitl else { return before };
-        self.step(id.to_owned(), id, 0, "asks people".to_owned(), "hitl", Needs::default().gate(hitl));
-        self.gate_of(hitl);
-        self.enter(id, before);
-        vec![(id.to_owned(), None)]
+    /// The branches, in order of appearance, each with its steps.
+    fn branches(&self) -> Vec<(&'w str, Vec<&'w Spec>)> {
+        let mut branches: Vec<(&str, Vec<&Spec>)> = Vec::new();
+        for step in &self.spec.steps {
+            let Some(name) = step.branch.as_deref() else { continue };
+            match branches.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, steps)) => steps.push(step),
+                None => branches.push((name, vec![step])),
+            }
+        }
+        branches
     }
 
     fn dag(&mut self, tasks: &[Spec]) -> Ends {
         let mut left: Vec<&Spec> = tasks.iter().collect();
         let mut done: Vec<&str> = Vec::new();
         while !left.is_empty() {
-            let ready = |task: &&Spec| task.deps.iter().all(|dep| done.contains(&dep.as_str()));
-            // A cycle was refused before; should there be one, its tasks stand as they were written.
+            let ready = |task: &&Spec| task.depends_on.iter().all(|dep| done.contains(&dep.as_str()));
+            // A cycle was refused before; should there be one, its steps stand as they were written.
             let at = left.iter().position(ready).unwrap_or(0);
             let task = left.remove(at);
             let id = self.spec_step(task, "", 0);
-            let before = task.deps.iter().flat_map(|dep| self.after(dep, None)).collect::<Ends>();
+            let before = task.depends_on.iter().flat_map(|dep| self.after(dep, None)).collect::<Ends>();
             self.enter(&id, if before.is_empty() { vec![(String::new(), None)] } else { before });
             done.push(&task.name);
         }
-        let sinks = tasks.iter().filter(|task| !tasks.iter().any(|other| other.deps.contains(&task.name)));
+        let sinks = tasks.iter().filter(|task| !tasks.iter().any(|other| other.depends_on.contains(&task.name)));
         sinks.flat_map(|task| self.after(&task.name, None)).collect()
     }
 
@@ -208,25 +210,27 @@ impl Build<'_> {
         let chosen = self.turn(".router", choose, begin);
         let chosen = self.review(".review", router.review.as_deref(), chosen);
         let chosen = self.at(".review", SpecGateType::PlanApproval, chosen);
-        let routes = routing.routes.iter().map(|route| {
-            let begin = chosen.iter().map(|(id, _)| (id.clone(), Some(format!("route {}", route.name)))).collect();
-            self.list(&route.steps, &format!("{}/", route.name), 1, begin)
+        let routes = self.branches().into_iter().map(|(name, steps)| {
+            let begin = chosen.iter().map(|(id, _)| (id.clone(), Some(format!("route {name}")))).collect();
+            self.list(&steps, &format!("{name}/"), 1, begin)
         });
         routes.collect::<Vec<_>>().concat()
     }
 
     fn parallel(&mut self, parallel: &Parallel, begin: &Ends) -> Ends {
-        let branches = parallel.branches.iter().map(|branch| {
-            let begin = begin.iter().map(|(id, _)| (id.clone(), Some(format!("branch {}", branch.name)))).collect();
-            self.list(&branch.steps, &format!("{}/", branch.name), 1, begin)
+        let branches = self.branches().into_iter().map(|(name, steps)| {
+            let begin = begin.iter().map(|(id, _)| (id.clone(), Some(format!("branch {name}")))).collect();
+            self.list(&steps, &format!("{name}/"), 1, begin)
         });
         let ends = branches.collect::<Vec<_>>().concat();
-        self.last(parallel.reduce.as_ref(), ends)
+        self.last(parallel.reduce.as_deref(), ends)
     }
 
-    fn last(&mut self, step: Option<&Spec>, before: Ends) -> Ends {
-        match step {
-            Some(step) => self.list(std::slice::from_ref(step), "", 0, before),
+    /// The step without a branch that the pattern names; without one everything goes on.
+    fn last(&mut self, name: Option<&str>, before: Ends) -> Ends {
+        let is_it = |step: &&Spec| step.branch.is_none() && Some(step.name.as_str()) == name;
+        match self.spec.steps.iter().find(is_it) {
+            Some(step) => self.list(&[step], "", 0, before),
             None => before,
         }
     }
@@ -247,9 +251,9 @@ impl Build<'_> {
         if pattern.on_exhausted == Some(OnExhausted::AcceptBest) {
             ends.extend(self.after(".evaluator", Some(&format!("{most} drafts judged: the best"))));
         }
-        if let Some(gate) = &pattern.review_gate {
+        if let Some(gate) = self.untyped(pattern.review_gate.as_deref()) {
             let decided = |verdict: Verdict| vec![(".review".to_owned(), Some(verdict.to_string()))];
-            if allows(gate, Verdict::Modify) {
+            if allows(&gate.hitl, Verdict::Modify) {
                 self.enter(".evaluator", decided(Verdict::Modify));
             }
             ends.extend(decided(Verdict::Approve));
@@ -268,18 +272,19 @@ impl Build<'_> {
         let work = Turn { met: Met::on(worker.on_error), ..Turn::of(&worker.agent, worker.input.as_ref(), &does) };
         let done = self.turn(".worker", work, divided);
         let reviewed = self.review(".reduce-review", pattern.reduce_review.as_deref(), done);
-        let reduced = self.last(pattern.reduce.as_ref(), reviewed);
-        self.last(pattern.writeup.as_ref(), reduced)
+        let reduced = self.last(pattern.reduce.as_deref(), reviewed);
+        self.last(pattern.writeup.as_deref(), reduced)
     }
 
     fn graph(&mut self, graph: &Graph) -> Ends {
-        for node in &graph.nodes {
+        let nodes = &self.spec.steps;
+        for node in nodes {
             self.spec_step(node, "", 0);
         }
-        let entry = graph.entry.clone().or_else(|| graph.nodes.first().map(|node| node.name.clone()));
+        let entry = graph.entry.clone().or_else(|| nodes.first().map(|node| node.name.clone()));
         self.enter(&entry.unwrap_or_default(), vec![(String::new(), None)]);
         let mut ends: Ends = Vec::new();
-        for node in &graph.nodes {
+        for node in nodes {
             let mut always = false;
             for edge in graph.edges.iter().filter(|edge| edge.from == node.name) {
                 if let Some(to) = &edge.to {

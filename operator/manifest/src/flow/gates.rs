@@ -45,22 +45,31 @@ impl Met {
 impl<'w> Build<'w> {
     /// The gate that asks about the whole run.
     fn of_run(&self, type_: SpecGateType) -> Option<&'w Gate> {
-        self.spec.gates.iter().find(|gate| gate.type_ == type_)
+        self.spec.gates.iter().find(|gate| gate.type_ == Some(type_))
     }
 
-    /// The gate that is for a step, and whether it names it.
-    fn of_step(&self, type_: SpecGateType, name: &str, general: bool) -> Option<(&'w Gate, bool)> {
-        let all = || self.spec.gates.iter().filter(|gate| gate.type_ == type_);
-        let named = all().find(|gate| gate.steps.iter().any(|step| step == name)).map(|gate| (gate, true));
+    /// The gate without a type that a pattern names.
+    pub(super) fn untyped(&self, name: Option<&str>) -> Option<&'w Gate> {
+        self.spec.gates.iter().find(|gate| gate.type_.is_none() && Some(gate.name.as_str()) == name)
+    }
+
+    /// The gate that is for a step, and whether it names it: by its name, or by its branch and name.
+    fn of_step(&self, type_: SpecGateType, (id, name): (&str, &str), general: bool) -> Option<(&'w Gate, bool)> {
+        let all = || self.spec.gates.iter().filter(|gate| gate.type_ == Some(type_));
+        let is_named = |gate: &&Gate| gate.steps.iter().any(|step| step == name || step == id);
+        let named = all().find(is_named).map(|gate| (gate, true));
         named.or_else(|| all().find(|gate| gate.steps.is_empty()).filter(|_| general).map(|gate| (gate, false)))
     }
 
     /// A gate of the spec as a step, without edges.
     fn spec_gate(&mut self, id: &str, gate: &Gate, depth: usize) {
         let type_ = serde_json::to_value(gate.type_).ok();
-        let type_ = type_.as_ref().and_then(|type_| type_.as_str()).unwrap_or_default();
+        let type_ = type_.as_ref().and_then(|type_| type_.as_str());
         let needs = Needs::default().gate(&gate.hitl).condition(gate.condition.as_ref());
-        let does = format!("asks people ({type_}, gate {})", gate.name);
+        let does = match type_ {
+            Some(type_) => format!("asks people ({type_}, gate {})", gate.name),
+            None => format!("asks people (gate {})", gate.name),
+        };
         self.step(id.to_owned(), &gate.name, depth, does, "hitl", needs);
         self.gate_of(&gate.hitl);
         if let Some(step) = self.flow.steps.last_mut() {
@@ -70,7 +79,18 @@ impl<'w> Build<'w> {
 
     /// The gate that asks about the whole run; without one everything goes on.
     pub(super) fn at(&mut self, id: &str, type_: SpecGateType, before: Ends) -> Ends {
-        let Some(gate) = self.of_run(type_) else { return before };
+        let gate = self.of_run(type_);
+        self.ask(id, gate, before)
+    }
+
+    /// The gate that a pattern names; without one everything goes on.
+    pub(super) fn review(&mut self, id: &str, name: Option<&str>, before: Ends) -> Ends {
+        let gate = self.untyped(name);
+        self.ask(id, gate, before)
+    }
+
+    fn ask(&mut self, id: &str, gate: Option<&Gate>, before: Ends) -> Ends {
+        let Some(gate) = gate else { return before };
         self.spec_gate(id, gate, 0);
         self.enter(id, before.clone());
         let passed = before.into_iter().filter(|_| gate.condition.is_some());
@@ -82,7 +102,7 @@ impl<'w> Build<'w> {
         if step.pod.is_none() && step.http.is_none() {
             return;
         }
-        let Some((gate, _)) = self.of_step(SpecGateType::StepStart, &step.name, true) else { return };
+        let Some((gate, _)) = self.of_step(SpecGateType::StepStart, (id, &step.name), true) else { return };
         let path = format!("{id}/.start");
         self.spec_gate(&path, gate, depth);
         if let Some(made) = self.flow.steps.last_mut() {
@@ -98,7 +118,7 @@ impl<'w> Build<'w> {
     pub(super) fn beneath(&mut self, id: &str, name: &str, depth: usize, met: Met) {
         let mut ends: Ends = vec![(id.to_owned(), None)];
         let skipped = self.starts.get(id).filter(|start| start.may_skip).map(|start| start.path.clone());
-        if let Some((gate, always)) = self.of_step(SpecGateType::OutputValidation, name, met.has_schema) {
+        if let Some((gate, always)) = self.of_step(SpecGateType::OutputValidation, (id, name), met.has_schema) {
             let path = format!("{id}/.output");
             self.spec_gate(&path, gate, depth + 1);
             let when = (!always).then(|| "its answer does not fit".to_owned());
@@ -108,7 +128,7 @@ impl<'w> Build<'w> {
             }
             ends.push((path, None));
         }
-        if let Some((gate, _)) = self.of_step(SpecGateType::ErrorEscalation, name, met.escalates) {
+        if let Some((gate, _)) = self.of_step(SpecGateType::ErrorEscalation, (id, name), met.escalates) {
             let path = format!("{id}/.error");
             self.spec_gate(&path, gate, depth + 1);
             self.enter(&path, vec![(id.to_owned(), Some("it failed".to_owned()))]);

@@ -162,8 +162,8 @@ pub const SECTIONS: &[Section] = &[
             ("input", Text, Becomes("agent.input")),
             ("vars", Map(&Text), Becomes("vars")),
             ("tool_overrides", Any, Missing("the agent calls no tools")),
-            ("deps", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
-            ("dependencies", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
+            ("deps", TEXTS, Becomes("dependsOn of a dag's step; that nothing else waits is told")),
+            ("dependencies", TEXTS, Becomes("dependsOn of a dag's step; that nothing else waits is told")),
             ("description", Any, LeftOut("steps have no description")),
             ("skip_if", Text, Becomes("skipIf, a CEL condition")),
             ("manual_gate", Any, Missing("tools are not asked about, as there are none")),
@@ -183,8 +183,8 @@ pub const SECTIONS: &[Section] = &[
             ("skip_if", Text, Becomes("skipIf, a CEL condition; that a review is never skipped is told")),
             ("required_approvers", TEXTS, Becomes("hitl.approvers")),
             ("approval_threshold", Whole, Becomes("hitl.threshold")),
-            ("deps", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
-            ("dependencies", TEXTS, Becomes("deps of a dag's task; that nothing else waits is told")),
+            ("deps", TEXTS, Becomes("dependsOn of a dag's step; that nothing else waits is told")),
+            ("dependencies", TEXTS, Becomes("dependsOn of a dag's step; that nothing else waits is told")),
             ("description", Any, LeftOut("steps have no description")),
         ],
     },
@@ -199,8 +199,8 @@ pub const SECTIONS: &[Section] = &[
         name: "pattern",
         fields: &[("type", Text, Becomes("the name of the pattern")), ("config", Object, Becomes("its fields"))],
     },
-    Section { name: "chain", fields: &[("steps", OBJECTS, Becomes("chain.steps"))] },
-    Section { name: "workflow", fields: &[("tasks", OBJECTS, Becomes("dag.tasks"))] },
+    Section { name: "chain", fields: &[("steps", OBJECTS, Becomes("spec.steps"))] },
+    Section { name: "workflow", fields: &[("tasks", OBJECTS, Becomes("spec.steps of a dag"))] },
     Section {
         name: "routing",
         fields: &[
@@ -294,7 +294,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "graph",
         fields: &[
-            ("nodes", Either(&OBJECTS, &NAMED), Becomes("graph.nodes, also where they are a map")),
+            ("nodes", Either(&OBJECTS, &NAMED), Becomes("spec.steps of a graph, also where they are a map")),
             (
                 "edges",
                 OBJECTS,

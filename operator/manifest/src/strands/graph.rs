@@ -1,6 +1,6 @@
-//! Graphs: their nodes, and their edges as one list a node.
+//! Graphs: their nodes as steps, and their edges as one list a step.
 //!
-//! It may not drop an edge in silence: one that is never tried is told.
+//! It must not drop an edge in silence: one that is never tried is told.
 
 use serde_json::{Map, json};
 
@@ -19,16 +19,16 @@ struct Way {
 
 impl Import<'_> {
     pub(super) fn graph(&mut self, config: &Node, path: &str) -> serde_json::Value {
-        let mut nodes = Vec::new();
         for (id, node, field) in nodes_of(config) {
             let own = format!("nodes.{id}.response");
             let field = format!("{path}.nodes{field}");
             if config.get("nodes").is_some_and(|nodes| nodes.items().is_empty()) {
                 self.notes.idle(Weight::Info, node, &field, &["id"], "its name is the one it stands under");
             }
-            nodes.push(self.step(node, &field, &self.names.of(&id), &own, false));
+            let step = self.step(node, &field, &self.names.of(&id), &own, false);
+            self.spec_steps.push(step);
         }
-        let mut graph = Map::from_iter([("nodes".to_owned(), serde_json::Value::Array(nodes))]);
+        let mut graph = Map::new();
         if let Some(entry) = config.get("entry") {
             graph.insert("entry".into(), self.names.of(&plain(entry)).into());
         }

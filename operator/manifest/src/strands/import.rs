@@ -38,6 +38,10 @@ pub(super) struct Import<'t> {
     pub(super) max_parallel: Option<u64>,
     /// How many steps a graph may take.
     pub(super) max_steps: Option<u64>,
+    /// `spec.steps` so far.
+    pub(super) spec_steps: Vec<Value>,
+    /// `spec.gates` so far.
+    pub(super) spec_gates: Vec<Value>,
 }
 
 impl<'t> Import<'t> {
@@ -54,6 +58,8 @@ impl<'t> Import<'t> {
             found: Found::default(),
             max_parallel: None,
             max_steps: None,
+            spec_steps: Vec::new(),
+            spec_gates: Vec::new(),
         }
     }
 

@@ -189,7 +189,11 @@ impl Import<'_> {
         put("inputs", Value::Array(inputs));
         put("providers", providers);
         put("agents", agents_now);
-        put("pattern", pattern);
+        put("gates", Value::Array(std::mem::take(&mut self.spec_gates)));
+        if let Some(pattern) = pattern {
+            put("pattern", pattern);
+        }
+        put("steps", Value::Array(std::mem::take(&mut self.spec_steps)));
         if let Some(outputs) = outputs {
             put("outputs", outputs);
         }
@@ -285,7 +289,7 @@ impl Import<'_> {
                 .any(|e| e.get("from").map(gates::plain).as_ref() == Some(id))
         };
         let (inner, ends): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| leaves(id));
-        let asked = |id: &String| rewrite::written("nodes", &[self.names.of(id)]);
+        let asked = |id: &String| rewrite::written("steps", &[self.names.of(id)]);
         let terminal = ends.into_iter().chain(inner.into_iter().rev()).fold(String::new(), |text, id| {
             format!("{text}'{}' if {}.response is not none else ", self.names.of(id), asked(id))
         });
@@ -299,14 +303,14 @@ impl Import<'_> {
             let (weight, why) = match path.as_str() {
                 "execution_context.execution_path" => (
                     Weight::Unsupported,
-                    "templates have no list of the nodes in their order; ask each node, as in `nodes.<name>.visits | length`",
+                    "templates have no list of the nodes in their order; ask each step, as in `steps.<name>.visits | length`",
                 ),
                 path if path.starts_with("runtime") || path.starts_with("context_policy") => {
                     (Weight::Changed, "the file has no single value there; write it into the text")
                 }
                 _ => (
                     Weight::Unsupported,
-                    "there is no such value here; ask for steps, tasks, nodes or iterations by name",
+                    "there is no such value here; ask for steps or iterations by name",
                 ),
             };
             self.notes.tell(weight, field, at, format!("{path} is an empty text: {why}"));

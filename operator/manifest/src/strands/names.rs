@@ -11,7 +11,7 @@ use super::rewrite::context::Context;
 pub(super) struct Names {
     /// Where the ids are asked for: `nodes`, `tasks` or `branches`.
     pub(super) root: &'static str,
-    /// What that is called now.
+    /// The name of that in the Workflow: `steps` for nodes and tasks.
     pub(super) root_now: &'static str,
     /// Every id and its name.
     pub(super) ids: BTreeMap<String, String>,

@@ -1,6 +1,7 @@
-//! The seven patterns of the Strands CLI as ours: `workflow` is our `dag`, everything else keeps its name.
+//! The seven patterns of the Strands CLI as ours: `workflow` is our `dag`, `chain` needs no pattern, every other one keeps
+//! its name. Steps and gates are put into the one list of each.
 //!
-//! It may not check what a plan checks: cycles, unknown nodes and missing agents are the plan's to refuse.
+//! It must not check what a plan checks: cycles, unknown nodes and missing agents are the plan's to refuse.
 
 use serde_json::{Map, Value, json};
 
@@ -23,34 +24,52 @@ pub(super) const PATTERNS: [&str; 7] =
 pub(super) fn known(pattern: &str) -> &'static [&'static str] {
     match pattern {
         "chain" => &["steps"],
-        "workflow" => &["tasks"],
+        "workflow" | "graph" => &["steps"],
         "routing" => &["router", "steps"],
         "parallel" => &["steps", "branches"],
         "evaluator_optimizer" => {
             &["draft", "evaluation", "iteration", "iterations", "current_draft", "current_evaluation"]
         }
         "orchestrator_workers" => &["workers", "num_workers", "subtasks", "task_count", "task", "index", "reduce"],
-        "graph" => &["nodes"],
         _ => &[],
     }
 }
 
 impl Import<'_> {
-    /// `spec.pattern` of a pattern and its config. The names must have been prepared.
-    pub(super) fn pattern_of(&mut self, kind: &str, config: &Node) -> Value {
+    /// `spec.pattern` of a pattern and its config; a chain has none. Its steps and gates are put into the lists of the spec.
+    /// The names must have been prepared.
+    pub(super) fn pattern_of(&mut self, kind: &str, config: &Node) -> Option<Value> {
         let path = "pattern.config";
         let section = PATTERNS.into_iter().find(|pattern| *pattern == kind).unwrap_or("graph");
         self.notes.read(config, section, path);
-        match kind {
-            "chain" => json!({"chain": {"steps": self.list(config, "steps", path)}}),
+        if kind == "chain" {
+            let steps = self.list(config, "steps", path);
+            self.spec_steps.extend(steps);
+            return None;
+        }
+        Some(match kind {
             "workflow" => self.dag(config, path),
             "routing" => self.routing(config, path),
-            "parallel" if self.names.root_now == "tasks" => self.parallel_as_dag(config, path),
+            "parallel" if self.names.root_now == "steps" => self.parallel_as_dag(config, path),
             "parallel" => self.parallel(config, path),
             "evaluator_optimizer" => self.evaluator(config, path),
             "orchestrator_workers" => self.orchestrator(config, path),
             _ => self.graph(config, path),
+        })
+    }
+
+    /// Puts the steps of a branch into the list of the spec.
+    fn branch(&mut self, name: &str, steps: Vec<Value>) {
+        for mut step in steps {
+            step["branch"] = name.into();
+            self.spec_steps.push(step);
         }
+    }
+
+    /// Puts the gate of a pattern into the list of the spec, under a name that the pattern then gives.
+    fn pattern_gate(&mut self, name: &str, hitl: Value) -> Value {
+        self.spec_gates.push(json!({"name": name, "hitl": hitl}));
+        name.into()
     }
 
     fn list(&mut self, node: &Node, field: &str, path: &str) -> Vec<Value> {
@@ -72,18 +91,17 @@ impl Import<'_> {
     }
 
     fn dag(&mut self, config: &Node, path: &str) -> Value {
-        let mut tasks = Vec::new();
         for (at, node) in config.get("tasks").map(Node::items).unwrap_or_default().iter().enumerate() {
             let id = node.get("id").map(plain).unwrap_or_default();
             let own = format!("tasks.{id}.response");
             let deps = deps(node);
             let mut step = self.step(node, &format!("{path}.tasks[{at}]"), &self.names.of(&id), &own, !deps.is_empty());
             if !deps.is_empty() {
-                step["deps"] = deps.iter().map(|dep| self.names.of(dep)).collect();
+                step["dependsOn"] = deps.iter().map(|dep| self.names.of(dep)).collect();
             }
-            tasks.push(step);
+            self.spec_steps.push(step);
         }
-        let mut dag = Map::from_iter([("tasks".to_owned(), Value::Array(tasks))]);
+        let mut dag = Map::new();
         self.with_parallel(&mut dag, "maxParallel");
         json!({"dag": dag})
     }
@@ -111,9 +129,9 @@ impl Import<'_> {
             review = own.or(review);
         }
         if let Some((review, field)) = review {
-            router.insert("review".into(), self.gate(review, &field, "hitl_response", Position::Route));
+            let hitl = self.gate(review, &field, "hitl_response", Position::Route);
+            router.insert("review".into(), self.pattern_gate("review", hitl));
         }
-        let mut routes = Vec::new();
         for (key, node) in config.get("routes").map(Node::fields).unwrap_or_default() {
             let field = format!("{path}.routes.{}", key.name);
             self.notes.read(node, "route", &field);
@@ -127,9 +145,9 @@ impl Import<'_> {
                 self.notes.tell(Weight::Info, &field, &key.at, message);
                 steps.push(json!({"name": "answer", "set": {"value": "{{ router.response }}"}}));
             }
-            routes.push(json!({"name": self.names.of(&key.name), "steps": steps}));
+            self.branch(&self.names.of(&key.name), steps);
         }
-        json!({"routing": {"router": router, "routes": routes}})
+        json!({"routing": {"router": router}})
     }
 
     /// A text for the router with the routes' names: it has to answer one of them. Expressions within it stay.
@@ -142,7 +160,6 @@ impl Import<'_> {
     }
 
     fn parallel(&mut self, config: &Node, path: &str) -> Value {
-        let mut branches = Vec::new();
         for (at, node) in config.get("branches").map(Node::items).unwrap_or_default().iter().enumerate() {
             let field = format!("{path}.branches[{at}]");
             let id = node.get("id").map(plain).unwrap_or_default();
@@ -154,41 +171,41 @@ impl Import<'_> {
                     node.get("agent").map_or_else(|| "ask".to_owned(), |a| super::names::label(&plain(a), "step"));
                 vec![self.step(node, &field, &name, &format!("branches.{id}.response"), false)]
             };
-            branches.push(json!({"name": self.names.of(&id), "steps": steps}));
+            self.branch(&self.names.of(&id), steps);
         }
-        let mut parallel = Map::from_iter([("branches".to_owned(), Value::Array(branches))]);
+        let mut parallel = Map::new();
         if let Some(node) = config.get("reduce") {
             let reduce = self.named_step(node, path, "reduce");
-            parallel.insert("reduce".into(), reduce);
+            parallel.insert("reduce".into(), reduce["name"].clone());
+            self.spec_steps.push(reduce);
         }
         self.with_parallel(&mut parallel, "maxParallel");
         json!({"parallel": parallel})
     }
 
-    /// Branches that look at each other are tasks that wait for each other.
+    /// Branches that look at each other are steps of a dag, which wait for each other.
     fn parallel_as_dag(&mut self, config: &Node, path: &str) -> Value {
         let message =
-            "a branch looks at another one: the branches are tasks of a dag, which wait for what they look at";
+            "a branch looks at another one: the branches are steps of a dag, which wait for what they look at";
         self.tell_at(Weight::Changed, "pattern.config.branches", config, message);
         let branches = config.get("branches").map(Node::items).unwrap_or_default();
         let ids: Vec<String> = branches.iter().map(|node| node.get("id").map(plain).unwrap_or_default()).collect();
-        let mut tasks = Vec::new();
         for (at, (node, id)) in branches.iter().zip(&ids).enumerate() {
             let own = format!("branches.{id}.response");
             let looks = looks_at(node, &ids).into_iter().filter(|other| other != id).collect::<Vec<_>>();
             let name = self.names.of(id);
             let mut task = self.step(node, &format!("{path}.branches[{at}]"), &name, &own, false);
             if !looks.is_empty() {
-                task["deps"] = looks.iter().map(|other| self.names.of(other)).collect();
+                task["dependsOn"] = looks.iter().map(|other| self.names.of(other)).collect();
             }
-            tasks.push(task);
+            self.spec_steps.push(task);
         }
         if let Some(node) = config.get("reduce") {
             let mut reduce = self.named_step(node, path, "reduce");
-            reduce["deps"] = ids.iter().map(|id| self.names.of(id)).collect();
-            tasks.push(reduce);
+            reduce["dependsOn"] = ids.iter().map(|id| self.names.of(id)).collect();
+            self.spec_steps.push(reduce);
         }
-        let mut dag = Map::from_iter([("tasks".to_owned(), Value::Array(tasks))]);
+        let mut dag = Map::new();
         self.with_parallel(&mut dag, "maxParallel");
         json!({"dag": dag})
     }
@@ -219,8 +236,8 @@ impl Import<'_> {
             pattern.insert("revisePrompt".into(), prompt.into());
         }
         if let Some(node) = config.get("review_gate") {
-            let gate = self.gate(node, &format!("{path}.review_gate"), "hitl_response", Position::Review);
-            pattern.insert("reviewGate".into(), gate);
+            let hitl = self.gate(node, &format!("{path}.review_gate"), "hitl_response", Position::Review);
+            pattern.insert("reviewGate".into(), self.pattern_gate("review", hitl));
         }
         json!({"evaluatorOptimizer": pattern})
     }
@@ -252,13 +269,13 @@ impl Import<'_> {
             }
         }
         pattern.insert("orchestrator".into(), Value::Object(orchestrator));
-        for (theirs, ours, position) in [
-            ("decomposition_review", "decompositionReview", Position::Subtasks),
-            ("reduce_review", "reduceReview", Position::Reduce),
+        for (theirs, ours, name, position) in [
+            ("decomposition_review", "decompositionReview", "decomposition", Position::Subtasks),
+            ("reduce_review", "reduceReview", "reduce-review", Position::Reduce),
         ] {
             if let Some(node) = config.get(theirs) {
-                let gate = self.gate(node, &format!("{path}.{theirs}"), "hitl_response", position);
-                pattern.insert(ours.into(), gate);
+                let hitl = self.gate(node, &format!("{path}.{theirs}"), "hitl_response", position);
+                pattern.insert(ours.into(), self.pattern_gate(name, hitl));
             }
         }
         let mut worker = Map::new();
@@ -275,7 +292,9 @@ impl Import<'_> {
         pattern.insert("worker".into(), Value::Object(worker));
         for name in ["reduce", "writeup"] {
             if let Some(node) = config.get(name) {
-                pattern.insert(name.into(), self.named_step(node, path, name));
+                let step = self.named_step(node, path, name);
+                pattern.insert(name.into(), step["name"].clone());
+                self.spec_steps.push(step);
             }
         }
         json!({"orchestratorWorkers": pattern})
@@ -298,8 +317,8 @@ pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
         _ => ("", Vec::new()),
     };
     let mut names = Names { root, root_now: root, ..std::mem::take(&mut import.names) };
-    if kind == "parallel" && crossing(config, &ids) {
-        names.root_now = "tasks";
+    if matches!(kind, "workflow" | "graph") || (kind == "parallel" && crossing(config, &ids)) {
+        names.root_now = "steps";
     }
     names.give(ids.iter().map(String::as_str));
     import.names = names;

@@ -23,11 +23,9 @@ pub(super) enum Shape {
 /// Names of every run that are texts.
 const TEXTS: [&str; 5] = ["hitl_response", "last_response", "draft", "current_draft", "task"];
 /// Names of every run that are not.
-const OTHERS: [&str; 17] = [
+const OTHERS: [&str; 15] = [
     "steps",
-    "tasks",
     "branches",
-    "nodes",
     "router",
     "reduce",
     "workers",

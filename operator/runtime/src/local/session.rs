@@ -288,7 +288,7 @@ fn file_of(approval: &str) -> Result<String, Error> {
     if is_plain(approval) {
         return Ok(format!("{approval}.yaml"));
     }
-    Err(Error::invalid("spec.pattern", format!("{approval:?} cannot be the name of an Approval: steps are DNS labels")))
+    Err(Error::invalid("spec.steps", format!("{approval:?} cannot be the name of an Approval: steps are DNS labels")))
 }
 
 /// Takes the lock of a session, which the system lets go when this process ends.

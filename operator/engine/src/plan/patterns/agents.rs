@@ -2,18 +2,20 @@
 //!
 //! They are steps like any other, but for their names, which begin with a dot.
 
+use std::collections::BTreeSet;
+
 use signoff_api::{
     pattern::OrchestratorWorkers,
-    step::{AgentStep, HitlStep, Step},
+    step::{AgentStep, Step},
     workflow::SpecGateType,
 };
 
-use super::{Check, Ground, Known, PlannedOrchestrator, PlannedPattern, PlannedStep, count};
+use super::{Check, Ground, Known, PlannedOrchestrator, PlannedPattern, PlannedStep, SpecStep, SpecSteps, count};
 use crate::{
     language::Members,
     plan::{
         About, Action, PlannedAgentStep,
-        references::{RECORD, with_decision},
+        references::{RECORD, with_decision, with_records},
         step::{AGENT_TIMEOUT, Place, PlannedRetry},
     },
 };
@@ -62,47 +64,40 @@ impl Check<'_> {
     }
 
     /// A step that stands alone: a reduce, a writeup.
-    pub(super) fn alone(
-        &mut self,
-        ground: &Ground<'_>,
-        step: &Step,
-        field: &str,
-        known: &Known,
-    ) -> Option<PlannedStep> {
-        if !step.deps.is_empty() {
-            self.complain(format!("{field}.deps"), "only the tasks of a dag depend on each other: leave deps out");
-        }
-        self.step(step, &Place { result: true, ..Place::new(ground, field, "", known.clone()) })
+    pub(super) fn alone(&mut self, ground: &Ground<'_>, one: &SpecStep<'_>, known: &Known) -> Option<PlannedStep> {
+        self.depends_on_nothing(one, "leave dependsOn out");
+        self.step(one.step, &Place { result: true, ..Place::new(ground, &one.field, "", known.clone()) })
     }
 
     /// The gate before a plan is followed: the pattern's own, or that of `spec.gates`.
     pub(super) fn plan_review(
         &mut self,
         ground: &Ground<'_>,
-        own: Option<&HitlStep>,
-        (name, field): (&str, &str),
+        own: Option<&str>,
+        (path, field): (&str, &str),
         known: &Known,
         about: About,
     ) -> Option<PlannedStep> {
         let known = with_decision(known.clone());
-        let general = self.gate_of_run(ground, SpecGateType::PlanApproval, &format!(".{name}"), &known, about.clone());
-        match own {
-            Some(_) if general.is_some() => {
-                self.complain(field, "a gate of spec.gates with the type planApproval asks already: keep one of them");
-                general
-            }
-            Some(hitl) => self.review(ground, hitl, (name, field), &known, about),
-            None => general,
+        let general = self.gate_of_run(ground, SpecGateType::PlanApproval, path, &known, about.clone());
+        let Some(name) = own else { return general };
+        if general.is_some() {
+            self.complain(field, "a gate of spec.gates with the type planApproval asks already: keep one of them");
         }
+        self.review(ground, name, (path, field), &known, about).or(general)
     }
 
     pub(super) fn orchestrator(
         &mut self,
         ground: &Ground<'_>,
         spec: &OrchestratorWorkers,
+        steps: &SpecSteps<'_>,
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.orchestratorWorkers";
+        self.no_branches(steps);
+        let named: BTreeSet<&str> = spec.reduce.as_deref().into_iter().chain(spec.writeup.as_deref()).collect();
+        self.unnamed(steps, &named, "name it in reduce or writeup, or leave it out");
         let max_tasks = count(spec.orchestrator.max_tasks).unwrap_or(MAX_TASKS);
         let place = Place::new(ground, format!("{field}.orchestrator"), "", with_decision(base.clone()));
         let addition = format!(
@@ -115,7 +110,7 @@ impl Check<'_> {
         let review = self.plan_review(
             ground,
             spec.decomposition_review.as_deref(),
-            ("decomposition", &format!("{field}.decompositionReview")),
+            (".decomposition", &format!("{field}.decompositionReview")),
             &parts,
             About::Subtasks(max_tasks),
         );
@@ -134,24 +129,29 @@ impl Check<'_> {
             }
         });
         let done = parts.with("workers", Members::Open).with("last_response", Members::Open);
-        let reduce_review = spec.reduce_review.as_ref().and_then(|hitl| {
-            self.review(ground, hitl, ("reduce-review", &format!("{field}.reduceReview")), &done, About::Workers)
+        let reduce_review = spec.reduce_review.as_deref().and_then(|name| {
+            self.review(ground, name, (".reduce-review", &format!("{field}.reduceReview")), &done, About::Workers)
         });
-        let reduce = spec.reduce.as_ref().and_then(|step| self.alone(ground, step, &format!("{field}.reduce"), &done));
-        let reduced = match &spec.reduce {
-            Some(_) => done.clone().with("reduce", Members::fields(RECORD)),
+        let spec_reduce = self.named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
+        let reduce = spec_reduce.as_ref().and_then(|one| self.alone(ground, one, &done));
+        let reduced = match &spec_reduce {
+            Some(one) => {
+                with_records(done.clone(), [one.step].into_iter(), &[]).with("reduce", Members::fields(RECORD))
+            }
             None => done.clone(),
         };
-        let writeup =
-            spec.writeup.as_ref().and_then(|step| self.alone(ground, step, &format!("{field}.writeup"), &reduced));
+        let spec_writeup = self.named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));
+        let writeup = spec_writeup.as_ref().and_then(|one| self.alone(ground, one, &reduced));
         if let (Some(reduce), Some(writeup)) = (&spec.reduce, &spec.writeup)
-            && reduce.name == writeup.name
+            && reduce == writeup
         {
-            self.complain(
-                format!("{field}.writeup.name"),
-                format!("{} is the name of reduce: choose another", writeup.name),
-            );
+            self.complain(format!("{field}.writeup"), format!("{writeup} is the step of reduce: name another"));
         }
+        let own_steps = spec_reduce.iter().chain(&spec_writeup).map(|one| one.step);
+        let after = match spec_writeup {
+            Some(_) => with_records(reduced.clone(), own_steps, &[]),
+            None => reduced,
+        };
         let planned = PlannedOrchestrator {
             orchestrator: orchestrator?,
             max_workers: count(own.max_workers),
@@ -163,6 +163,6 @@ impl Check<'_> {
             writeup,
             fail_fast: spec.fail_fast.unwrap_or(true),
         };
-        Some((PlannedPattern::Orchestrator(Box::new(planned)), reduced))
+        Some((PlannedPattern::Orchestrator(Box::new(planned)), after))
     }
 }

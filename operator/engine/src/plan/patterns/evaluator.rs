@@ -1,10 +1,12 @@
 //! The evaluator-optimizer in a plan: who drafts, who judges, who revises, who is asked in between.
 //!
-//! It may not know what a score means: that is read from answers.
+//! It must not know what a score means: that is read from answers.
+
+use std::collections::BTreeSet;
 
 use signoff_api::pattern::{EvaluatorOptimizer, OnExhausted};
 
-use super::{Check, Ground, Known, PlannedEvaluator, PlannedPattern, agents::Made, count};
+use super::{Check, Ground, Known, PlannedEvaluator, PlannedPattern, SpecSteps, agents::Made, count};
 use crate::{
     language::Members,
     plan::{About, references::with_decision, step::Place},
@@ -23,9 +25,12 @@ impl Check<'_> {
         &mut self,
         ground: &Ground<'_>,
         spec: &EvaluatorOptimizer,
+        steps: &SpecSteps<'_>,
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.evaluatorOptimizer";
+        self.no_branches(steps);
+        self.unnamed(steps, &BTreeSet::new(), "evaluatorOptimizer asks its agents itself, so leave the step out");
         let place = Place::new(ground, field, "", base.clone());
         let made = Made { agent_field: "producer", ..Made::of(&spec.producer, spec.input.as_deref(), None) };
         let producer = self.made_agent("producer", made, &place);
@@ -38,8 +43,8 @@ impl Check<'_> {
         let judged = with_decision(drafted).with("evaluation", Members::fields(["score", "issues", "fixes"]));
         let judged = judged.with("current_draft", Members::Open);
         let judged = judged.with("current_evaluation", Members::fields(["score", "issues", "fixes"]));
-        let review = spec.review_gate.as_ref().and_then(|hitl| {
-            self.review(ground, hitl, ("review", &format!("{field}.reviewGate")), &judged, About::Draft)
+        let review = spec.review_gate.as_deref().and_then(|name| {
+            self.review(ground, name, (".review", &format!("{field}.reviewGate")), &judged, About::Draft)
         });
         let place = Place::new(ground, field, "", judged.clone());
         let prompt = spec.revise_prompt.as_deref().unwrap_or(REVISE);

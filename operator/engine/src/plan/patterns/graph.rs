@@ -1,12 +1,12 @@
-//! A graph in a plan: its nodes, where each edge leads, and that every node can be reached and some node ends the run.
+//! A graph in a plan: where each edge leads, and that every step can be reached and some step ends the run.
 //!
-//! It may not evaluate a condition.
+//! It must not evaluate a condition.
 
 use std::collections::BTreeSet;
 
 use signoff_api::pattern::{Edge, Graph};
 
-use super::{Check, Ground, Known, PlannedEdge, PlannedGraph, PlannedPattern};
+use super::{Check, Ground, Known, PlannedEdge, PlannedGraph, PlannedPattern, SpecStep, SpecSteps};
 use crate::{
     language::{Members, When},
     plan::{
@@ -15,51 +15,53 @@ use crate::{
     },
 };
 
-/// How often one node may run, and how many in all, where it is not said.
+/// How often one step may run, and how many in all, where it is not said.
 const USUAL: (i32, i32) = (10, 100);
+/// The largest number of steps of a graph.
+const MOST_STEPS: usize = 128;
 
 impl Check<'_> {
     pub(super) fn graph(
         &mut self,
         ground: &Ground<'_>,
         graph: &Graph,
+        steps: &SpecSteps<'_>,
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.graph";
-        if graph.nodes.is_empty() {
-            self.complain(format!("{field}.nodes"), "a graph needs at least one node");
+        self.no_branches(steps);
+        self.at_most(steps, MOST_STEPS, "graph");
+        let steps = steps.all();
+        if steps.is_empty() {
+            self.complain("spec.steps", "a graph needs at least one step");
         }
-        self.unique(graph.nodes.iter().map(|node| node.name.as_str()), &format!("{field}.nodes"));
-        let known = with_records(base.clone(), "nodes", graph.nodes.iter(), &["visits"]);
+        let known = with_records(base.clone(), steps.iter().map(|one| one.step), &["visits"]);
         let known = known.with("last_response", Members::Open);
-        let known = if graph.nodes.iter().any(|node| node.hitl.is_some()) { with_decision(known) } else { known };
+        let known = if steps.iter().any(|one| one.step.hitl.is_some()) { with_decision(known) } else { known };
         let mut nodes = Vec::new();
-        for (at, node) in graph.nodes.iter().enumerate() {
-            let mut place = Place::new(ground, format!("{field}.nodes[{at}]"), "", known.clone());
+        for one in steps {
+            let mut place = Place::new(ground, &one.field, "", known.clone());
             place.earlier = nodes.iter().enumerate().collect();
-            if !node.deps.is_empty() {
-                let message = "only the tasks of a dag depend on each other: draw an edge";
-                self.complain(format!("{field}.nodes[{at}].deps"), message);
-            }
-            if let Some(step) = self.step(node, &place) {
+            self.depends_on_nothing(one, "draw an edge");
+            if let Some(step) = self.step(one.step, &place) {
                 nodes.push(step);
             }
         }
         let entry = match &graph.entry {
             None => 0,
-            Some(name) => self.node(graph, name, &format!("{field}.entry")).unwrap_or(0),
+            Some(name) => self.node(steps, name, &format!("{field}.entry")).unwrap_or(0),
         };
-        let mut edges = vec![Vec::new(); graph.nodes.len()];
+        let mut edges = vec![Vec::new(); steps.len()];
         for (at, edge) in graph.edges.iter().enumerate() {
             let field = format!("{field}.edges[{at}]");
-            let from = self.node(graph, &edge.from, &format!("{field}.from"));
-            let planned = self.edge(graph, edge, &field, &known);
+            let from = self.node(steps, &edge.from, &format!("{field}.from"));
+            let planned = self.edge(steps, edge, &field, &known);
             if let (Some(from), Some(planned)) = (from, planned) {
                 edges[from].push(planned);
             }
         }
-        self.shape(graph, entry, &edges, field);
-        if nodes.len() != graph.nodes.len() {
+        self.shape(steps, entry, &edges, field);
+        if nodes.len() != steps.len() {
             return None;
         }
         let planned = PlannedGraph {
@@ -72,24 +74,24 @@ impl Check<'_> {
         Some((PlannedPattern::Graph(planned), known))
     }
 
-    fn node(&mut self, graph: &Graph, name: &str, field: &str) -> Option<usize> {
-        let found = graph.nodes.iter().position(|node| node.name == name);
+    fn node(&mut self, steps: &[SpecStep<'_>], name: &str, field: &str) -> Option<usize> {
+        let found = steps.iter().position(|one| one.step.name == name);
         if found.is_none() {
-            let names: Vec<_> = graph.nodes.iter().map(|node| node.name.as_str()).take(10).collect();
-            self.complain(field, format!("there is no node {name}; there are {}", names.join(", ")));
+            let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
+            self.complain(field, format!("there is no step {name}; there are {}", names.join(", ")));
         }
         found
     }
 
-    fn edge(&mut self, graph: &Graph, edge: &Edge, field: &str, known: &Known) -> Option<PlannedEdge> {
+    fn edge(&mut self, steps: &[SpecStep<'_>], edge: &Edge, field: &str, known: &Known) -> Option<PlannedEdge> {
         match (&edge.to, edge.choose.as_slice()) {
-            (Some(to), []) => self.node(graph, to, &format!("{field}.to")).map(PlannedEdge::Always),
+            (Some(to), []) => self.node(steps, to, &format!("{field}.to")).map(PlannedEdge::Always),
             (None, [_, ..]) => {
                 let mut choices = Vec::new();
                 for (at, choice) in edge.choose.iter().enumerate() {
                     let field = format!("{field}.choose[{at}]");
                     let when = self.when(&choice.when, &format!("{field}.when"), known);
-                    let to = self.node(graph, &choice.to, &format!("{field}.to"));
+                    let to = self.node(steps, &choice.to, &format!("{field}.to"));
                     if let (Some(when), Some(to)) = (when, to) {
                         choices.push((when, to));
                     }
@@ -119,8 +121,8 @@ impl Check<'_> {
         }
     }
 
-    /// Every node can be reached, and some node may be the last.
-    fn shape(&mut self, graph: &Graph, entry: usize, edges: &[Vec<PlannedEdge>], field: &str) {
+    /// Every step can be reached, and some step may be the last.
+    fn shape(&mut self, steps: &[SpecStep<'_>], entry: usize, edges: &[Vec<PlannedEdge>], field: &str) {
         let mut reached = BTreeSet::new();
         let mut next = vec![entry];
         while let Some(at) = next.pop() {
@@ -128,21 +130,21 @@ impl Check<'_> {
                 next.extend(edges.get(at).into_iter().flatten().flat_map(PlannedEdge::targets));
             }
         }
-        for (at, node) in graph.nodes.iter().enumerate().filter(|(at, _)| !reached.contains(at)) {
-            let message = format!("no edge leads to {}: draw one, or remove the node", node.name);
-            self.complain(format!("{field}.nodes[{at}]"), message);
+        for (_, one) in steps.iter().enumerate().filter(|(at, _)| !reached.contains(at)) {
+            let message = format!("no edge leads to {}: draw one, or remove the step", one.step.name);
+            self.complain(&one.field, message);
         }
         if !edges.is_empty() && !edges.iter().any(|leaving| leaving.iter().all(|edge| !edge.always_matches())) {
             self.complain(
                 format!("{field}.edges"),
-                "the run could never end: leave some node without an edge that always matches",
+                "the run could never end: leave some step without an edge that always matches",
             );
         }
     }
 }
 
 impl PlannedEdge {
-    /// The nodes it may lead to.
+    /// The positions of the steps it may lead to.
     pub(in crate::plan) fn targets(&self) -> Vec<usize> {
         match self {
             Self::Always(to) => vec![*to],

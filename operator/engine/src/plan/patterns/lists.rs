@@ -1,35 +1,55 @@
 //! Chains, routes and branches in a plan: lists of steps that run one after the other.
 //!
-//! It may not let a list see the records of another.
+//! It must not let a list see the records of another.
 
-use signoff_api::pattern::{Branch, Chain, Parallel, Routing};
+use std::collections::BTreeSet;
+
+use signoff_api::pattern::{Parallel, Routing};
 
 use super::{
-    Check, Ground, Known, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, agents::Made, count,
+    Check, Ground, Known, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, SpecSteps, agents::Made,
+    count, spec_steps::SpecBranch,
 };
 use crate::{
     language::Members,
-    plan::{About, references::with_decision, step::Place},
+    plan::{
+        About,
+        references::{with_decision, with_records},
+        step::Place,
+    },
 };
 
 /// How often a router is asked again where it is not said.
 const ROUTER_RETRIES: i32 = 2;
+/// The largest number of routes.
+const MOST_ROUTES: usize = 32;
+/// The largest number of branches that run in parallel.
+const MOST_BRANCHES: usize = 128;
 
 impl Check<'_> {
-    pub(super) fn chain(&mut self, ground: &Ground<'_>, chain: &Chain, base: &Known) -> (PlannedPattern, Known) {
-        let steps = self.list(ground, &chain.steps, "spec.pattern.chain.steps", "", base);
-        let known = Self::known_in_list(base, &chain.steps, chain.steps.len());
-        (PlannedPattern::Chain(steps), known)
+    pub(super) fn chain(
+        &mut self,
+        ground: &Ground<'_>,
+        steps: &SpecSteps<'_>,
+        base: &Known,
+    ) -> (PlannedPattern, Known) {
+        self.no_branches(steps);
+        let steps = steps.all();
+        if steps.is_empty() {
+            let message =
+                "a run needs at least one step: every step stands in spec.steps, whatever the pattern, and never within pattern";
+            self.complain("spec.steps", message);
+        }
+        let planned = self.list(ground, steps, "", base);
+        let known = Self::known_in_list(base, steps, steps.len());
+        (PlannedPattern::Chain(planned), known)
     }
 
-    fn branches(&mut self, ground: &Ground<'_>, branches: &[Branch], field: &str, base: &Known) -> Vec<PlannedBranch> {
-        self.unique(branches.iter().map(|branch| branch.name.as_str()), field);
+    fn branches(&mut self, ground: &Ground<'_>, branches: &[SpecBranch<'_>], base: &Known) -> Vec<PlannedBranch> {
         let mut planned = Vec::new();
-        for (at, branch) in branches.iter().enumerate() {
-            self.name(&branch.name, &format!("{field}[{at}].name"));
-            let prefix = format!("{}/", branch.name);
-            let steps = self.list(ground, &branch.steps, &format!("{field}[{at}].steps"), &prefix, base);
-            planned.push(PlannedBranch { name: branch.name.clone(), steps });
+        for branch in branches {
+            let steps = self.list(ground, &branch.steps, &format!("{}/", branch.name), base);
+            planned.push(PlannedBranch { name: branch.name.to_owned(), steps });
         }
         planned
     }
@@ -38,13 +58,19 @@ impl Check<'_> {
         &mut self,
         ground: &Ground<'_>,
         routing: &Routing,
+        steps: &SpecSteps<'_>,
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
         let field = "spec.pattern.routing";
-        if routing.routes.is_empty() {
-            self.complain(format!("{field}.routes"), "a router needs at least one route to choose");
+        let routes = self.spec_branches(steps, &BTreeSet::new());
+        match routes.len() {
+            0 => self.complain("spec.steps", "a router needs at least one route to choose: a step says `branch: <route>`"),
+            count if count > MOST_ROUTES => {
+                self.complain("spec.steps", format!("a router chooses among at most {MOST_ROUTES} routes, here are {count}"));
+            }
+            _ => {}
         }
-        let names: Vec<String> = routing.routes.iter().map(|route| route.name.clone()).collect();
+        let names: Vec<String> = routes.iter().map(|route| route.name.to_owned()).collect();
         let known_router = || base.clone().with("router", Members::fields(["chosen_route", "response"]));
         let place = Place::new(ground, format!("{field}.router"), "", with_decision(base.clone()));
         let addition = format!(
@@ -57,7 +83,7 @@ impl Check<'_> {
         let review = self.plan_review(
             ground,
             routing.router.review.as_deref(),
-            ("review", &format!("{field}.router.review")),
+            (".review", &format!("{field}.router.review")),
             &known_router(),
             about,
         );
@@ -65,7 +91,7 @@ impl Check<'_> {
         if review.is_some() {
             known = with_decision(known);
         }
-        let routes = self.branches(ground, &routing.routes, &format!("{field}.routes"), &known);
+        let routes = self.branches(ground, &routes, &known);
         let planned = PlannedRouting {
             router: router?,
             max_retries: routing.router.max_retries.unwrap_or(ROUTER_RETRIES),
@@ -80,30 +106,35 @@ impl Check<'_> {
         &mut self,
         ground: &Ground<'_>,
         parallel: &Parallel,
+        steps: &SpecSteps<'_>,
         base: &Known,
     ) -> Option<(PlannedPattern, Known)> {
-        let field = "spec.pattern.parallel";
-        if parallel.branches.len() < 2 {
-            self.complain(format!("{field}.branches"), "at least two branches run in parallel: one alone is a chain");
-        }
-        let branches = self.branches(ground, &parallel.branches, &format!("{field}.branches"), base);
-        let shape = Members::fields(["response", "status", "steps"]);
-        let all = Members::shapes(parallel.branches.iter().map(|branch| (branch.name.clone(), shape.clone())));
-        let mut known = base.clone().with("branches", all).with("last_response", Members::Open);
-        if parallel.branches.iter().flat_map(|branch| &branch.steps).any(|step| step.hitl.is_some()) {
-            known = with_decision(known);
-        }
-        let reduce = parallel.reduce.as_ref().and_then(|step| {
-            if parallel.branches.iter().any(|branch| branch.name == step.name) {
-                self.complain(
-                    format!("{field}.reduce.name"),
-                    format!("{} is the name of a branch: choose another", step.name),
-                );
+        let named: BTreeSet<&str> = parallel.reduce.as_deref().into_iter().collect();
+        let spec_branches = self.spec_branches(steps, &named);
+        match spec_branches.len() {
+            0 | 1 => {
+                let message = "at least two branches run in parallel: one alone is a chain; a step says `branch: <name>`";
+                self.complain("spec.steps", message);
             }
-            self.alone(ground, step, &format!("{field}.reduce"), &known)
-        });
-        if parallel.reduce.as_ref().is_some_and(|step| step.hitl.is_some()) {
+            count if count > MOST_BRANCHES => {
+                self.complain("spec.steps", format!("at most {MOST_BRANCHES} branches run in parallel, here are {count}"));
+            }
+            _ => {}
+        }
+        let branches = self.branches(ground, &spec_branches, base);
+        let shape = Members::fields(["response", "status", "steps"]);
+        let all = Members::shapes(spec_branches.iter().map(|branch| (branch.name.to_owned(), shape.clone())));
+        let mut known = base.clone().with("branches", all).with("last_response", Members::Open);
+        if spec_branches.iter().flat_map(|branch| &branch.steps).any(|one| one.step.hitl.is_some()) {
             known = with_decision(known);
+        }
+        let found = self.named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
+        let reduce = found.as_ref().and_then(|one| self.alone(ground, one, &known));
+        if let Some(one) = &found {
+            known = with_records(known, [one.step].into_iter(), &[]);
+            if one.step.hitl.is_some() {
+                known = with_decision(known);
+            }
         }
         let planned = PlannedParallel {
             branches,

@@ -1,0 +1,147 @@
+//! The one list of steps of a spec, grouped as its pattern wants: by branch, or by the names that the pattern gives.
+//!
+//! Complaints name a step by its position in `spec.steps`. Journal paths and templates know no such position.
+
+use std::collections::BTreeSet;
+
+use signoff_api::{step::Step, workflow::WorkflowSpec};
+
+use super::Check;
+
+/// The largest number of steps of a Workflow.
+pub(super) const MOST_STEPS: usize = 1024;
+/// The largest number of steps of one branch or route.
+const MOST_IN_A_BRANCH: usize = 64;
+
+/// A step of a spec, and the field where it stands.
+#[derive(Clone, Debug)]
+pub(in crate::plan) struct SpecStep<'a> {
+    /// Such as `spec.steps[2]`.
+    pub(in crate::plan) field: String,
+    pub(in crate::plan) step: &'a Step,
+}
+
+/// A named chain of a spec: a branch, or a route.
+pub(super) struct SpecBranch<'a> {
+    pub(super) name: &'a str,
+    /// In the order of `spec.steps`; never empty.
+    pub(super) steps: Vec<SpecStep<'a>>,
+}
+
+/// Every step of a spec.
+pub(super) struct SpecSteps<'a>(Vec<SpecStep<'a>>);
+
+impl<'a> SpecSteps<'a> {
+    pub(super) fn new(spec: &'a WorkflowSpec) -> Self {
+        let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step };
+        Self(spec.steps.iter().enumerate().map(one).collect())
+    }
+
+    /// All of them, in the order of the list.
+    pub(super) fn all(&self) -> &[SpecStep<'a>] {
+        &self.0
+    }
+
+    /// The branches, in order of appearance.
+    pub(super) fn branches(&self) -> Vec<SpecBranch<'a>> {
+        let mut branches: Vec<SpecBranch<'a>> = Vec::new();
+        for one in &self.0 {
+            let Some(name) = one.step.branch.as_deref() else { continue };
+            match branches.iter_mut().find(|branch| branch.name == name) {
+                Some(branch) => branch.steps.push(one.clone()),
+                None => branches.push(SpecBranch { name, steps: vec![one.clone()] }),
+            }
+        }
+        branches
+    }
+
+    /// The steps without a branch.
+    fn branchless(&self) -> impl Iterator<Item = &SpecStep<'a>> {
+        self.0.iter().filter(|one| one.step.branch.is_none())
+    }
+}
+
+impl Check<'_> {
+    /// Complains about steps with a branch, in a pattern that has none, and about duplicate names.
+    pub(super) fn no_branches(&mut self, steps: &SpecSteps<'_>) {
+        for one in steps.all().iter().filter(|one| one.step.branch.is_some()) {
+            let message = "only parallel and routing have branches: leave branch out";
+            self.complain(format!("{}.branch", one.field), message);
+        }
+        self.unique_steps(steps.all());
+    }
+
+    /// Complains about more steps than a pattern may have.
+    pub(super) fn at_most(&mut self, steps: &SpecSteps<'_>, most: usize, pattern: &str) {
+        let count = steps.all().len();
+        if count > most {
+            let message = format!("a {pattern} has at most {most} steps, here are {count}");
+            self.complain("spec.steps", message);
+        }
+    }
+
+    /// Returns the branches of a pattern that has them. `named`: the steps without a branch that the pattern names.
+    pub(super) fn spec_branches<'a>(&mut self, steps: &SpecSteps<'a>, named: &BTreeSet<&str>) -> Vec<SpecBranch<'a>> {
+        let branches = steps.branches();
+        for branch in &branches {
+            let Some(first) = branch.steps.first() else { continue };
+            self.name(branch.name, &format!("{}.branch", first.field));
+            if branch.steps.len() > MOST_IN_A_BRANCH {
+                let count = branch.steps.len();
+                let message = format!(
+                    "branch {} has {count} steps: a branch has at most {MOST_IN_A_BRANCH}, so divide it",
+                    branch.name
+                );
+                self.complain(format!("{}.branch", first.field), message);
+            }
+        }
+        for one in steps.branchless() {
+            let name = one.step.name.as_str();
+            if branches.iter().any(|branch| branch.name == name) {
+                self.complain(format!("{}.name", one.field), format!("{name} is the name of a branch: choose another"));
+            }
+        }
+        self.unnamed(steps, named, "give it a branch");
+        branches
+    }
+
+    /// Complains about steps without a branch that nothing names.
+    pub(super) fn unnamed(&mut self, steps: &SpecSteps<'_>, named: &BTreeSet<&str>, remedy: &str) {
+        self.unique_steps(steps.branchless());
+        for one in steps.branchless().filter(|one| !named.contains(one.step.name.as_str())) {
+            let message = format!("step {} would never run, for the pattern does not name it: {remedy}", one.step.name);
+            self.complain(&one.field, message);
+        }
+    }
+
+    /// Finds the step without a branch that a field of a pattern names.
+    pub(super) fn named_step<'a>(
+        &mut self,
+        steps: &SpecSteps<'a>,
+        name: Option<&str>,
+        field: &str,
+    ) -> Option<SpecStep<'a>> {
+        let name = name?;
+        let is_it = |one: &&SpecStep<'a>| one.step.name == name;
+        if let Some(found) = steps.branchless().find(is_it) {
+            return Some(found.clone());
+        }
+        let message = match steps.all().iter().find(is_it).and_then(|one| one.step.branch.as_deref()) {
+            Some(branch) => format!("step {name} belongs to the branch {branch}: name a step without a branch"),
+            None => format!("there is no step {name} in spec.steps: add it, or leave this out"),
+        };
+        self.complain(field, message);
+        None
+    }
+
+    /// Complains about steps whose name an earlier one has.
+    pub(in crate::plan) fn unique_steps<'s, 'a: 's>(&mut self, steps: impl IntoIterator<Item = &'s SpecStep<'a>>) {
+        let mut seen = BTreeSet::new();
+        for one in steps {
+            if !seen.insert(one.step.name.as_str()) {
+                let message = format!("{} stands twice: names are unique", one.step.name);
+                self.complain(format!("{}.name", one.field), message);
+            }
+        }
+    }
+}
