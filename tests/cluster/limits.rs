@@ -104,9 +104,13 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let (alone, other) = beside;
 
     // One Workflow asks for more calls at once than the operator makes.
-    let branch = |n| json!({"name": format!("b{n}"), "steps": [get_of("get", &service.url("slow"), "10m")]});
-    let branches: Vec<Value> = (0..12).map(branch).collect();
-    apply(&crowd, "big", json!({"pattern": {"parallel": {"branches": branches}}})).await;
+    let of_branch = |n| {
+        let mut step = get_of("get", &service.url("slow"), "10m");
+        step["branch"] = json!(format!("b{n}"));
+        step
+    };
+    let steps: Vec<Value> = (0..12).map(of_branch).collect();
+    apply(&crowd, "big", json!({"pattern": {"parallel": {}}, "steps": steps})).await;
     let waits = until(&crowd, "big", "waits", |w| condition(w, "CallsPending").is_some_and(|c| c.0 == "True")).await;
     let (_, reason, message) = condition(&waits, "CallsPending").unwrap();
     assert_eq!(reason, "Queued");
@@ -114,7 +118,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let mut in_flight = service.in_flight.clone();
     in_flight.wait_for(|count| *count == 2).await.unwrap();
     // The honest twin finds a place at once.
-    apply(&alone, "one", json!({"pattern": {"chain": {"steps": [get_of("get", &service.url("fast"), "10m")]}}})).await;
+    apply(&alone, "one", json!({"steps": [get_of("get", &service.url("fast"), "10m")]})).await;
     assert_eq!(phase(&ended(&alone, "one").await), "Succeeded");
     assert_eq!(*service.in_flight.borrow(), 2, "the crowd still waits");
     service.released.send_replace(true);
@@ -122,7 +126,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     assert_eq!((phase(&done), condition(&done, "CallsPending").unwrap().0.as_str()), ("Succeeded", "False"));
 
     // A call that would hold its place for longer than may be.
-    apply(&alone, "long", json!({"pattern": {"chain": {"steps": [get_of("get", &service.url("fast"), "11m")]}}})).await;
+    apply(&alone, "long", json!({"steps": [get_of("get", &service.url("fast"), "11m")]})).await;
     let (status, reason, message) = condition(&ended(&alone, "long").await, "Accepted").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Invalid"));
     assert!(message.contains("steps[0].timeout: 11m is longer") && message.contains("--max-call-timeout"), "{message}");
@@ -132,7 +136,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let of = |bytes: usize| {
         let step = |n| json!({"name": format!("s{n}"), "set": {"value": "x".repeat(10_000)}});
         let steps: Vec<Value> = [gate.clone()].into_iter().chain((0..bytes / 10_000).map(step)).collect();
-        json!({"pattern": {"chain": {"steps": steps}}})
+        json!({"steps": steps})
     };
     apply(&alone, "above", of(600_000)).await;
     let (status, reason, message) = condition(&ended(&alone, "above").await, "Accepted").unwrap();
@@ -153,8 +157,8 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
         quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
     };
     tokio::time::timeout(PATIENCE, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
-    apply(&alone, "asks", json!({"pattern": {"chain": {"steps": [gate]}}})).await;
-    apply(&crowd, "asks", json!({"pattern": {"chain": {"steps": [gate]}}})).await;
+    apply(&alone, "asks", json!({"steps": [gate]})).await;
+    apply(&crowd, "asks", json!({"steps": [gate]})).await;
     let stalled = until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;
     let (_, reason, message) = condition(&stalled, "Stalled").unwrap();
     assert_eq!(reason, "Forbidden");

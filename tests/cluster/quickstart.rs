@@ -202,7 +202,7 @@ async fn an_invalid_spec_is_not_accepted_and_every_complaint_names_its_field() {
             "prompt": "Send {{ steps.darft.response }}?", "approvers": [{"kind": "Group", "name": "finance"}], "reviews": "nothing"}},
         {"name": "done", "set": {"value": "{{ steps.review.respones }}"}},
     ]);
-    let spec = json!({"pattern": {"chain": {"steps": steps}}});
+    let spec = json!({"steps": steps});
     let mut manifest =
         json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": WORKFLOW}, "spec": spec});
     scene.apply("dana", &manifest).await.ok().unwrap();
@@ -212,7 +212,7 @@ async fn an_invalid_spec_is_not_accepted_and_every_complaint_names_its_field() {
     let accepted = status.conditions.iter().find(|condition| condition.type_ == conditions::ACCEPTED).unwrap();
     assert_eq!((accepted.status.as_str(), accepted.reason.as_str()), ("False", "Invalid"));
     for field in ["[0].agent.name", "[1].skipIf", "[1].hitl.prompt", "[1].hitl.reviews", "[2].set.value"] {
-        let field = format!("spec.pattern.chain.steps{field}: ");
+        let field = format!("spec.steps{field}: ");
         assert!(accepted.message.contains(&field), "{field} is not in: {}", accepted.message);
     }
     assert_eq!(status.phase, WorkflowPhase::Failed);
@@ -220,11 +220,11 @@ async fn an_invalid_spec_is_not_accepted_and_every_complaint_names_its_field() {
 
     // What the schema can see is refused at once, by name.
     manifest["spec"]["patern"] = json!({});
-    manifest["spec"]["pattern"]["chain"]["steps"][0]["set"] = json!({"value": "two things at once"});
+    manifest["spec"]["steps"][0]["set"] = json!({"value": "two things at once"});
     let refused = scene.apply("dana", &manifest).await.refused().unwrap();
     assert!(refused.contains("unknown field \"spec.patern\""), "{refused}");
     manifest["spec"].as_object_mut().unwrap().remove("patern");
     manifest["metadata"]["name"] = json!("two-things");
     let refused = scene.apply("dana", &manifest).await.refused().unwrap();
-    assert!(refused.contains("spec.pattern.chain.steps[0]: ") && refused.contains("exactly one thing"), "{refused}");
+    assert!(refused.contains("spec.steps[0]: ") && refused.contains("exactly one thing"), "{refused}");
 }

@@ -65,7 +65,7 @@ impl Runs {
             {"name": "review", "hitl": gate},
             {"name": "act", "set": {"value": "done"}},
         ]);
-        let object = workflow(name, json!({"pattern": {"chain": {"steps": steps}}}));
+        let object = workflow(name, json!({"steps": steps}));
         let api: Api<Workflow> = Api::namespaced(self.dana.clone(), &self.namespace.name);
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
     }

@@ -109,11 +109,11 @@ fn every_example_can_be_run_as_it_stands() {
 #[test]
 fn a_field_that_does_not_exist_is_found() {
     let text = "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {name: x}\n\
-                spec: {pattern: {chain: {steps: [{name: a, set: {value: x, valeu: y}, vars: {any: x}}]}}}";
+                spec: {steps: [{name: a, set: {value: x, valeu: y}, vars: {any: x}}]}";
     let value = serde_saphyr::from_str(text).unwrap();
     let mut found = Vec::new();
     strangers(&value, &SCHEMA, "", &mut found);
-    assert_eq!(found, [".spec.pattern.chain.steps[0].set.valeu"]);
+    assert_eq!(found, [".spec.steps[0].set.valeu"]);
 }
 
 #[test]

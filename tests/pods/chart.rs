@@ -55,7 +55,7 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
         {"name": "review", "hitl": {"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]}},
         {"name": "act", "set": {"value": "done"}},
     ]);
-    stage.request("letter", json!({"pattern": {"chain": {"steps": steps}}})).await;
+    stage.request("letter", json!({"steps": steps})).await;
     let approval = stage.asked("letter", "review").await;
     stage.decides("alice", &approval, json!({"verdict": "Approve"})).await;
     assert_eq!(stage.ended("letter").await.status.unwrap().phase, WorkflowPhase::Succeeded);

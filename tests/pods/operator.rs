@@ -40,7 +40,7 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
         let pods = Pods::on(node.cluster(), "killed").await;
         let work = pods.witnessed(step("work", "sleep 2; printf done >/dev/termination-log", json!({})));
         let end = json!({"name": "end", "set": {"value": "{{ steps.work.response }}"}});
-        pods.request("run", json!({"pattern": {"chain": {"steps": [work, end]}}})).await;
+        pods.request("run", json!({"steps": [work, end]})).await;
         let reaches = async |wanted: StepPhase| {
             let begun = |run: Option<&Workflow>| {
                 let steps = run.and_then(|run| run.status.as_ref()).map(|status| &status.steps);
@@ -90,8 +90,8 @@ async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
     let _operator = operator(node.cluster(), &limits).await;
 
     let tasks: Vec<_> = (0..50).map(|number| pods.witnessed(step(&format!("t{number}"), "true", json!({})))).collect();
-    pods.request("run", json!({"pattern": {"dag": {"tasks": tasks}}})).await;
-    let chain = json!({"pattern": {"chain": {"steps": [step("work", "true", json!({}))]}}});
+    pods.request("run", json!({"pattern": {"dag": {}}, "steps": tasks})).await;
+    let chain = json!({"steps": [step("work", "true", json!({}))]});
     elsewhere.request("run", chain).await;
     let waits = |run: Option<&Workflow>| {
         condition(run, "PodsPending").is_some_and(|(status, reason, message)| {

@@ -19,7 +19,7 @@ fn gate(verdicts: &[&str]) -> Value {
 }
 
 fn chain(steps: Value) -> Value {
-    json!({"pattern": {"chain": {"steps": steps}}})
+    json!({"steps": steps})
 }
 
 fn with_gate(type_: &str, verdicts: &[&str], steps: Value) -> Value {
@@ -242,10 +242,9 @@ async fn a_run_that_is_cancelled_leaves_no_pod_and_a_late_approval_starts_none()
         json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}}),
     ));
     let late = pods.witnessed(step("late", "true", json!({})));
-    let spec = json!({"pattern": {"parallel": {"branches": [
-        {"name": "one", "steps": [slow]},
-        {"name": "two", "steps": [{"name": "ask", "hitl": gate(&["Approve", "Reject"])}, late]},
-    ]}}});
+    let ask = json!({"name": "ask", "branch": "two", "hitl": gate(&["Approve", "Reject"])});
+    let steps = json!([with(slow, json!({"branch": "one"})), ask, with(late, json!({"branch": "two"}))]);
+    let spec = json!({"pattern": {"parallel": {}}, "steps": steps});
     pods.request("run", spec).await;
     let asked = pods.asked("run", "two/ask").await;
     pods.running("run").await;
@@ -357,9 +356,9 @@ async fn whoever_could_not_make_a_pod_does_not_get_one_made() {
     let pods = Pods::without_rights("rights").await;
     let refused = pods.try_request("run", chain(json!([step("work", "true", json!({}))]))).await.unwrap_err();
     assert!(refused.to_string().contains("may not create pods"), "{refused}");
-    let within = json!({"pattern": {"parallel": {"branches": [
-        {"name": "a", "steps": [{"name": "x", "set": {"value": "x"}}]}, {"name": "b", "steps": [step("work", "true", json!({}))]},
-    ]}}});
+    let work = with(step("work", "true", json!({})), json!({"branch": "b"}));
+    let steps = json!([{"name": "x", "branch": "a", "set": {"value": "x"}}, work]);
+    let within = json!({"pattern": {"parallel": {}}, "steps": steps});
     assert!(pods.try_request("within", within).await.unwrap_err().to_string().contains("may not create pods"));
     pods.request("fine", chain(json!([{"name": "x", "set": {"value": "x"}}]))).await;
 }

@@ -14,13 +14,13 @@ use crate::{
 
 /// As many http requests at once, to one host; each may take an hour.
 fn branches(count: usize, host: &str) -> Value {
-    let branches: Vec<Value> = (0..count)
+    let steps: Vec<Value> = (0..count)
         .map(|n| {
             let http = json!({"method": "GET", "url": format!("http://{host}/{n}")});
-            json!({"name": format!("b{n}"), "steps": [{"name": "get", "timeout": "1h", "http": http}]})
+            json!({"name": "get", "branch": format!("b{n}"), "timeout": "1h", "http": http})
         })
         .collect();
-    json!({"requestedBy": "dana", "pattern": {"parallel": {"branches": branches, "maxParallel": 128}}})
+    json!({"requestedBy": "dana", "pattern": {"parallel": {"maxParallel": 128}}, "steps": steps})
 }
 
 /// A Workflow with so many calls, each of which takes so long.
@@ -152,7 +152,7 @@ async fn a_timeout_beyond_the_operators_setting_is_refused_with_its_remedy() {
     let refused = stage.ended("long").await;
     assert_eq!(condition(&refused, "Accepted"), ("False".to_owned(), "Invalid".to_owned()));
     let why = refused["status"]["message"].as_str().unwrap_or_default();
-    let expected = "spec.pattern.chain.steps[0].timeout: 1h1m is longer than a call may take: give at most 1h, or ask an administrator to raise --max-call-timeout";
+    let expected = "spec.steps[0].timeout: 1h1m is longer than a call may take: give at most 1h, or ask an administrator to raise --max-call-timeout";
     assert_eq!(why, expected);
     stage.apply("short", &timeout("1h"));
     assert_eq!(stage.ended("short").await["status"]["phase"], "Succeeded");

@@ -79,14 +79,16 @@ async fn answers_that_were_judged_are_not_judged_again() {
 async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_run_aside() {
     let stage = stage_with(LIMIT);
     let branch = |number: usize| {
-        let step = |name: &str, input: &str| json!({"name": name, "agent": {"name": "writer", "input": input}, "onError": "continue"});
-        let steps = [step("ask", "go"), step("use", "{{ last_response }} [[slow:render]]")];
-        json!({"name": format!("b{number}"), "steps": steps})
+        let step = |name: &str, input: &str| {
+            let agent = json!({"name": "writer", "input": input});
+            json!({"name": name, "branch": format!("b{number}"), "agent": agent, "onError": "continue"})
+        };
+        [step("ask", "go"), step("use", "{{ last_response }} [[slow:render]]")]
     };
     let count = many();
-    let branches: Vec<Value> = (0..count).map(branch).collect();
-    let mut spec = chain(json!([]));
-    spec["pattern"] = json!({"parallel": {"branches": branches, "maxParallel": 128}});
+    let steps: Vec<Value> = (0..count).flat_map(branch).collect();
+    let mut spec = chain(json!(steps));
+    spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
     stage.apply(RUN, &spec);
     let _life = stage.begin(OPERATOR);
     let workflow = stage.ended(RUN).await;

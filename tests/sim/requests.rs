@@ -92,7 +92,7 @@ async fn a_container_that_runs_for_hours_costs_nothing_but_watches() {
         .world
         .answers("refund/build", signoff_tests::sim::Answer::value("x").after(std::time::Duration::from_secs(7200)));
     let mut spec = (PODS.spec)();
-    spec["pattern"]["chain"]["steps"][1]["timeout"] = json!("3h");
+    spec["steps"][1]["timeout"] = json!("3h");
     stage.apply(RUN, &spec);
     let _life = stage.begin(OPERATOR);
     stage.pass(60).await;

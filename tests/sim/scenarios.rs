@@ -26,7 +26,7 @@ pub fn chain(steps: Value) -> Value {
         "requestedBy": "dana",
         "providers": [{"name": "models", "scripted": {"replies": [{"text": "the world answers instead"}]}}],
         "agents": [{"name": "writer", "provider": "models"}],
-        "pattern": {"chain": {"steps": steps}},
+        "steps": steps,
     })
 }
 

@@ -13,7 +13,7 @@ fn of_bytes(bytes: usize) -> Value {
     let of = |report: &str| {
         json!({
             "requestedBy": "dana", "inputs": [{"name": "report", "value": report}],
-            "pattern": {"chain": {"steps": [gate("review", json!({}))]}},
+            "steps": [gate("review", json!({}))],
         })
     };
     let parsed: signoff_api::WorkflowSpec = serde_json::from_value(of("")).unwrap();

@@ -30,7 +30,7 @@ async fn a_spec_that_was_tampered_with_stops_its_run() {
         }
         stage.people().votes("alice", &approval, verdict("Approve"));
         stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
-            object["spec"]["pattern"]["chain"]["steps"][1]["http"]["body"] = json!("42000 EUR")
+            object["spec"]["steps"][1]["http"]["body"] = json!("42000 EUR")
         });
         if !operator_lives {
             life.crash().await;

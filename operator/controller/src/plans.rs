@@ -104,7 +104,7 @@ mod tests {
         let object = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": "w", "namespace": "n", "uid": uid.to_string()},
-            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": steps}}},
+            "spec": {"requestedBy": "dana", "steps": steps},
         });
         serde_json::from_value(object).unwrap()
     }

@@ -371,7 +371,7 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": version},
-            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
+            "spec": {"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "x"}}]},
             "status": {"phase": phase, "seq": 1},
         }))
         .unwrap()
@@ -440,7 +440,7 @@ mod tests {
         let steps = json!([{"name": "review", "hitl": {"prompt": prompt, "approvers": []}}]);
         let object = json!({
             "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"},
-            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": steps}}}, "status": {"phase": "Waiting"},
+            "spec": {"requestedBy": "dana", "steps": steps}, "status": {"phase": "Waiting"},
         });
         serde_json::from_value::<crate::kinds::Read<Workflow>>(object).unwrap().0
     }

@@ -20,14 +20,14 @@ const TIMES: usize = 5;
 const LENGTHS: [usize; 3] = [10, 100, 1000];
 
 fn main() {
-    for (name, pattern) in [
+    for (name, spec) in [
         ("chain of 1,000 calls", chain(1000, call)),
         ("chain of 1,000 set steps", chain(1000, set)),
         ("chain of 100 calls", chain(100, call)),
         ("parallel, 100 branches of 10 calls", parallel(100, 10)),
         ("graph, 1,000 visits of calls", graph(1000)),
     ] {
-        let plan = plan(&pattern);
+        let plan = plan(&spec);
         let runs: Vec<Measured> = (0..TIMES).map(|_| run(&plan)).collect();
         println!("{}", report(name, &runs));
     }
@@ -47,29 +47,35 @@ fn set(at: usize) -> Value {
 }
 
 fn chain(steps: usize, step: fn(usize) -> Value) -> Value {
-    json!({"chain": {"steps": (0..steps).map(step).collect::<Vec<_>>()}})
+    json!({"steps": (0..steps).map(step).collect::<Vec<_>>()})
 }
 
 fn parallel(branches: usize, steps: usize) -> Value {
-    let branch = |at| json!({"name": format!("branch-{at}"), "steps": (0..steps).map(call).collect::<Vec<_>>()});
-    json!({"parallel": {"branches": (0..branches).map(branch).collect::<Vec<_>>()}})
+    let step = |branch: usize, at: usize| {
+        let mut step = call(at);
+        step["branch"] = json!(format!("branch-{branch}"));
+        step
+    };
+    let all = (0..branches).flat_map(|branch| (0..steps).map(move |at| step(branch, at)));
+    json!({"pattern": {"parallel": {}}, "steps": all.collect::<Vec<_>>()})
 }
 
 /// To and fro until it may no more.
 fn graph(visits: usize) -> Value {
     let node = |name| json!({"name": name, "http": {"url": "http://x/"}});
-    let edge = |from, to| json!({"from": from, "choose": [{"when": format!("nodes.{from}.status == 'succeeded'"), "to": to}, {"when": "else", "to": "end"}]});
-    json!({"graph": {
-        "nodes": [node("ping"), node("pong"), {"name": "end", "set": {"value": "done"}}],
-        "edges": [edge("ping", "pong"), edge("pong", "ping")],
-        "maxIterations": visits, "maxSteps": visits,
-    }})
+    let edge = |from, to| json!({"from": from, "choose": [{"when": format!("steps.{from}.status == 'succeeded'"), "to": to}, {"when": "else", "to": "end"}]});
+    let edges = [edge("ping", "pong"), edge("pong", "ping")];
+    json!({
+        "pattern": {"graph": {"edges": edges, "maxIterations": visits, "maxSteps": visits}},
+        "steps": [node("ping"), node("pong"), {"name": "end", "set": {"value": "done"}}],
+    })
 }
 
-fn plan(pattern: &Value) -> Plan {
+fn plan(spec: &Value) -> Plan {
+    let mut spec = spec.clone();
+    spec["requestedBy"] = json!("dana");
     let workflow: Workflow = serde_json::from_value(json!({
-        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"},
-        "spec": {"requestedBy": "dana", "pattern": pattern},
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"}, "spec": spec,
     }))
     .unwrap();
     Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"))

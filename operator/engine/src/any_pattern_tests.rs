@@ -16,7 +16,7 @@ use signoff_api::{
 
 use crate::{
     Control, End, Fact, Journal, Now, Plan, advance,
-    driven::{gate, of_pattern, plan_of},
+    driven::{gate, in_branch, of_pattern, plan_of},
     turn::{Blobs, Command, Failure, Reply},
 };
 
@@ -54,55 +54,67 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
     (0..7_u8, many, any::<u8>(), prop::option::of(1..3_i32)).prop_map(|(pattern, lists, bits, limit)| {
         let review = (bits & 1 == 1).then(|| gate(json!({"allowedVerdicts": ["Approve", "Retry"]})));
         let branches = || -> Vec<Value> {
-            lists.iter().enumerate().map(|(at, kinds)| json!({"name": format!("b{at}"), "steps": list(kinds)})).collect()
+            let of = |(at, kinds): (usize, &Vec<u8>)| {
+                list(kinds).into_iter().map(move |step| in_branch(&format!("b{at}"), step))
+            };
+            lists.iter().enumerate().flat_map(of).collect()
         };
-        let mut pattern = match pattern {
-            0 => json!({"chain": {"steps": list(&lists.concat())}}),
+        let mut fields = match pattern {
+            0 => json!({"steps": list(&lists.concat())}),
             1 => {
                 let kinds = lists.concat();
                 let mut tasks = list(&kinds);
                 for (at, task) in tasks.iter_mut().enumerate().skip(1) {
                     let deps: BTreeSet<usize> = [usize::from(kinds[at]) % at, usize::from(bits) % at].into();
-                    task["deps"] = json!(deps.iter().map(|dep| format!("s{dep}")).collect::<Vec<_>>());
+                    task["dependsOn"] = json!(deps.iter().map(|dep| format!("s{dep}")).collect::<Vec<_>>());
                     // What a gate of a dag reviews is another matter.
                     if task.get("hitl").is_some() {
                         task["hitl"]["allowedVerdicts"] = json!(["Approve", "Respond", "Retry", "Skip"]);
                     }
                 }
-                json!({"dag": {"tasks": tasks}})
+                json!({"pattern": {"dag": {}}, "steps": tasks})
             }
-            2 => json!({"routing": {"router": {"agent": "router", "input": "where?"}, "routes": branches()}}),
-            3 => json!({"parallel": {"branches": branches(), "reduce": step("sum", bits, None)}}),
-            4 => json!({"evaluatorOptimizer": {"producer": "a", "input": "x", "evaluator": {"agent": "judge"}, "onExhausted": "acceptBest"}}),
-            5 => json!({"orchestratorWorkers": {"orchestrator": {"agent": "boss", "input": "x"}, "worker": {"agent": "a"},
-                "reduce": step("sum", bits, None)}}),
+            2 => json!({"pattern": {"routing": {"router": {"agent": "router", "input": "where?"}}}, "steps": branches()}),
+            3 => {
+                let steps = [branches(), vec![step("sum", bits, None)]].concat();
+                json!({"pattern": {"parallel": {"reduce": "sum"}}, "steps": steps})
+            }
+            4 => json!({"pattern": {"evaluatorOptimizer": {"producer": "a", "input": "x", "evaluator": {"agent": "judge"},
+                "onExhausted": "acceptBest"}}}),
+            5 => json!({"pattern": {"orchestratorWorkers": {"orchestrator": {"agent": "boss", "input": "x"},
+                "worker": {"agent": "a"}, "reduce": "sum"}}, "steps": [step("sum", bits, None)]}),
             _ => {
                 let nodes = list(&lists.concat());
                 let edges: Vec<_> = (1..nodes.len()).map(|at| json!({"from": format!("s{}", at - 1), "choose": [
-                    {"when": format!("size(nodes.s0.visits) < 2 && {}", at == nodes.len() - 1), "to": "s0"},
+                    {"when": format!("size(steps.s0.visits) < 2 && {}", at == nodes.len() - 1), "to": "s0"},
                     {"when": "else", "to": format!("s{at}")}]})).collect();
-                json!({"graph": {"nodes": nodes, "edges": edges}})
+                json!({"pattern": {"graph": {"edges": edges}}, "steps": nodes})
             }
         };
-        for (place, field) in [
-            ("/routing/router", "review"),
-            ("/evaluatorOptimizer", "reviewGate"),
-            ("/orchestratorWorkers", "decompositionReview"),
-            ("/orchestratorWorkers", "reduceReview"),
+        let mut gates = Vec::new();
+        for (place, field, name) in [
+            ("/pattern/routing/router", "review", "review"),
+            ("/pattern/evaluatorOptimizer", "reviewGate", "review"),
+            ("/pattern/orchestratorWorkers", "decompositionReview", "decomposition"),
+            ("/pattern/orchestratorWorkers", "reduceReview", "reduce-review"),
         ] {
-            if let (Some(place), Some(review)) = (pattern.pointer_mut(place), &review) {
-                place[field] = review.clone();
+            if let (Some(place), Some(review)) = (fields.pointer_mut(place), &review) {
+                place[field] = json!(name);
+                gates.push(json!({"name": name, "hitl": review}));
             }
         }
-        for (place, field) in [("/dag", "maxParallel"), ("/parallel", "maxParallel"), ("/orchestratorWorkers/orchestrator", "maxWorkers")] {
-            if let (Some(place), Some(limit)) = (pattern.pointer_mut(place), limit) {
+        for (place, field) in [
+            ("/pattern/dag", "maxParallel"),
+            ("/pattern/parallel", "maxParallel"),
+            ("/pattern/orchestratorWorkers/orchestrator", "maxWorkers"),
+        ] {
+            if let (Some(place), Some(limit)) = (fields.pointer_mut(place), limit) {
                 place[field] = json!(limit);
             }
         }
-        let has = |word: &str| pattern.to_string().contains(word);
+        let has = |word: &str| fields.to_string().contains(word);
         let (escalates, asks_agents) = (has(r#""onError":"escalate""#), has(r#""agent":"#));
-        let mut spec = of_pattern(pattern);
-        let mut gates = Vec::new();
+        let mut spec = of_pattern(fields);
         if escalates {
             let escalation = gate(json!({"allowedVerdicts": ["Retry", "Skip"]}));
             gates.push(json!({"name": "help", "type": "errorEscalation", "afterAttempts": 2, "hitl": escalation}));

@@ -43,7 +43,7 @@ pub(crate) fn chain_of(steps: Value) -> Value {
         "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
         "agents": [{"name": "writer", "system": "be brief"}],
         "inputs": [{"name": "customer", "value": "ACME"}],
-        "pattern": {"chain": {"steps": steps}},
+        "steps": steps,
     })
 }
 
@@ -280,16 +280,26 @@ impl Driven {
     }
 }
 
-/// A spec of a pattern, with agents `a`, `b`, `router`, `judge` and `boss` of a script.
-pub(crate) fn of_pattern(pattern: Value) -> Value {
+/// A spec with these fields (`pattern`, `steps`, `gates`) and agents `a`, `b`, `router`, `judge` and `boss` of a script.
+pub(crate) fn of_pattern(fields: Value) -> Value {
     let agents: Vec<_> = ["a", "b", "router", "judge", "boss"]
         .into_iter()
         .map(|name| json!({"name": name, "system": format!("you are {name}")}))
         .collect();
-    json!({
+    let mut spec = json!({
         "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
-        "agents": agents, "inputs": [{"name": "topic", "value": "tea"}], "pattern": pattern,
-    })
+        "agents": agents, "inputs": [{"name": "topic", "value": "tea"}],
+    });
+    for (field, value) in fields.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    spec
+}
+
+/// The step as one of a branch or route.
+pub(crate) fn in_branch(branch: &str, mut step: Value) -> Value {
+    step["branch"] = branch.into();
+    step
 }
 
 /// The plan of a spec.

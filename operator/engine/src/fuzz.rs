@@ -69,7 +69,7 @@ pub fn corpus() -> (Vec<Value>, Vec<Value>) {
                 "inputs": [{"name": "n", "type": "integer", "value": 9_007_199_254_740_993_u64}],
                 "providers": [{"name": "p", "scripted": {"replies": [{"text": "hi"}]}}],
                 "agents": [{"name": "a", "system": "{{ inputs.n }}"}],
-                "pattern": {"chain": {"steps": steps}},
+                "steps": steps,
             },
         })
     };

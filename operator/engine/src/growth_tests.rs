@@ -26,10 +26,11 @@ struct Grown {
 
 impl Grown {
     /// Takes the first turn.
-    fn begin(pattern: &Value) -> Self {
+    fn begin(spec: &Value) -> Self {
+        let mut spec = spec.clone();
+        spec["requestedBy"] = json!("dana");
         let workflow: Workflow = serde_json::from_value(json!({
-            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"},
-            "spec": {"requestedBy": "dana", "pattern": pattern},
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"}, "spec": spec,
         }))
         .unwrap();
         let plan = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap();
@@ -102,30 +103,36 @@ fn set(at: usize) -> Value {
 }
 
 fn chain(steps: impl IntoIterator<Item = Value>) -> Value {
-    json!({"chain": {"steps": steps.into_iter().collect::<Vec<_>>()}})
+    json!({"steps": steps.into_iter().collect::<Vec<_>>()})
 }
 
 fn parallel(branches: usize, steps: usize) -> Value {
-    let branch = |at| json!({"name": format!("branch-{at}"), "steps": (0..steps).map(call).collect::<Vec<_>>()});
-    json!({"parallel": {"branches": (0..branches).map(branch).collect::<Vec<_>>()}})
+    let step = |branch: usize, at: usize| {
+        let mut step = call(at);
+        step["branch"] = json!(format!("branch-{branch}"));
+        step
+    };
+    let all = (0..branches).flat_map(|branch| (0..steps).map(move |at| step(branch, at)));
+    json!({"pattern": {"parallel": {}}, "steps": all.collect::<Vec<_>>()})
 }
 
 /// To and fro until it may no more.
 fn graph(visits: usize) -> Value {
     let node = |name: &str| json!({"name": name, "set": {"value": "what came of it".repeat(20)}});
     let edge = |from: &str, to: &str| {
-        let when = format!("nodes.{from}.status == 'succeeded'");
+        let when = format!("steps.{from}.status == 'succeeded'");
         json!({"from": from, "choose": [{"when": when, "to": to}, {"when": "else", "to": "end"}]})
     };
-    json!({"graph": {
-        "nodes": [node("ping"), node("pong"), node("end")], "edges": [edge("ping", "pong"), edge("pong", "ping")],
-        "maxIterations": 1000, "maxSteps": visits,
-    }})
+    let edges = [edge("ping", "pong"), edge("pong", "ping")];
+    json!({
+        "pattern": {"graph": {"edges": edges, "maxIterations": 1000, "maxSteps": visits}},
+        "steps": [node("ping"), node("pong"), node("end")],
+    })
 }
 
 #[track_caller]
-fn stays_small(pattern: &Value, records: usize) {
-    let mut run = Grown::begin(pattern);
+fn stays_small(spec: &Value, records: usize) {
+    let mut run = Grown::begin(spec);
     let made = run.finish();
     assert!(made >= records, "{made} records");
     assert!(run.object < 1 << 20, "{} bytes of object", run.object);
@@ -148,8 +155,8 @@ fn a_graph_at_its_most_steps_stays_under_a_mebibyte() {
 }
 
 /// How many records a turn looks at that takes in one result, by the records of its journal.
-fn looked_at(pattern: &Value, turns: usize) -> (usize, usize) {
-    let mut run = Grown::begin(pattern);
+fn looked_at(spec: &Value, turns: usize) -> (usize, usize) {
+    let mut run = Grown::begin(spec);
     (0..turns).for_each(|_| run.go_on(run.results(usize::MAX)));
     let journal = Journal::new(run.turn.journal.seq(), run.turn.journal.records().to_vec());
     let facts = run.results(1);
@@ -162,8 +169,8 @@ fn looked_at(pattern: &Value, turns: usize) -> (usize, usize) {
 #[test]
 fn a_turn_of_a_chain_looks_at_each_record_a_few_times_however_many_there_are() {
     for steps in [10, 100, 1000] {
-        let pattern = chain((0..steps).map(set).chain([call(steps), call(steps + 1)]));
-        let (records, looked) = looked_at(&pattern, 0);
+        let spec = chain((0..steps).map(set).chain([call(steps), call(steps + 1)]));
+        let (records, looked) = looked_at(&spec, 0);
         assert_eq!(records, steps + 1);
         assert!(looked <= 12 * records, "{looked} looks at {records} records");
     }

@@ -64,7 +64,7 @@ fn plan() -> Plan {
         "spec": {
             "requestedBy": "dana",
             "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
-            "pattern": {"chain": {"steps": [
+            "steps": [
                 {"name": "draft", "agent": {"name": "writer", "input": "write {{ hitl.guidance }}"}, "retry": {"limit": 2}},
                 {"name": "note", "set": {"value": "{{ steps.draft.response | length }}"}},
                 {"name": "first", "hitl": gate},
@@ -72,7 +72,7 @@ fn plan() -> Plan {
                     "skipIf": "steps.first.decision == 'rejected'", "retry": {"limit": 1}},
                 {"name": "second", "hitl": gate},
                 {"name": "pay", "http": {"method": "POST", "url": "http://x/", "body": "{{ steps.draft.response }}"}},
-            ]}},
+            ],
         },
     }))
     .unwrap();

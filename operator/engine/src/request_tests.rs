@@ -17,10 +17,10 @@ fn asked(uid: &str, hitl: Value) -> (String, ApprovalRequest) {
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
         "metadata": {"name": "w", "namespace": "n", "uid": uid},
         "spec": {"requestedBy": "dana", "requestedFor": "erin", "inputs": [{"name": "who", "value": "mallory"}],
-            "pattern": {"chain": {"steps": [
+            "steps": [
                 {"name": "draft", "set": {"value": "a draft"}},
                 {"name": "gate", "hitl": hitl},
-            ]}}},
+            ]},
     }))
     .unwrap();
     let plan =

@@ -16,7 +16,7 @@ pub struct Problem {
     pub severity: Severity,
     /// A stable word for this sort of problem, which `signoff explain` knows.
     pub reason: &'static str,
-    /// Where: `spec.pattern.chain.steps[1].hitl.prompt`; empty for a document as a whole.
+    /// Where: `spec.steps[1].hitl.prompt`; empty for a document as a whole.
     pub field: String,
     /// What is wrong, and the remedy.
     pub message: String,

@@ -31,7 +31,7 @@ async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
     let stage = Stage::open("bypass").await;
     stage.cluster_floor("alpha", release()).await;
     let gates = own("stepStart", json!(["Approve", "Modify", "Reject"]));
-    stage.apply("dana", "refund", json!({"pattern": {"chain": {"steps": [pay()]}}, "gates": gates})).await;
+    stage.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
     let (approval, _) = stage.asked("refund", "pay/.start").await;
     let modify =
         json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"url": "https://other.example.com/"}});
@@ -56,7 +56,7 @@ async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
     stage.cluster_floor("alpha", release()).await;
     let mut gates = own("errorEscalation", json!(["Retry", "Modify", "Reject"]));
     gates[0]["afterAttempts"] = json!(1);
-    stage.apply("dana", "refund", json!({"pattern": {"chain": {"steps": [pay()]}}, "gates": gates})).await;
+    stage.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
     let (approval, _) = stage.asked("refund", "release-pay").await;
     stage.decide("erin", &approval, approve(&["sre"])).await.unwrap();
     let (error, _) = stage.asked("refund", "pay/.error").await;
@@ -84,7 +84,7 @@ async fn a_request_to_a_model_is_no_way_out_under_egress() {
     let spec = json!({
         "providers": [{"name": "p", "openai": {"baseURL": "https://pay.example.com/v1"}}],
         "agents": [{"name": "poster", "model": "small"}],
-        "pattern": {"chain": {"steps": [{"name": "pay", "agent": {"name": "poster", "input": "send 420"}}]}},
+        "steps": [{"name": "pay", "agent": {"name": "poster", "input": "send 420"}}],
     });
     stage.apply("dana", "refund", spec).await;
     let (approval, request) = stage.asked("refund", "release-pay").await;
@@ -103,11 +103,11 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
     let set = |name: &str| json!({"name": name, "set": {"value": "sent"}});
     let choose = json!([{"from": "review", "choose": [{"when": "else", "to": "send"}]}]);
     let ways = [
-        ("chain", json!({"chain": {"steps": [gate("review", json!({"onReject": "continue"})), set("send")]}})),
-        ("edge", json!({"graph": {"nodes": [gate("review", json!({})), set("send")], "edges": choose}})),
+        ("chain", json!({"steps": [gate("review", json!({"onReject": "continue"})), set("send")]})),
+        ("edge", json!({"pattern": {"graph": {"edges": choose}}, "steps": [gate("review", json!({})), set("send")]})),
     ];
-    for (name, pattern) in &ways {
-        stage.apply("dana", name, json!({"pattern": pattern})).await;
+    for (name, spec) in &ways {
+        stage.apply("dana", name, spec.clone()).await;
         let refused = stage.ended(name).await;
         assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("FloorsContradict"));
         assert!(message(&refused).contains("a Reject here goes on with send"), "{}", message(&refused));
@@ -115,9 +115,9 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
     stage.delete_cluster_floor("alpha").await;
     policy["gates"]["allowContinueAfterReject"] = json!(true);
     stage.cluster_floor("beta", policy).await;
-    for (name, pattern) in &ways {
+    for (name, spec) in &ways {
         let run = format!("{name}-allowed");
-        stage.apply("dana", &run, json!({"pattern": pattern})).await;
+        stage.apply("dana", &run, spec.clone()).await;
         let (approval, request) = stage.asked(&run, "review").await;
         assert_eq!(request.after_reject, ["send"]);
         let page = stage.plugin("bob", &["show", &approval]).await.ok().unwrap();

@@ -185,7 +185,7 @@ async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_the
     }
     let model = |secret: &str| {
         json!({"providers": [{"name": "p", "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": secret, "key": "k"}}}],
-            "pattern": {"chain": {"steps": [{"name": "none", "set": {"value": "x"}}]}}})
+            "steps": [{"name": "none", "set": {"value": "x"}}]})
     };
     stage.apply("admin", "root", model("root-key")).await;
     let refused = stage.ended("root").await;

@@ -103,7 +103,7 @@ impl Stage {
         for _ in 0..200 {
             let name = format!("canary-{}", self.canaries.fetch_add(1, Ordering::Relaxed));
             let call = json!({"name": "call", "http": {"url": format!("https://{}/", host(tag))}});
-            self.apply("dana", &name, json!({"suspend": true, "pattern": {"chain": {"steps": [call]}}})).await;
+            self.apply("dana", &name, json!({"suspend": true, "steps": [call]})).await;
             let judged = self.until_workflow(&name, |run| reason(run, conditions::ACCEPTED).is_some()).await;
             self.workflows().delete(&name, &DeleteParams::default()).await.unwrap();
             if (reason(&judged, conditions::ACCEPTED).as_deref() == Some("NotAllowed")) == holds {
@@ -125,7 +125,7 @@ impl Stage {
 
     /// dana asks for a run of these steps.
     pub(crate) async fn run(&self, name: &str, steps: Value) {
-        self.apply("dana", name, json!({"pattern": {"chain": {"steps": steps}}})).await;
+        self.apply("dana", name, json!({"steps": steps})).await;
     }
 
     pub(crate) async fn until_workflow(&self, name: &str, is: impl Fn(&Workflow) -> bool) -> Workflow {

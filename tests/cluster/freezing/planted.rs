@@ -26,7 +26,7 @@ async fn nobody_is_first_at_the_name_of_a_value() {
         {"name": "review", "hitl": gate},
         {"name": "act", "set": {"value": "{{ steps.report.response | length }}"}},
     ]);
-    let suspended = workflow("planted", json!({"suspend": true, "pattern": {"chain": {"steps": steps}}}));
+    let suspended = workflow("planted", json!({"suspend": true, "steps": steps}));
     let dana = runs.as_a::<Workflow>("dana").await;
     let made = dana.create(&PostParams::default(), &serde_json::from_value(suspended).unwrap()).await.unwrap();
     let (uid, digest) = (made.uid().unwrap(), Digest::of_bytes(long().as_bytes()));

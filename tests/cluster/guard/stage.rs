@@ -62,7 +62,7 @@ impl Stage {
             ]},
         });
         let steps = json!([gate, {"name": "act", "set": {"value": "done"}}]);
-        let object = workflow(name, json!({"pattern": {"chain": {"steps": steps}}}));
+        let object = workflow(name, json!({"steps": steps}));
         let api: Api<Workflow> =
             Api::namespaced(self.cluster.token_client("dana").await.unwrap(), &self.namespace.name);
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();

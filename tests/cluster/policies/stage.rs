@@ -155,7 +155,7 @@ pub(crate) fn approval(fields: Value) -> Approval {
 
 /// A Workflow as a person would write it; `requestedBy` is left to be stamped.
 pub(crate) fn workflow(name: &str, fields: Value) -> Value {
-    let mut spec = json!({"requestedBy": "to-be-stamped", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}});
+    let mut spec = json!({"requestedBy": "to-be-stamped", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }

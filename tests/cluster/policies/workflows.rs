@@ -68,7 +68,7 @@ async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
     let create = async |name: &str, exclude: bool, requested_for: Option<&str>| {
         let mut gate = gate.clone();
         gate["excludeRequester"] = json!(exclude);
-        let mut fields = json!({"pattern": {"chain": {"steps": [{"name": "ask", "hitl": gate}]}}});
+        let mut fields = json!({"steps": [{"name": "ask", "hitl": gate}]});
         if let Some(person) = requested_for {
             fields["requestedFor"] = json!(person);
         }

@@ -15,9 +15,13 @@ use crate::{
 
 /// So many branches of a container each, all at once.
 fn branches(most: usize) -> Value {
-    let branches: Vec<_> =
-        (0..most).map(|n| json!({"name": format!("b{n}"), "steps": [pod("build", json!({}))]})).collect();
-    json!({"requestedBy": "dana", "pattern": {"parallel": {"branches": branches}}})
+    let of_branch = |n| {
+        let mut step = pod("build", json!({}));
+        step["branch"] = json!(format!("b{n}"));
+        step
+    };
+    let steps: Vec<_> = (0..most).map(of_branch).collect();
+    json!({"requestedBy": "dana", "pattern": {"parallel": {}}, "steps": steps})
 }
 
 fn limited(in_namespace: usize, of_workflow: usize) -> Stage {
@@ -94,7 +98,7 @@ async fn whoever_came_first_begins_first() {
 }
 
 fn branches_of_one() -> Value {
-    json!({"requestedBy": "dana", "pattern": {"chain": {"steps": [pod("build", json!({}))]}}})
+    json!({"requestedBy": "dana", "steps": [pod("build", json!({}))]})
 }
 
 #[tokio::test(start_paused = true)]

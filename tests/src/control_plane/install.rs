@@ -289,7 +289,7 @@ async fn requester_is_stamped(admin: &Client) -> Result<()> {
         "apiVersion": "signoff.dev/v1alpha1",
         "kind": "Workflow",
         "metadata": {"generateName": "stamped-"},
-        "spec": {"requestedBy": "forged", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}},
+        "spec": {"requestedBy": "forged", "steps": [{"name": "only", "set": {"value": "1"}}]},
     });
     let workflows = Api::<DynamicObject>::namespaced_with(admin.clone(), "default", &resource("Workflow"));
     let made = workflows.create(&dry_run(), &serde_json::from_value(workflow)?).await?;

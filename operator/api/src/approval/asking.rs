@@ -72,7 +72,7 @@ mod tests {
         let workflow = serde_json::from_value(json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": "w", "namespace": "finance", "uid": UID},
-            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "one", "set": {"value": "x"}}]}}},
+            "spec": {"requestedBy": "dana", "steps": [{"name": "one", "set": {"value": "x"}}]},
         }))
         .unwrap();
         let mut request: ApprovalRequest = serde_json::from_value(json!({

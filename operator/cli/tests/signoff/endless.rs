@@ -10,8 +10,8 @@ use super::*;
 
 fn workflow(value: &str) -> String {
     format!(
-        "{{apiVersion: signoff.dev/v1alpha1, kind: Workflow, metadata: {{name: endless}}, spec: {{pattern: {{chain: {{steps: [\
-         {{name: one, set: {{value: \"{value}\"}}}}]}}}}}}}}"
+        "{{apiVersion: signoff.dev/v1alpha1, kind: Workflow, metadata: {{name: endless}}, spec: {{steps: [\
+         {{name: one, set: {{value: \"{value}\"}}}}]}}}}"
     )
 }
 

@@ -30,17 +30,15 @@ spec:
   inputs: [{name: customer, value: ACME}]
   providers: [{name: models, scripted: {replies: [{text: Dear customer}]}}]
   agents: [{name: writer}]
-  pattern:
-    chain:
-      steps:
-      - {name: draft, agent: {name: writer, input: "Write to {{ inputs.customer }}"}}
-      - name: review
-        hitl:
-          prompt: "Send this to {{ inputs.customer }}?"
-          contextDisplay: "{{ steps.draft.response }}"
-          approvers: [{kind: Group, name: finance}]
-          allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]
-      - {name: done, set: {value: "{{ steps.draft.response }}: {{ hitl_response }}"}}
+  steps:
+  - {name: draft, agent: {name: writer, input: "Write to {{ inputs.customer }}"}}
+  - name: review
+    hitl:
+      prompt: "Send this to {{ inputs.customer }}?"
+      contextDisplay: "{{ steps.draft.response }}"
+      approvers: [{kind: Group, name: finance}]
+      allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]
+  - {name: done, set: {value: "{{ steps.draft.response }}: {{ hitl_response }}"}}
 "#;
 
 /// A gate for every branch.
@@ -49,11 +47,10 @@ apiVersion: signoff.dev/v1alpha1
 kind: Workflow
 metadata: {name: branches}
 spec:
-  pattern:
-    parallel:
-      branches:
-      - {name: left, steps: [{name: ask, hitl: {prompt: Left?, approvers: [{kind: User, name: dana}]}}]}
-      - {name: right, steps: [{name: ask, hitl: {prompt: Right?, approvers: [{kind: User, name: dana}]}}]}
+  pattern: {parallel: {}}
+  steps:
+  - {name: ask, branch: left, hitl: {prompt: Left?, approvers: [{kind: User, name: dana}]}}
+  - {name: ask, branch: right, hitl: {prompt: Right?, approvers: [{kind: User, name: dana}]}}
 "#;
 
 /// A folder for a test: files, and sessions.

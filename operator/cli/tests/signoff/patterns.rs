@@ -3,11 +3,11 @@
 
 use super::*;
 
-/// A Workflow of a pattern, whose agents say by turns what the script has for them.
-fn workflow(replies: &str, pattern: &str) -> String {
+/// A Workflow whose agents say by turns what the script has for them; `rest` is what its spec has besides.
+fn workflow(replies: &str, rest: &str) -> String {
     format!(
         "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: p}}\nspec:\n  \
-         providers: [{{name: m, scripted: {{replies: [{replies}]}}}}]\n  agents: [{{name: a}}, {{name: b}}]\n  pattern: {pattern}\n"
+         providers: [{{name: m, scripted: {{replies: [{replies}]}}}}]\n  agents: [{{name: a}}, {{name: b}}]\n  {rest}\n"
     )
 }
 
@@ -45,21 +45,23 @@ fn comes_to(text: &str, answers: &str, out: &str) {
 
 #[test]
 fn a_dag_runs_here() {
-    let pattern = format!(
-        "{{dag: {{tasks: [{{name: one, set: {{value: A}}}}, {{name: ask, deps: [one], hitl: {{prompt: '{{{{ tasks.one.response }}}}?', {APPROVERS}}}}}, \
-         {{name: end, deps: [ask], set: {{value: '{{{{ tasks.one.response }}}} {{{{ tasks.ask.response }}}}'}}}}]}}}}"
+    let spec = format!(
+        "pattern: {{dag: {{}}}}\n  \
+         steps: [{{name: one, set: {{value: A}}}}, {{name: ask, dependsOn: [one], hitl: {{prompt: '{{{{ steps.one.response }}}}?', {APPROVERS}}}}}, \
+         {{name: end, dependsOn: [ask], set: {{value: '{{{{ steps.one.response }}}} {{{{ steps.ask.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &pattern), "ask: yes", "A approved");
+    comes_to(&workflow("{text: x}", &spec), "ask: yes", "A approved");
 }
 
 #[test]
 fn a_routing_runs_here() {
-    let pattern = format!(
-        "{{routing: {{router: {{agent: a, input: Which?, review: {{prompt: This route?, {APPROVERS}, allowedVerdicts: [Approve, Modify, Reject]}}}}, \
-         routes: [{{name: left, steps: [{{name: l, set: {{value: went left}}}}]}}, {{name: right, steps: [{{name: r, set: {{value: went right}}}}]}}]}}}}"
+    let spec = format!(
+        "gates: [{{name: review, hitl: {{prompt: This route?, {APPROVERS}, allowedVerdicts: [Approve, Modify, Reject]}}}}]\n  \
+         pattern: {{routing: {{router: {{agent: a, input: Which?, review: review}}}}}}\n  \
+         steps: [{{name: l, branch: left, set: {{value: went left}}}}, {{name: r, branch: right, set: {{value: went right}}}}]"
     );
     let home = Home::new();
-    home.file("w.yaml", &workflow(r#"{text: '{"route": "left"}'}"#, &pattern));
+    home.file("w.yaml", &workflow(r#"{text: '{"route": "left"}'}"#, &spec));
     home.run(&["run", "w.yaml"]).with(19);
     let id = home.id();
     let wrong = home.run(&["run", "--resume", &id, "--verdict", "modify", "--parameters", "{route: up}"]).with(2);
@@ -70,32 +72,34 @@ fn a_routing_runs_here() {
 
 #[test]
 fn branches_run_here() {
-    let pattern = format!(
-        "{{parallel: {{branches: [{{name: left, steps: [{{name: ask-x, hitl: {{prompt: X?, {APPROVERS}}}}}]}}, \
-         {{name: right, steps: [{{name: ask-y, hitl: {{prompt: Y?, {APPROVERS}}}}}]}}], \
-         reduce: {{name: sum, set: {{value: '{{{{ branches.left.response }}}}+{{{{ branches.right.response }}}}'}}}}}}}}"
+    let spec = format!(
+        "pattern: {{parallel: {{reduce: sum}}}}\n  \
+         steps: [{{name: ask-x, branch: left, hitl: {{prompt: X?, {APPROVERS}}}}}, \
+         {{name: ask-y, branch: right, hitl: {{prompt: Y?, {APPROVERS}}}}}, \
+         {{name: sum, set: {{value: '{{{{ branches.left.response }}}}+{{{{ branches.right.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &pattern), "{ask-x: one, ask-y: two}", "one+two");
+    comes_to(&workflow("{text: x}", &spec), "{ask-x: one, ask-y: two}", "one+two");
 }
 
 #[test]
 fn an_evaluator_runs_here() {
-    let pattern = "{evaluatorOptimizer: {producer: a, input: write, evaluator: {agent: b, input: 'judge {{ draft }}'}, accept: {minScore: 90}}}";
+    let spec = "pattern: {evaluatorOptimizer: {producer: a, input: write, evaluator: {agent: b, input: 'judge {{ draft }}'}, accept: {minScore: 90}}}";
     let replies = r#"{contains: judge, text: '{"score": 95, "issues": [], "fixes": []}'}, {text: a fine draft}"#;
-    comes_to(&workflow(replies, pattern), "{}", "a fine draft");
+    comes_to(&workflow(replies, spec), "{}", "a fine draft");
 }
 
 #[test]
 fn workers_run_here() {
-    let pattern = format!(
-        "{{orchestratorWorkers: {{orchestrator: {{agent: a, input: divide}}, worker: {{agent: b, input: 'do {{{{ task }}}}'}}, \
-         decompositionReview: {{prompt: These?, {APPROVERS}}}, \
-         reduce: {{name: sum, set: {{value: '{{{{ num_workers }}}} of {{{{ workers[0].response }}}}'}}}}}}}}"
+    let spec = format!(
+        "gates: [{{name: decomposition, hitl: {{prompt: These?, {APPROVERS}}}}}]\n  \
+         pattern: {{orchestratorWorkers: {{orchestrator: {{agent: a, input: divide}}, worker: {{agent: b, input: 'do {{{{ task }}}}'}}, \
+         decompositionReview: decomposition, reduce: sum}}}}\n  \
+         steps: [{{name: sum, set: {{value: '{{{{ num_workers }}}} of {{{{ workers[0].response }}}}'}}}}]"
     );
     let home = Home::new();
     home.file(
         "w.yaml",
-        &workflow(r#"{contains: divide, text: '[{"task": "one"}, {"task": "two"}]'}, {text: done}"#, &pattern),
+        &workflow(r#"{contains: divide, text: '[{"task": "one"}, {"task": "two"}]'}, {text: done}"#, &spec),
     );
     home.run(&["run", "w.yaml"]).with(19);
     let ended = home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
@@ -104,9 +108,9 @@ fn workers_run_here() {
 
 #[test]
 fn a_graph_runs_here_and_asks_again_in_a_loop() {
-    let pattern = format!(
-        "{{graph: {{nodes: [{{name: draft, set: {{value: D}}}}, {{name: ask, hitl: {{prompt: Good?, {APPROVERS}}}}}, {{name: end, set: {{value: 'E {{{{ nodes.ask.response }}}}'}}}}], \
-         edges: [{{from: draft, to: ask}}, {{from: ask, choose: [{{when: \"hitl_response == 'again'\", to: draft}}, {{when: else, to: end}}]}}]}}}}"
+    let spec = format!(
+        "pattern: {{graph: {{edges: [{{from: draft, to: ask}}, {{from: ask, choose: [{{when: \"hitl_response == 'again'\", to: draft}}, {{when: else, to: end}}]}}]}}}}\n  \
+         steps: [{{name: draft, set: {{value: D}}}}, {{name: ask, hitl: {{prompt: Good?, {APPROVERS}}}}}, {{name: end, set: {{value: 'E {{{{ steps.ask.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &pattern), "{ask: again, 'ask#2': fine}", "E fine");
+    comes_to(&workflow("{text: x}", &spec), "{ask: again, 'ask#2': fine}", "E fine");
 }

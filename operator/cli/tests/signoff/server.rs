@@ -17,8 +17,8 @@ impl Server {
     pub fn workflow(&self) -> String {
         let address = self.0.local_addr().unwrap();
         format!(
-            "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: post}}\nspec:\n  pattern:\n    chain:\n      \
-             steps:\n      - {{name: send, http: {{method: POST, url: 'http://{address}/', body: money}}}}\n"
+            "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: post}}\nspec:\n  \
+             steps:\n  - {{name: send, http: {{method: POST, url: 'http://{address}/', body: money}}}}\n"
         )
     }
 

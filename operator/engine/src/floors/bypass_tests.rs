@@ -26,7 +26,7 @@ fn pay(step: Value, gates: Value) -> Value {
     for (field, value) in step.as_object().unwrap() {
         pay[field] = value.clone();
     }
-    json!({"requestedBy": "dana", "pattern": {"chain": {"steps": [pay]}}, "gates": gates})
+    json!({"requestedBy": "dana", "steps": [pay], "gates": gates})
 }
 
 pub(super) fn own(type_: &str) -> Value {
@@ -54,7 +54,7 @@ pub(super) fn write(step: Value, gates: Value) -> Value {
     }
     json!({
         "requestedBy": "dana", "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}],
-        "agents": [{"name": "writer"}], "pattern": {"chain": {"steps": [write]}}, "gates": gates,
+        "agents": [{"name": "writer"}], "steps": [write], "gates": gates,
     })
 }
 
@@ -344,7 +344,7 @@ fn egress_means_everything_that_leaves_the_operator_and_no_container() {
 fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
     let (none, other) = (Floors::default(), cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]));
     let mut spec = pay(json!({}), own("stepStart"));
-    spec["pattern"]["chain"]["steps"].as_array_mut().unwrap().push(json!({"name": "wait", "hitl": gate(json!({}))}));
+    spec["steps"].as_array_mut().unwrap().push(json!({"name": "wait", "hitl": gate(json!({}))}));
     for (before, after) in [(&none, &other), (&other, &none)] {
         let mut run = Run::of(before, spec.clone());
         run.outcome(before, "pay/.start", modified(json!({"url": "https://b.org/"})));

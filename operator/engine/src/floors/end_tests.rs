@@ -100,10 +100,10 @@ fn a_respond_or_a_skip_at_the_authors_final_gate_is_shown_too() {
 fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
     let floors = at_end(&["end"]);
     let spec = |outputs: Value| {
-        json!({"requestedBy": "dana", "outputs": outputs, "pattern": {"chain": {"steps": [
+        json!({"requestedBy": "dana", "outputs": outputs, "steps": [
             {"name": "other", "set": {"value": "pay 42000 to evil"}},
             {"name": "last", "set": {"value": "a harmless letter"}},
-        ]}}})
+        ]})
     };
     let file = json!({"path": "pay/order.txt", "from": "{{ steps.other.response }}"});
     for outputs in [

@@ -34,7 +34,7 @@ fn hostile(mut spec: Value) -> Value {
         own["afterAttempts"] = json!(1);
         own["hitl"]["allowedVerdicts"] = json!(["Retry", "Skip", "Modify", "Defer", "Respond"]);
     }
-    let text = spec["pattern"].to_string();
+    let text = format!("{}{}", spec["pattern"], spec["steps"]);
     let gates = spec["gates"].as_array_mut().unwrap();
     if text.contains(r#""http":"#) {
         gates.push(asks("stepStart", json!(["Approve", "Modify", "Retry", "Skip"])));
@@ -260,7 +260,7 @@ proptest! {
 fn a_walk_does_make_calls_so_that_the_law_is_not_empty() {
     let step = json!({"name": "s0", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate"});
     let spec = || {
-        let mut spec = crate::driven::of_pattern(json!({"chain": {"steps": [step, step_named("s1")]}}));
+        let mut spec = crate::driven::of_pattern(json!({"steps": [step, step_named("s1")]}));
         let escalation = gate(json!({"allowedVerdicts": ["Retry"]}));
         spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "hitl": escalation}]);
         spec

@@ -11,7 +11,7 @@ use super::{
     tests::cluster,
     *,
 };
-use crate::{Plan, Settings};
+use crate::{Plan, Settings, driven::in_branch};
 
 fn hitl(name: &str, more: Value) -> Value {
     json!({"name": name, "hitl": gate(more)})
@@ -21,11 +21,16 @@ fn send() -> Value {
     json!({"name": "send", "http": {"method": "POST", "url": "https://a.org/"}})
 }
 
-fn spec(pattern: Value) -> Value {
-    json!({
-        "requestedBy": "dana", "pattern": pattern,
+/// A spec with these fields.
+fn spec(fields: Value) -> Value {
+    let mut spec = json!({
+        "requestedBy": "dana",
         "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
-    })
+    });
+    for (field, value) in fields.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    spec
 }
 
 /// Every way in which a run can go on after a Reject: the spec, the path of the gate, and where it goes on.
@@ -40,68 +45,66 @@ fn ways() -> Vec<(&'static str, Value, &'static str, Vec<&'static str>)> {
         step
     };
     let validated = |step: Value| {
-        let mut spec = spec(json!({"chain": {"steps": [step, send()]}}));
+        let mut spec = spec(json!({"steps": [step, send()]}));
         spec["gates"] = json!([
             {"name": "check", "type": "outputValidation", "hitl": gate(json!({}))},
             {"name": "help", "type": "errorEscalation", "hitl": gate(json!({}))},
         ]);
-        if spec["pattern"]["chain"]["steps"][0]["onError"] != "escalate" {
+        if spec["steps"][0]["onError"] != "escalate" {
             spec["gates"].as_array_mut().unwrap().pop();
         }
         spec
     };
     vec![
-        ("a chain", spec(json!({"chain": {"steps": [hitl("review", goes_on()), send()]}})), "review", vec!["send"]),
+        ("a chain", spec(json!({"steps": [hitl("review", goes_on()), send()]})), "review", vec!["send"]),
         (
             "the last step of a chain",
-            spec(json!({"chain": {"steps": [hitl("review", goes_on())]}})),
+            spec(json!({"steps": [hitl("review", goes_on())]})),
             "review",
             vec!["the end of the run"],
         ),
         (
             "a dag",
-            spec(
-                json!({"dag": {"tasks": [hitl("review", goes_on()), {"name": "send", "deps": ["review"], "set": {"value": "x"}}]}}),
-            ),
+            spec(json!({"pattern": {"dag": {}},
+                    "steps": [hitl("review", goes_on()), {"name": "send", "dependsOn": ["review"], "set": {"value": "x"}}]})),
             "review",
             vec!["send"],
         ),
         (
             "an edge of a graph that has a condition",
-            spec(json!({"graph": {"nodes": [hitl("review", json!({})), send()],
-                "edges": [{"from": "review", "choose": [when("send")]}]}})),
+            spec(json!({"pattern": {"graph": {"edges": [{"from": "review", "choose": [when("send")]}]}},
+                "steps": [hitl("review", json!({})), send()]})),
             "review",
             vec!["send"],
         ),
         (
             "an edge of a graph without one",
-            spec(
-                json!({"graph": {"nodes": [hitl("review", goes_on()), send()], "edges": [{"from": "review", "to": "send"}]}}),
-            ),
+            spec(json!({"pattern": {"graph": {"edges": [{"from": "review", "to": "send"}]}},
+                    "steps": [hitl("review", goes_on()), send()]})),
             "review",
             vec!["send"],
         ),
         (
             "a branch",
-            spec(json!({"parallel": {"branches": [
-                {"name": "a", "steps": [hitl("review", goes_on())]}, {"name": "b", "steps": [{"name": "x", "set": {"value": "x"}}]}],
-                "reduce": {"name": "sum", "set": {"value": "x"}}}})),
+            spec(json!({"pattern": {"parallel": {"reduce": "sum"}},
+                "steps": [in_branch("a", hitl("review", goes_on())), {"name": "x", "branch": "b", "set": {"value": "x"}},
+                    {"name": "sum", "set": {"value": "x"}}]})),
             "a/review",
             vec!["sum"],
         ),
         (
             "a reduce",
-            spec(json!({"parallel": {"branches": [
-                {"name": "a", "steps": [{"name": "x", "set": {"value": "x"}}]}, {"name": "b", "steps": [{"name": "x", "set": {"value": "x"}}]}],
-                "reduce": hitl("review", goes_on())}})),
+            spec(json!({"pattern": {"parallel": {"reduce": "review"}},
+                "steps": [{"name": "x", "branch": "a", "set": {"value": "x"}}, {"name": "x", "branch": "b", "set": {"value": "x"}},
+                    hitl("review", goes_on())]})),
             "review",
             vec!["the end of the run"],
         ),
         (
             "an answer of a router",
             {
-                let mut spec = spec(json!({"routing": {"router": {"agent": "writer", "input": "where?"},
-                    "routes": [{"name": "a", "steps": [send()]}, {"name": "b", "steps": [send()]}]}}));
+                let mut spec = spec(json!({"pattern": {"routing": {"router": {"agent": "writer", "input": "where?"}}},
+                    "steps": [in_branch("a", send()), in_branch("b", send())]}));
                 spec["gates"] = json!([
                     {"name": "check", "type": "outputValidation", "steps": ["router"], "hitl": gate(json!({}))},
                     {"name": "help", "type": "errorEscalation", "steps": ["router"], "hitl": gate(json!({}))},
@@ -172,7 +175,7 @@ fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_tha
         other.after_reject.clear();
         assert_ne!(other.digest_of_the_rest().unwrap(), request.digest, "{what}");
     }
-    let run = Run::of(&Floors::default(), spec(json!({"chain": {"steps": [hitl("review", json!({})), send()]}})));
+    let run = Run::of(&Floors::default(), spec(json!({"steps": [hitl("review", json!({})), send()]})));
     assert!(run.asked("review").after_reject.is_empty(), "a Reject ends this run");
 }
 
@@ -193,8 +196,8 @@ fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() 
 fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
     let ask =
         |name: &str| json!({"name": name, "http": {"method": "POST", "url": "https://a.org/"}, "onError": "escalate"});
-    let mut spec = spec(json!({"parallel": {"failFast": false, "branches": [
-        {"name": "a", "steps": [ask("call")]}, {"name": "b", "steps": [hitl("wait", json!({})), send()]}]}}));
+    let mut spec = spec(json!({"pattern": {"parallel": {"failFast": false}},
+        "steps": [in_branch("a", ask("call")), in_branch("b", hitl("wait", json!({}))), in_branch("b", send())]}));
     spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "afterAttempts": 1, "hitl": gate(json!({}))}]);
     let none = Floors::default();
     let mut run = Run::of(&none, spec);

@@ -26,7 +26,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn start(floors: &Floors, steps: Value) -> Self {
-        Self::of(floors, json!({"requestedBy": "dana", "pattern": {"chain": {"steps": steps}}}))
+        Self::of(floors, json!({"requestedBy": "dana", "steps": steps}))
     }
 
     pub(super) fn of(floors: &Floors, spec: Value) -> Self {
@@ -310,7 +310,7 @@ fn a_container_with_a_secret_that_is_not_allowed_is_refused_before_the_run_and_b
     let mut fresh = run.workflow.clone();
     fresh.status = None;
     let complaints = Plan::of(&fresh, &Settings::default(), &Arc::new(floors.clone())).unwrap_err();
-    assert_eq!((complaints[0].reason, complaints[0].field.as_str()), ("NotAllowed", "spec.pattern.chain.steps[1].pod"));
+    assert_eq!((complaints[0].reason, complaints[0].field.as_str()), ("NotAllowed", "spec.steps[1].pod"));
     run.decide(&floors, "own", Verdict::Approve);
     assert_eq!(run.record("work").error.as_ref().unwrap().class, "NotAllowed");
 }

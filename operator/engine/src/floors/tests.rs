@@ -355,11 +355,11 @@ fn what_is_written_down_is_refused_before_the_run() {
         json!({
             "requestedBy": "dana",
             "providers": [{"name": "p", "openai": {"baseURL": "https://a.org/v1", "keyFrom": {"name": "root", "key": "k"}}}],
-            "pattern": {"chain": {"steps": [
+            "steps": [
                 {"name": "fixed", "http": {"url": "https://evil.org/x"}},
                 {"name": "open", "http": {"url": "https://{{ last_response }}/"}},
                 {"name": "gate", "hitl": {"prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}]}},
-            ]}},
+            ],
         }),
     );
     let told: Vec<_> = found.iter().map(|c| (c.reason, c.field.as_str())).collect();
@@ -367,8 +367,8 @@ fn what_is_written_down_is_refused_before_the_run() {
         told,
         [
             ("NotAllowed", "spec.providers[0]"),
-            ("NotAllowed", "spec.pattern.chain.steps[0].http.url"),
-            ("FloorsContradict", "spec.pattern.chain.steps[2].hitl.approvers"),
+            ("NotAllowed", "spec.steps[0].http.url"),
+            ("FloorsContradict", "spec.steps[2].hitl.approvers"),
         ]
     );
 }
@@ -377,10 +377,8 @@ fn what_is_written_down_is_refused_before_the_run() {
 fn an_added_gate_needs_a_name_of_its_own() {
     let hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "g"}]});
     let floors = cluster(&[("prod", json!({"steps": [{"name": "review", "at": "Start", "hitl": hitl}]}))]);
-    let found = complaints(
-        floors,
-        json!({"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "review", "set": {"value": "x"}}]}}}),
-    );
+    let found =
+        complaints(floors, json!({"requestedBy": "dana", "steps": [{"name": "review", "set": {"value": "x"}}]}));
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].reason, "FloorsContradict");
     assert!(found[0].message.contains("ClusterApprovalPolicy prod adds a gate named review"), "{found:?}");

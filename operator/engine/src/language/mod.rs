@@ -43,7 +43,7 @@ pub use when::When;
 /// Why a template or a condition was refused or failed.
 ///
 /// `what` is always the path of the field that holds the expression, for example
-/// `spec.chain.steps[2].when`. Messages name columns, names and types, never the values a run
+/// `spec.steps[2].when`. Messages name columns, names and types, never the values a run
 /// saw: those may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LanguageError {

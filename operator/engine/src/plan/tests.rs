@@ -23,7 +23,7 @@ fn complaints(spec: Value) -> Vec<String> {
 fn of_steps(steps: Value) -> Vec<String> {
     complaints(json!({
         "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
-        "inputs": [{"name": "customer", "value": "ACME"}], "pattern": {"chain": {"steps": steps}},
+        "inputs": [{"name": "customer", "value": "ACME"}], "steps": steps,
     }))
 }
 
@@ -47,7 +47,7 @@ fn refuses(found: &[String], field: &str, words: &str) {
     );
 }
 
-const STEPS: &str = "spec.pattern.chain.steps";
+const STEPS: &str = "spec.steps";
 
 #[test]
 fn every_mistake_is_found_and_not_only_the_first() {
@@ -85,7 +85,7 @@ fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
             {"name": "run"},
             {"name": "big", "type": "integer", "value": 9_007_199_254_740_993_u64},
         ],
-        "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}},
+        "steps": [{"name": "a", "set": {"value": "x"}}],
     }));
     refuses(&found, "spec.inputs[0].value", "an integer");
     refuses(&found, "spec.inputs[1].value", "one of");
@@ -110,8 +110,8 @@ fn a_machine_as_requester_cannot_be_excluded_unless_it_acts_for_a_person() {
     let spec = |requested_for: Option<&str>| {
         let mut spec = json!({
             "requestedBy": "system:serviceaccount:ci:bot",
-            "pattern": {"chain": {"steps": [{"name": "g", "hitl": {"prompt": "?", "excludeRequester": true,
-                "approvers": [{"kind": "Group", "name": "g"}]}}]}},
+            "steps": [{"name": "g", "hitl": {"prompt": "?", "excludeRequester": true,
+                "approvers": [{"kind": "Group", "name": "g"}]}}],
         });
         if let Some(person) = requested_for {
             spec["requestedFor"] = json!(person);
@@ -142,8 +142,8 @@ fn combinations_that_could_only_go_wrong_are_refused() {
     );
     refuses(&of_gate(json!({"reviews": "nobody"})), &format!("{hitl}.reviews"), "nobody");
     refuses(&of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})), &format!("{hitl}.requiredFrom"), "g");
-    let lonely = complaints(json!({"pattern": {"chain": {"steps": [{"name": "g", "hitl": {"prompt": "?",
-        "approvers": [{"kind": "User", "name": "a"}], "allowedVerdicts": ["Modify"]}}]}}}));
+    let lonely = complaints(json!({"steps": [{"name": "g", "hitl": {"prompt": "?",
+        "approvers": [{"kind": "User", "name": "a"}], "allowedVerdicts": ["Modify"]}}]}));
     refuses(&lonely, &format!("{STEPS}[0].hitl.allowedVerdicts"), "Modify needs an earlier step");
 }
 
@@ -174,7 +174,7 @@ fn an_agent_needs_a_provider_and_a_provider_a_model() {
     let found = complaints(json!({
         "providers": [{"name": "a", "openai": {"baseURL": "https://x/v1"}}, {"name": "b", "scripted": {"replies": []}}],
         "agents": [{"name": "one"}, {"name": "two", "provider": "a"}],
-        "pattern": {"chain": {"steps": [{"name": "s", "set": {"value": "x"}}]}},
+        "steps": [{"name": "s", "set": {"value": "x"}}],
     }));
     refuses(&found, "spec.agents[0].provider", "a, b");
     refuses(&found, "spec.agents[1].model", "needs a model");
@@ -184,9 +184,9 @@ fn an_agent_needs_a_provider_and_a_provider_a_model() {
 fn an_approval_by_timeout_and_a_service_account_as_approver_are_allowed_with_a_warning() {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
-        "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "g", "hitl": {"prompt": "?",
+        "spec": {"requestedBy": "dana", "steps": [{"name": "g", "hitl": {"prompt": "?",
             "approvers": [{"kind": "ServiceAccount", "name": "bot", "namespace": "ci"}],
-            "timeout": {"action": "Approve"}}}]}}},
+            "timeout": {"action": "Approve"}}}]},
     }))
     .unwrap();
     let plan = Plan::of(&workflow, &Settings::default(), &Arc::default()).unwrap();
@@ -200,17 +200,15 @@ fn a_value_that_a_json_body_does_not_escape_is_a_warning_with_what_to_write() {
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
             "spec": {"requestedBy": "dana",
                 "inputs": [{"name": "to", "value": "ada"}, {"name": "amount", "type": "number", "value": 1}],
-                "pattern": {"chain": {"steps": [{"name": "send", "http": {"method": "POST", "url": "http://x.svc/", "body": body}}]}}},
+                "steps": [{"name": "send", "http": {"method": "POST", "url": "http://x.svc/", "body": body}}]},
         }))
         .unwrap();
         Plan::of(&workflow, &Settings::default(), &Arc::default()).unwrap().warnings().to_vec()
     };
     assert_eq!(
         warnings(r#"{"to": "{{ inputs.to }}", "amount": {{ inputs.amount }}}"#),
-        [
-            "spec.pattern.chain.steps[0].http.body: `\"{{ inputs.to }}\"` does not escape its value, which could end the text and \
-          add fields; write `{{ inputs.to | tojson }}`"
-        ]
+        ["spec.steps[0].http.body: `\"{{ inputs.to }}\"` does not escape its value, which could end the text and \
+          add fields; write `{{ inputs.to | tojson }}`"]
     );
     assert_eq!(warnings(r#"{"to": {{ inputs.to | tojson }}, "amount": {{ inputs.amount }}}"#), Vec::<String>::new());
 }
@@ -221,12 +219,13 @@ fn the_digest_of_a_spec_ignores_what_may_change_and_nothing_else() {
         let spec: WorkflowSpec = serde_json::from_value(spec).unwrap();
         spec_digest(&spec).unwrap()
     };
-    let steps = |text: &str| json!({"chain": {"steps": [{"name": "s", "set": {"value": text}}]}});
-    let one = digest(json!({"requestedBy": "dana", "pattern": steps("x")}));
-    let switched = json!({"requestedBy": "dana", "pattern": steps("x"), "suspend": true, "cancel": false, "ttlAfterFinished": "1h"});
+    let steps = |text: &str| json!([{"name": "s", "set": {"value": text}}]);
+    let one = digest(json!({"requestedBy": "dana", "steps": steps("x")}));
+    let switched =
+        json!({"requestedBy": "dana", "steps": steps("x"), "suspend": true, "cancel": false, "ttlAfterFinished": "1h"});
     assert_eq!(one, digest(switched));
-    assert_ne!(one, digest(json!({"requestedBy": "dana", "pattern": steps("y")})));
-    assert_ne!(one, digest(json!({"requestedBy": "mallory", "pattern": steps("x")})));
+    assert_ne!(one, digest(json!({"requestedBy": "dana", "steps": steps("y")})));
+    assert_ne!(one, digest(json!({"requestedBy": "mallory", "steps": steps("x")})));
 }
 
 /// The complaints about a spec whose JSON has so many bytes, most of them in its inputs.
@@ -234,7 +233,7 @@ fn of_bytes(bytes: usize) -> Vec<String> {
     let spec = |fill: usize| {
         json!({
             "requestedBy": "dana", "inputs": [{"name": "report", "value": "x".repeat(fill)}],
-            "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "{{ inputs.report }}"}}]}},
+            "steps": [{"name": "a", "set": {"value": "{{ inputs.report }}"}}],
         })
     };
     let rest = spec_bytes(&serde_json::from_value(spec(0)).unwrap());
@@ -255,7 +254,7 @@ fn an_accepted_run_is_bound_by_neither_a_smaller_size_nor_a_shorter_timeout() {
         let step = json!({"name": "a", "timeout": "2h", "http": {"url": "http://x/"}});
         let workflow = serde_json::from_value(json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "status": status,
-            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [step]}}},
+            "spec": {"requestedBy": "dana", "steps": [step]},
         }));
         Plan::of(&workflow.unwrap(), settings, &Arc::default()).err().unwrap_or_default()
     };

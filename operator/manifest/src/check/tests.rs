@@ -14,10 +14,8 @@ apiVersion: signoff.dev/v1alpha1
 kind: Workflow
 metadata: {name: w}
 spec:
-  pattern:
-    chain:
-      steps:
-      - {name: a, set: {value: x}}
+  steps:
+  - {name: a, set: {value: x}}
 ";
 
 #[test]
@@ -40,31 +38,29 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
         kind: Workflow\n\
         metadata: {{name: Bad_Name}}\n\
         spec:\n\
-        \x20 pattern:\n\
-        \x20   chain:\n\
-        \x20     steps:\n\
-        \x20     - name: a\n\
-        \x20       sett: {{value: x}}\n\
-        \x20     - name: b\n\
-        \x20       set:\n\
-        \x20         value: |\n\
-        \x20           {{{{ steps.c.response }}}}\n\
-        \x20     - name: b\n\
-        \x20       hitl: {{prompt: 7, approvers: [{{kind: Person, name: x}}]}}\n"
+        \x20 steps:\n\
+        \x20 - name: a\n\
+        \x20   sett: {{value: x}}\n\
+        \x20 - name: b\n\
+        \x20   set:\n\
+        \x20     value: |\n\
+        \x20       {{{{ steps.c.response }}}}\n\
+        \x20 - name: b\n\
+        \x20   hitl: {{prompt: 7, approvers: [{{kind: Person, name: x}}]}}\n"
     );
     assert_eq!(
         found(&text),
         [
-            "10:13 UnknownKind apiVersion: write apiVersion: signoff.dev/v1alpha1",
-            "11:7 UnknownKind kind: write the kind: did you mean Workflow?",
-            "13:4 NotYaml : this is no YAML: unclosed bracket '['",
-            "17:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
-            "18:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
-            "22:9 RuleBroken spec.pattern.chain.steps[0]: a step does exactly one thing: give one of agent, pod, http, set and hitl",
-            "23:9 UnknownField spec.pattern.chain.steps[0].sett: there is no field sett: did you mean set?",
-            "28:15 Duplicate spec.pattern.chain.steps[2].name: b stands twice: names are unique",
-            "29:24 WrongType spec.pattern.chain.steps[2].hitl.prompt: a text belongs here, this is a number: put it into quotes",
-            "29:46 NotOneOf spec.pattern.chain.steps[2].hitl.approvers[0].kind: Person is none of the allowed values: there are User, Group, ServiceAccount",
+            "8:13 UnknownKind apiVersion: write apiVersion: signoff.dev/v1alpha1",
+            "9:7 UnknownKind kind: write the kind: did you mean Workflow?",
+            "11:4 NotYaml : this is no YAML: unclosed bracket '['",
+            "15:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
+            "16:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
+            "18:5 RuleBroken spec.steps[0]: a step does exactly one thing: give one of agent, pod, http, set and hitl",
+            "19:5 UnknownField spec.steps[0].sett: there is no field sett: did you mean set?",
+            "24:11 Duplicate spec.steps[2].name: b stands twice: names are unique",
+            "25:20 WrongType spec.steps[2].hitl.prompt: a text belongs here, this is a number: put it into quotes",
+            "25:42 NotOneOf spec.steps[2].hitl.approvers[0].kind: Person is none of the allowed values: there are User, Group, ServiceAccount",
         ]
     );
 }
@@ -74,7 +70,7 @@ fn what_only_the_plan_sees_is_found_at_its_place_too() {
     let text = GOOD.replace("value: x", "value: '{{ stpes }}'");
     assert_eq!(
         found(&text),
-        ["8:32 Invalid spec.pattern.chain.steps[0].set.value: unknown reference `stpes`; did you mean `steps`?"]
+        ["6:28 Invalid spec.steps[0].set.value: unknown reference `stpes`; did you mean `steps`?"]
     );
 }
 
@@ -86,13 +82,11 @@ fn bounds_of_the_schema_are_said_in_words() {
     );
     let found = found(&text);
     assert!(
-        found
-            .iter()
-            .any(|it| it.contains("OutOfBounds spec.pattern.chain.steps[0].retry.limit: 99 is not between 0 and 20")),
+        found.iter().any(|it| it.contains("OutOfBounds spec.steps[0].retry.limit: 99 is not between 0 and 20")),
         "{found:#?}"
     );
     assert!(
-        found.iter().any(|it| it.contains("WrongForm spec.pattern.chain.steps[0].timeout: write a length of time")),
+        found.iter().any(|it| it.contains("WrongForm spec.steps[0].timeout: write a length of time")),
         "{found:#?}"
     );
     assert!(found.iter().any(|it| it.contains("skipIf: it is empty: write something")), "{found:#?}");

@@ -11,19 +11,19 @@ fn has(sort: &str, word: &str) -> bool {
 
 #[test]
 fn a_field_is_explained_like_kubectl_does() {
-    let page = explain("workflow.spec.pattern.chain.steps[1].hitl.timeout").unwrap();
-    assert!(page.starts_with("KIND:   Workflow\nFIELD:  spec.pattern.chain.steps.hitl.timeout <object>\n"), "{page}");
+    let page = explain("workflow.spec.steps[1].hitl.timeout").unwrap();
+    assert!(page.starts_with("KIND:   Workflow\nFIELD:  spec.steps.hitl.timeout <object>\n"), "{page}");
     assert!(page.contains("What happens when nobody decides in time."), "{page}");
     assert!(page.contains("  action <string>\n"), "{page}");
-    let page = explain("spec.pattern.chain.steps.hitl.timeout.action").unwrap();
+    let page = explain("spec.steps.hitl.timeout.action").unwrap();
     assert!(page.contains("one of Reject, Approve, Retry, Escalate, Abort, Skip, Default, Expire"), "{page}");
-    let page = explain("Workflow.spec.pattern.chain.steps.hitl.approvers").unwrap();
+    let page = explain("Workflow.spec.steps.hitl.approvers").unwrap();
     assert!(page.contains("<[]object>") && page.contains("at most 64 items") && page.contains("RULES"), "{page}");
 }
 
 #[test]
 fn a_rule_is_told_once() {
-    for path in ["hitl", "hitl.approvers", "spec.pattern.chain.steps"] {
+    for path in ["hitl", "hitl.approvers", "spec.steps"] {
         let page = explain(path).unwrap();
         let (_, rules) = page.split_once("\nRULES\n").unwrap();
         let rules = rules.split_once("\nFIELDS").map_or(rules, |(rules, _)| rules);
@@ -35,7 +35,7 @@ fn a_rule_is_told_once() {
 
 #[test]
 fn a_field_is_found_by_the_end_of_its_path_too() {
-    assert_eq!(explain("hitl.timeout").unwrap(), explain("workflow.spec.pattern.chain.steps.hitl.timeout").unwrap());
+    assert_eq!(explain("hitl.timeout").unwrap(), explain("workflow.spec.steps.hitl.timeout").unwrap());
     assert!(explain("chain").unwrap().contains("spec.pattern.chain <object>"));
     assert!(explain("clusterapprovalpolicy.spec.steps").unwrap().contains("KIND:   ClusterApprovalPolicy"));
 }
@@ -61,8 +61,8 @@ fn a_word_is_explained_with_everything_it_means() {
 #[test]
 fn what_is_misspelt_gets_the_nearest() {
     assert_eq!(explain("Superseeded").unwrap_err(), "nothing is called Superseeded: did you mean Superseded?");
-    let why = explain("workflow.spec.pattern.chain.steps.hitl.timeot").unwrap_err();
-    assert_eq!(why, "there is no field timeot in spec.pattern.chain.steps.hitl: did you mean timeout?");
+    let why = explain("workflow.spec.steps.hitl.timeot").unwrap_err();
+    assert_eq!(why, "there is no field timeot in spec.steps.hitl: did you mean timeout?");
     assert!(explain("zzzz").unwrap_err().contains("there are"));
 }
 

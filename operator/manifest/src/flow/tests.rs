@@ -23,6 +23,13 @@ fn turn(name: &str) -> Value {
     json!({"name": name, "agent": {"name": "a", "input": "do it"}})
 }
 
+/// A step of a branch or route.
+fn in_branch(branch: &str) -> Value {
+    let mut step = turn("s");
+    step["branch"] = branch.into();
+    step
+}
+
 /// Every edge as `from>to(when)`.
 fn edges(flow: &Flow) -> Vec<String> {
     let say =
@@ -34,11 +41,11 @@ fn edges(flow: &Flow) -> Vec<String> {
 fn a_chain_is_told_step_by_step_with_who_is_asked_and_what_is_needed() {
     let flow = flow(json!({
         "inputs": [{"name": "topic", "required": true}, {"name": "tone", "default": "calm"}],
-        "pattern": {"chain": {"steps": [
+        "steps": [
             {"name": "draft", "agent": {"name": "a", "input": "{{ topic }} {{ mood }}"}, "vars": {"mood": "{{ run.name }}"}},
             {"name": "review", "hitl": hitl(), "skipIf": "steps[0].response == ''"},
             {"name": "send", "http": {"url": "http://x/{{ steps.draft.response }}", "method": "POST"}},
-        ]}},
+        ],
         "outputs": {"from": "{{ steps.send.response }}", "artifacts": [{"path": "a.md", "from": "x"}]},
     }));
     let expected = "\
@@ -73,8 +80,8 @@ File: a.md
 #[test]
 fn the_tasks_of_a_dag_stand_after_what_they_wait_for() {
     let mut late = turn("late");
-    late["deps"] = json!(["early", "other"]);
-    let flow = flow(json!({"pattern": {"dag": {"tasks": [late, turn("early"), turn("other")]}}}));
+    late["dependsOn"] = json!(["early", "other"]);
+    let flow = flow(json!({"pattern": {"dag": {}}, "steps": [late, turn("early"), turn("other")]}));
     let order: Vec<_> = flow.steps.iter().map(|step| step.id.as_str()).collect();
     assert_eq!(order, ["early", "other", "late"]);
     assert_eq!(edges(&flow), [">early", ">other", "early>late", "other>late", "late>"]);
@@ -82,22 +89,25 @@ fn the_tasks_of_a_dag_stand_after_what_they_wait_for() {
 
 #[test]
 fn routes_and_branches_are_ways_of_their_own() {
-    let route = |name: &str| json!({"name": name, "steps": [turn("s")]});
-    let routing = flow(json!({"pattern": {"routing": {
-        "router": {"agent": "a", "input": "choose", "review": hitl()}, "routes": [route("x"), route("y")]}}}));
+    let routing = flow(json!({
+        "gates": [{"name": "review", "hitl": hitl()}],
+        "pattern": {"routing": {"router": {"agent": "a", "input": "choose", "review": "review"}}},
+        "steps": [in_branch("x"), in_branch("y")],
+    }));
     assert_eq!(
         edges(&routing),
         [">.router", ".router>.review", ".review>x/s(route x)", ".review>y/s(route y)", "x/s>", "y/s>"]
     );
-    let parallel =
-        flow(json!({"pattern": {"parallel": {"branches": [route("x"), route("y")], "reduce": turn("reduce")}}}));
+    let parallel = flow(json!({
+        "pattern": {"parallel": {"reduce": "reduce"}}, "steps": [in_branch("x"), in_branch("y"), turn("reduce")],
+    }));
     assert_eq!(edges(&parallel), [">x/s(branch x)", ">y/s(branch y)", "x/s>reduce", "y/s>reduce", "reduce>"]);
 }
 
 #[test]
 fn loops_and_reviews_of_the_other_patterns_are_edges() {
-    let evaluator = flow(json!({"pattern": {"evaluatorOptimizer": {
-        "producer": "a", "evaluator": {"agent": "a"}, "accept": {"minScore": 90}, "reviewGate": hitl()}}}));
+    let evaluator = flow(json!({"gates": [{"name": "review", "hitl": hitl()}], "pattern": {"evaluatorOptimizer": {
+        "producer": "a", "evaluator": {"agent": "a"}, "accept": {"minScore": 90}, "reviewGate": "review"}}}));
     assert_eq!(
         edges(&evaluator),
         [
@@ -112,20 +122,26 @@ fn loops_and_reviews_of_the_other_patterns_are_edges() {
     );
     let mut modified = hitl();
     modified["allowedVerdicts"] = json!(["Approve", "Modify"]);
-    let evaluator = flow(json!({"pattern": {"evaluatorOptimizer": {
-        "producer": "a", "evaluator": {"agent": "a"}, "reviewGate": modified, "onExhausted": "acceptBest"}}}));
+    let evaluator = flow(json!({"gates": [{"name": "review", "hitl": modified}], "pattern": {"evaluatorOptimizer": {
+        "producer": "a", "evaluator": {"agent": "a"}, "reviewGate": "review", "onExhausted": "acceptBest"}}}));
     let edges_of_it = edges(&evaluator);
     for edge in [".review>.evaluator(Modify)", ".evaluator>(3 drafts judged: the best)"] {
         assert!(edges_of_it.iter().any(|one| one == edge), "{edge}: {edges_of_it:?}");
     }
-    let workers = flow(json!({"pattern": {"orchestratorWorkers": {
-        "orchestrator": {"agent": "a"}, "worker": {"agent": "a"}, "decompositionReview": hitl(), "reduce": turn("reduce")}}}));
+    let workers = flow(json!({
+        "gates": [{"name": "decomposition", "hitl": hitl()}],
+        "pattern": {"orchestratorWorkers": {"orchestrator": {"agent": "a"}, "worker": {"agent": "a"},
+            "decompositionReview": "decomposition", "reduce": "reduce"}},
+        "steps": [turn("reduce")],
+    }));
     assert_eq!(
         edges(&workers),
         [">.orchestrator", ".orchestrator>.decomposition", ".decomposition>.worker", ".worker>reduce", "reduce>"]
     );
-    let graph = flow(json!({"pattern": {"graph": {"nodes": [turn("x"), turn("y")], "edges": [
-        {"from": "x", "choose": [{"when": "last_response == 'again'", "to": "x"}, {"when": "else", "to": "y"}]}]}}}));
+    let choose = json!([{"when": "last_response == 'again'", "to": "x"}, {"when": "else", "to": "y"}]);
+    let graph = flow(json!({
+        "pattern": {"graph": {"edges": [{"from": "x", "choose": choose}]}}, "steps": [turn("x"), turn("y")],
+    }));
     assert_eq!(edges(&graph), [">x", "x>x(last_response == 'again')", "x>y(else)", "y>"]);
 }
 
@@ -141,7 +157,7 @@ fn gates_of_the_spec_stand_where_they_ask() {
     skipped["steps"] = json!(["rate"]);
     skipped["hitl"]["allowedVerdicts"] = json!(["Retry", "Skip"]);
     let flow_of_chain = flow(json!({
-        "pattern": {"chain": {"steps": [turn("draft"), rate, turn("send")]}},
+        "steps": [turn("draft"), rate, turn("send")],
         "gates": [gate("release", "finalResponse"), answers, gate("shapes", "outputValidation"), skipped],
         "outputs": {"from": "{{ steps.send.response }}"},
     }));
@@ -171,9 +187,10 @@ fn gates_of_the_spec_stand_where_they_ask() {
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }
-    let route = json!([{"name": "x", "steps": [turn("s")]}]);
-    let routing = flow(json!({"gates": [gate("plan", "planApproval")], "pattern": {"routing": {
-        "router": {"agent": "a", "input": "choose"}, "routes": route}}}));
+    let routing = flow(json!({
+        "gates": [gate("plan", "planApproval")],
+        "pattern": {"routing": {"router": {"agent": "a", "input": "choose"}}}, "steps": [in_branch("x")],
+    }));
     assert_eq!(edges(&routing), [">.router", ".router>.review", ".review>x/s(route x)", "x/s>"]);
 }
 
@@ -187,7 +204,7 @@ fn people_who_see_what_will_run_are_asked_before_it_begins() {
         for (field, value) in more.as_object().unwrap() {
             gate[field] = value.clone();
         }
-        flow(json!({"pattern": {"chain": {"steps": [turn("draft"), pod, turn("send")]}}, "gates": [gate]}))
+        flow(json!({"steps": [turn("draft"), pod, turn("send")], "gates": [gate]}))
     };
     let always = gate(json!({}));
     let mut found = edges(&always);
@@ -219,7 +236,7 @@ fn people_who_see_what_will_run_are_asked_before_it_begins() {
 #[test]
 fn no_text_of_a_file_can_leave_its_label() {
     let evil = "x\"]; click n0 \"javascript:alert(1)\" <b>\u{1b}[31m\n%% ";
-    let flow = flow(json!({"pattern": {"chain": {"steps": [{"name": "a", "http": {"url": evil}}]}}}));
+    let flow = flow(json!({"steps": [{"name": "a", "http": {"url": evil}}]}));
     for picture in [flow.to_mermaid(), flow.to_dot()] {
         assert!(!picture.contains(['\u{1b}', '\u{7}']), "{picture}");
         let line = picture.lines().find(|line| line.contains("n0") && line.contains("a: GET")).unwrap();

@@ -51,8 +51,8 @@ fn seeds() -> [serde_json::Value; 3] {
     let workflow = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
         "metadata": {"name": "w", "uid": "00000000-0000-0000-0000-000000000001"},
-        "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [
-            {"name": "ask", "hitl": {"prompt": "?", "approvers": [{"kind": "User", "name": "dana"}]}}]}}},
+        "spec": {"requestedBy": "dana", "steps": [
+            {"name": "ask", "hitl": {"prompt": "?", "approvers": [{"kind": "User", "name": "dana"}]}}]},
         "status": {"phase": "Waiting", "seq": 1, "pending": ["w-ask-0"], "specDigest": digest, "steps": [{
             "path": "ask", "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": 1, "object": "w-ask-0",
             "at": "2026-01-01T00:00:00Z",

@@ -16,10 +16,10 @@
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # let folder = tempfile::tempdir()?;
 //! let workflow = from_yaml(
-//!     "{apiVersion: signoff.dev/v1alpha1, kind: Workflow, metadata: {name: greeting}, spec: {pattern: {chain: {steps: [
+//!     "{apiVersion: signoff.dev/v1alpha1, kind: Workflow, metadata: {name: greeting}, spec: {steps: [
 //!         {name: draft, set: {value: Dear all}},
 //!         {name: review, hitl: {prompt: Send it?, approvers: [{kind: User, name: dana}]}},
-//!     ]}}}}",
+//!     ]}}",
 //!     "dana",
 //! )?;
 //! let local = Local::new(Sessions::new(folder.path()), "dana")?
@@ -41,8 +41,8 @@
 //! # let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # let folder = tempfile::tempdir()?;
-//! # let workflow = from_yaml("{kind: Workflow, metadata: {name: ask}, spec: {pattern: {chain: {steps: [
-//! #     {name: ask, hitl: {prompt: Which city?, approvers: [{kind: User, name: dana}]}}]}}}}", "dana")?;
+//! # let workflow = from_yaml("{kind: Workflow, metadata: {name: ask}, spec: {steps: [
+//! #     {name: ask, hitl: {prompt: Which city?, approvers: [{kind: User, name: dana}]}}]}}", "dana")?;
 //! # runtime.block_on(async {
 //! let local = Local::new(Sessions::new(folder.path()), "dana")?;
 //! let mut run = local.begin(workflow)?;

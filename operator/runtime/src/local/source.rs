@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn whoever_reads_it_asks_for_it() {
-        let text = "{kind: Workflow, metadata: {name: w}, spec: {requestedBy: mallory, pattern: {chain: {steps: []}}}}";
+        let text = "{kind: Workflow, metadata: {name: w}, spec: {requestedBy: mallory, steps: []}}";
         assert_eq!(from_yaml(text, "dana").unwrap().spec.requested_by, "dana");
     }
 

@@ -28,7 +28,7 @@ pub(super) fn workflow(name: &str, approver: &str) -> Value {
                 {"name": "customer", "type": "string", "required": true, "value": "ACME"},
                 {"name": "amount", "type": "number", "value": 420},
             ],
-            "pattern": {"chain": {"steps": [
+            "steps": [
                 {"name": "draft", "set": {"value": "Refund {{ inputs.amount }} EUR to {{ inputs.customer }}."}},
                 {"name": "review", "hitl": {
                     "prompt": "Send this letter to {{ inputs.customer }}?",
@@ -37,7 +37,7 @@ pub(super) fn workflow(name: &str, approver: &str) -> Value {
                     "timeout": {"after": "24h", "action": "Reject"},
                 }},
                 {"name": "send", "set": {"value": "sent: {{ steps.draft.response }}"}},
-            ]}},
+            ],
         },
     })
 }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn the_measured_workflow_is_one_that_the_types_know() {
         let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", "alice")).unwrap();
-        let steps = workflow.spec.pattern.chain.unwrap().steps;
+        let steps = workflow.spec.steps;
         assert_eq!(steps.iter().filter(|step| step.hitl.is_some()).count(), 1);
         assert_eq!(steps.iter().filter(|step| step.set.is_some()).count(), 2);
     }

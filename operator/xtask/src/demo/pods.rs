@@ -119,7 +119,7 @@ async fn asking(stage: &Stage, node: &Node) -> Result<String> {
 fn manifest(image: &str, gates: &Value) -> Result<Value> {
     let text = std::fs::read_to_string(root().join(EXAMPLE)).context(EXAMPLE)?;
     let mut manifest: Value = serde_saphyr::from_str(&text).context(EXAMPLE)?;
-    let steps = manifest.pointer_mut("/spec/pattern/chain/steps").and_then(Value::as_array_mut).context(EXAMPLE)?;
+    let steps = manifest.pointer_mut("/spec/steps").and_then(Value::as_array_mut).context(EXAMPLE)?;
     for step in steps {
         if let Some(pod) = step.get_mut("pod") {
             pod["image"] = json!(image);
@@ -230,9 +230,9 @@ async fn not_pulled(stage: &Stage) -> Result<()> {
     );
     let manifest = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "typo"},
-        "spec": {"pattern": {"chain": {"steps": [
+        "spec": {"steps": [
             {"name": "work", "pod": {"image": "example.com/nothing:1", "securityContext": {"runAsUser": 65534}}},
-        ]}}},
+        ]},
     });
     let manifest = write(stage, "typo", &manifest)?;
     expect(&stage.kubectl("dana", &["apply", "-f", &manifest]).await?, true, &["created"])?;

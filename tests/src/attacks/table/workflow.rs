@@ -12,7 +12,7 @@ const FIXED: &str = "spec is immutable save suspend, cancel and ttlAfterFinished
 
 /// A Workflow that is not there yet, with these fields of its spec.
 fn asks(fields: Value) -> Value {
-    let mut spec = json!({"requestedBy": "to-be-stamped", "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}});
+    let mut spec = json!({"requestedBy": "to-be-stamped", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
     }
@@ -24,7 +24,7 @@ fn gate(fields: Value) -> Value {
     for (field, value) in fields.as_object().into_iter().flatten() {
         gate[field] = value.clone();
     }
-    json!({"pattern": {"chain": {"steps": [{"name": "ask", "hitl": gate}]}}})
+    json!({"steps": [{"name": "ask", "hitl": gate}]})
 }
 
 pub(super) fn rows() -> Vec<Row> {
@@ -64,7 +64,7 @@ fn changes() -> Vec<Row> {
                 "replaces the steps",
                 everybody,
                 CHANGES,
-                spec(json!({"pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "2"}}]}}})),
+                spec(json!({"steps": [{"name": "only", "set": {"value": "2"}}]})),
             )
             .refused(FIXED),
         ),

@@ -5,8 +5,8 @@ use signoff_api::{Verdict, workflow::WorkflowPhase};
 
 use crate::driven::{Driven, agent, complaints, decided, gate, of_pattern, set};
 
-fn after(mut step: Value, deps: &[&str]) -> Value {
-    step["deps"] = json!(deps);
+fn after(mut step: Value, others: &[&str]) -> Value {
+    step["dependsOn"] = json!(others);
     step
 }
 
@@ -15,7 +15,7 @@ fn hitl(name: &str, more: Value) -> Value {
 }
 
 fn dag(tasks: Value) -> Value {
-    of_pattern(json!({"dag": {"tasks": tasks}}))
+    of_pattern(json!({"pattern": {"dag": {}}, "steps": tasks}))
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn several_gates_may_pend_at_once_and_block_only_their_descendants() {
     let mut run = Driven::of(dag(json!([
         hitl("left", json!({})),
         hitl("right", json!({})),
-        after(set("after-left", "{{ tasks.left.response }}"), &["left"]),
+        after(set("after-left", "{{ steps.left.response }}"), &["left"]),
         after(set("after-right", "{{ hitl_response }}"), &["right"]),
         after(
-            set("both", "{{ tasks['after-left'].response }}+{{ tasks['after-right'].response }}"),
+            set("both", "{{ steps['after-left'].response }}+{{ steps['after-right'].response }}"),
             &["after-left", "after-right"]
         ),
     ])));
@@ -73,8 +73,11 @@ fn max_parallel_bounds_the_calls_in_flight_and_gates_do_not_count() {
 #[test]
 fn names_are_unique_deps_are_known_and_there_is_no_circle() {
     let found = complaints(dag(json!([after(set("one", "x"), &["nobody"]), set("one", "y"),])));
-    assert!(found.iter().any(|c| c.contains("tasks[1].name: one stands twice")), "{found:?}");
-    assert!(found.iter().any(|c| c.contains("tasks[0].deps: there is no task nobody; there are one")), "{found:?}");
+    assert!(found.iter().any(|c| c.contains("steps[1].name: one stands twice")), "{found:?}");
+    assert!(
+        found.iter().any(|c| c.contains("steps[0].dependsOn: there is no task nobody; there are one")),
+        "{found:?}"
+    );
     let found =
         complaints(dag(json!(
             [after(set("one", "x"), &["two"]), after(set("two", "x"), &["one"]), set("three", "x"),]
@@ -86,12 +89,12 @@ fn names_are_unique_deps_are_known_and_there_is_no_circle() {
 fn a_task_may_refer_only_to_tasks_it_depends_on_directly_or_not() {
     let found = complaints(dag(json!([
         set("one", "x"),
-        after(set("two", "{{ tasks.one.response }}"), &["one"]),
-        after(set("three", "{{ tasks.one.response }}"), &["two"]),
-        set("four", "{{ tasks.one.response }}"),
+        after(set("two", "{{ steps.one.response }}"), &["one"]),
+        after(set("three", "{{ steps.one.response }}"), &["two"]),
+        set("four", "{{ steps.one.response }}"),
     ])));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("tasks[3].set.value") && found[0].contains("tasks.one"), "{found:?}");
+    assert!(found[0].contains("steps[3].set.value") && found[0].contains("steps.one"), "{found:?}");
 }
 
 #[test]
@@ -105,7 +108,7 @@ fn the_result_is_the_only_sink_else_the_last_declared_sink() {
 #[test]
 fn the_result_may_be_put_together_by_outputs_from() {
     let mut spec = dag(json!([set("one", "1"), set("two", "2")]));
-    spec["outputs"] = json!({"from": "{{ tasks.one.response }}{{ tasks.two.response }}"});
+    spec["outputs"] = json!({"from": "{{ steps.one.response }}{{ steps.two.response }}"});
     assert_eq!(Driven::of(spec).succeeded(), "12");
 }
 
@@ -113,9 +116,9 @@ fn the_result_may_be_put_together_by_outputs_from() {
 fn a_gate_that_defers_runs_what_it_reviews_and_all_between_again() {
     let mut run = Driven::of(dag(json!([
         agent("draft", "a", "write"),
-        after(agent("polish", "a", "polish {{ tasks.draft.response }}"), &["draft"]),
+        after(agent("polish", "a", "polish {{ steps.draft.response }}"), &["draft"]),
         after(hitl("review", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Defer"]})), &["polish"]),
-        after(set("end", "{{ tasks.polish.response }}"), &["review"]),
+        after(set("end", "{{ steps.polish.response }}"), &["review"]),
     ])));
     run.reply("draft", 1, "d1");
     run.reply("polish", 1, "p1");
@@ -135,7 +138,7 @@ fn a_gate_does_not_defer_what_others_go_by_without_waiting_for_it() {
     let found = complaints(dag(json!([
         agent("draft", "a", "write"),
         after(hitl("review", json!({"allowedVerdicts": ["Approve", "Defer"]})), &["draft"]),
-        after(set("other", "{{ tasks.draft.response }}"), &["draft"]),
+        after(set("other", "{{ steps.draft.response }}"), &["draft"]),
     ])));
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].contains("task other goes by it without waiting for review"), "{found:?}");

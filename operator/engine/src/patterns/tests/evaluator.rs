@@ -15,7 +15,13 @@ fn evaluator(more: Value) -> Driven {
     for (key, value) in more.as_object().unwrap() {
         pattern[key] = value.clone();
     }
-    Driven::of(of_pattern(json!({"evaluatorOptimizer": pattern})))
+    // `reviewGate` is what the gate asks.
+    let asked = pattern.get("reviewGate").cloned();
+    if asked.is_some() {
+        pattern["reviewGate"] = json!("review");
+    }
+    let gates: Vec<_> = asked.into_iter().map(|hitl| json!({"name": "review", "hitl": hitl})).collect();
+    Driven::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": gates})))
 }
 
 fn judge(run: &mut Driven, path: &str, score: i32) {
@@ -34,7 +40,8 @@ fn the_first_draft_is_the_producers_and_a_score_that_suffices_accepts_it() {
 
 #[test]
 fn without_input_the_producer_goes_by_its_own_rendered_prompt() {
-    let mut spec = of_pattern(json!({"evaluatorOptimizer": {"producer": "a", "evaluator": {"agent": "judge"}}}));
+    let mut spec =
+        of_pattern(json!({"pattern": {"evaluatorOptimizer": {"producer": "a", "evaluator": {"agent": "judge"}}}}));
     spec["agents"][0]["system"] = json!("write about {{ inputs.topic }}");
     let run = Driven::of(spec);
     assert_eq!(run.told_at(".producer"), "write about tea");

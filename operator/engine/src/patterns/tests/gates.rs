@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, journal::StepPhase};
 
-use crate::driven::{Driven, agent, chain_of, complaints, decided, gate, hitl, of_pattern, set};
+use crate::driven::{Driven, agent, chain_of, complaints, decided, gate, hitl, in_branch, of_pattern, set};
 
 fn with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> Driven {
     let mut gate = json!({"name": "human", "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
@@ -465,9 +465,11 @@ fn what_a_gate_could_not_do_is_refused_at_apply() {
     ] {
         assert!(found.contains(words), "{words}\n{found}");
     }
-    let branch = |name: &str| json!({"name": name, "steps": [set("s", "x")]});
     let reduce = hitl("sum", json!({"allowedVerdicts": ["Approve", "Defer"]}));
-    let spec = of_pattern(json!({"parallel": {"branches": [branch("a"), branch("b")], "reduce": reduce}}));
+    let spec = of_pattern(json!({
+        "pattern": {"parallel": {"reduce": "sum"}},
+        "steps": [in_branch("a", set("s", "x")), in_branch("b", set("s", "x")), reduce],
+    }));
     let found = complaints(spec).join("\n");
     assert!(found.contains("Defer means nothing at this gate: there is no one step"), "{found}");
 }

@@ -6,7 +6,7 @@ use signoff_api::Verdict;
 use crate::driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set};
 
 fn graph(nodes: Value, edges: Value) -> Value {
-    of_pattern(json!({"graph": {"nodes": nodes, "edges": edges}}))
+    of_pattern(json!({"pattern": {"graph": {"edges": edges}}, "steps": nodes}))
 }
 
 fn budget() -> Value {
@@ -15,7 +15,7 @@ fn budget() -> Value {
             agent("plan", "a", "plan"),
             hitl("review", json!({"onReject": "stop", "approveText": "approve"})),
             agent("revise", "a", "revise by {{ hitl_response }}"),
-            set("execute", "done {{ nodes.plan.response }} {{ nodes.review.visits | length }}"),
+            set("execute", "done {{ steps.plan.response }} {{ steps.review.visits | length }}"),
             set("archive", "no"),
         ]),
         json!([
@@ -100,10 +100,10 @@ fn an_edge_is_chosen_by_the_option_that_was_chosen() {
 fn all_nodes_exist_from_the_start() {
     let run = Driven::of(graph(
         json!([
-            set("one", "{{ nodes.two.status }} {{ nodes.two.response is none }} {{ nodes.two.visits | length }}"),
+            set("one", "{{ steps.two.status }} {{ steps.two.response is none }} {{ steps.two.visits | length }}"),
             set("two", "x")
         ]),
-        json!([{"from": "one", "choose": [{"when": "nodes.two.response == null", "to": "two"}]}]),
+        json!([{"from": "one", "choose": [{"when": "steps.two.response == null", "to": "two"}]}]),
     ));
     assert_eq!(run.response("one"), "not_executed true 0");
     assert_eq!(run.succeeded(), "x");
@@ -155,7 +155,7 @@ fn ends_exist_all_nodes_are_reachable_and_some_node_may_be_the_last() {
 fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
     let run = Driven::of(graph(
         json!([set("one", "text"), set("two", "2")]),
-        json!([{"from": "one", "choose": [{"when": "nodes.one.response < 5", "to": "two"}]}]),
+        json!([{"from": "one", "choose": [{"when": "steps.one.response < 5", "to": "two"}]}]),
     ));
     assert!(run.failed().contains("edge from one"), "{}", run.failed());
 }
@@ -164,7 +164,7 @@ fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
 fn a_choice_without_else_is_a_warning() {
     let run = Driven::of(graph(
         json!([set("one", "x"), set("two", "2")]),
-        json!([{"from": "one", "choose": [{"when": "nodes.one.response == 'y'", "to": "two"}]}]),
+        json!([{"from": "one", "choose": [{"when": "steps.one.response == 'y'", "to": "two"}]}]),
     ));
     assert!(run.plan.warnings().iter().any(|warning| warning.contains("without an else")), "{:?}", run.plan.warnings());
     assert_eq!(run.succeeded(), "x");
@@ -174,7 +174,7 @@ fn a_choice_without_else_is_a_warning() {
 fn a_gate_that_retries_asks_again_and_one_that_defers_goes_back_to_what_it_reviews() {
     let verdicts = gate(json!({"allowedVerdicts": ["Approve", "Retry", "Defer"]}));
     let mut run = Driven::of(graph(
-        json!([agent("plan", "a", "plan"), {"name": "review", "hitl": verdicts}, set("end", "{{ nodes.plan.response }}")]),
+        json!([agent("plan", "a", "plan"), {"name": "review", "hitl": verdicts}, set("end", "{{ steps.plan.response }}")]),
         json!([{"from": "plan", "to": "review"}, {"from": "review", "to": "end"}]),
     ));
     run.reply("plan", 1, "p1");

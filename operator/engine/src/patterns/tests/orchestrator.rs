@@ -5,15 +5,29 @@ use signoff_api::Verdict;
 
 use crate::driven::{Driven, agent, decided, gate, hitl, of_pattern, set};
 
+/// A spec; `reduce` and `writeup` are given as steps, reviews as what their gates ask.
 fn spec(more: Value) -> Value {
     let mut pattern = json!({
         "orchestrator": {"agent": "boss", "input": "divide {{ inputs.topic }}"},
         "worker": {"agent": "a", "input": "do {{ task }} ({{ index }})"},
     });
+    let (mut steps, mut gates) = (Vec::new(), Vec::new());
+    let mut review = |name: &str, hitl: &Value| {
+        gates.push(json!({"name": name, "hitl": hitl}));
+        json!(name)
+    };
     for (key, value) in more.as_object().unwrap() {
-        pattern[key] = value.clone();
+        pattern[key] = match key.as_str() {
+            "reduce" | "writeup" => {
+                steps.push(value.clone());
+                value["name"].clone()
+            }
+            "decompositionReview" => review("decomposition", value),
+            "reduceReview" => review("reduce-review", value),
+            _ => value.clone(),
+        };
     }
-    of_pattern(json!({"orchestratorWorkers": pattern}))
+    of_pattern(json!({"pattern": {"orchestratorWorkers": pattern}, "steps": steps, "gates": gates}))
 }
 
 fn divided(more: Value) -> Driven {

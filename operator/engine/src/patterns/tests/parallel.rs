@@ -5,22 +5,20 @@ use signoff_api::Verdict;
 
 use crate::{
     Fact,
-    driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set},
+    driven::{Driven, agent, complaints, decided, gate, hitl, in_branch, of_pattern, set},
 };
 
-fn parallel(branches: Value, reduce: Option<Value>) -> Value {
-    let mut spec = of_pattern(json!({"parallel": {"branches": branches}}));
+fn parallel(steps: Value, reduce: Option<Value>) -> Value {
+    let mut spec = of_pattern(json!({"pattern": {"parallel": {}}, "steps": steps}));
     if let Some(reduce) = reduce {
-        spec["pattern"]["parallel"]["reduce"] = reduce;
+        spec["pattern"]["parallel"]["reduce"] = reduce["name"].clone();
+        spec["steps"].as_array_mut().unwrap().push(reduce);
     }
     spec
 }
 
 fn two() -> Value {
-    json!([
-        {"name": "web", "steps": [agent("search", "a", "web")]},
-        {"name": "news", "steps": [agent("search", "a", "news")]},
-    ])
+    json!([in_branch("web", agent("search", "a", "web")), in_branch("news", agent("search", "a", "news"))])
 }
 
 #[test]
@@ -31,17 +29,16 @@ fn branches_are_isolated_chains_all_at_once() {
     run.reply("news/search", 1, "n");
     assert_eq!(run.succeeded(), "Branch web:\nw\n\n---\n\nBranch news:\nn");
     let found = complaints(parallel(
-        json!([{"name": "x", "steps": [set("one", "1")]}, {"name": "y", "steps": [set("two", "{{ steps.one.response }}")]}]),
+        json!([in_branch("x", set("one", "1")), in_branch("y", set("two", "{{ steps.one.response }}"))]),
         None,
     ));
-    assert!(found[0].contains("branches[1].steps[0].set.value"), "{found:?}");
+    assert!(found[0].contains("spec.steps[1].set.value"), "{found:?}");
 }
 
 #[test]
 fn there_is_one_approval_per_paused_branch_all_pending_together_answered_in_any_order() {
-    let branch =
-        |name: &str| json!({"name": name, "steps": [hitl("ask", json!({})), set("say", "{{ hitl_response }}")]});
-    let mut run = Driven::of(parallel(json!([branch("x"), branch("y"), branch("z")]), None));
+    let branch = |name| [in_branch(name, hitl("ask", json!({}))), in_branch(name, set("say", "{{ hitl_response }}"))];
+    let mut run = Driven::of(parallel(json!([branch("x"), branch("y"), branch("z")].concat()), None));
     assert_eq!(run.open(), ["x/ask", "y/ask", "z/ask"]);
     assert_eq!(run.turn.pending.len(), 3);
     run.respond("z/ask", "Z");
@@ -89,8 +86,8 @@ fn reduce_is_any_step_and_begins_when_all_branches_are_done() {
 fn a_reduce_gate_keeps_the_joined_text_by_approve_and_replaces_it_by_respond_or_modify() {
     let joined = "Branch x:\n1\n\n---\n\nBranch y:\n2";
     let start = || {
-        let branches = json!([{"name": "x", "steps": [set("s", "1")]}, {"name": "y", "steps": [set("s", "2")]}]);
-        Driven::of(parallel(branches, Some(hitl("sum", json!({})))))
+        let steps = json!([in_branch("x", set("s", "1")), in_branch("y", set("s", "2"))]);
+        Driven::of(parallel(steps, Some(hitl("sum", json!({})))))
     };
     let mut run = start();
     assert_eq!(run.asked("sum").request.reviews.as_ref().unwrap().response, joined);
@@ -109,8 +106,8 @@ fn a_reduce_gate_keeps_the_joined_text_by_approve_and_replaces_it_by_respond_or_
 
 #[test]
 fn a_branchs_answer_never_satisfies_the_reduce_gate() {
-    let branch = |name: &str| json!({"name": name, "steps": [hitl("ask", json!({}))]});
-    let mut run = Driven::of(parallel(json!([branch("x"), branch("y")]), Some(hitl("sum", json!({})))));
+    let steps = json!([in_branch("x", hitl("ask", json!({}))), in_branch("y", hitl("ask", json!({})))]);
+    let mut run = Driven::of(parallel(steps, Some(hitl("sum", json!({})))));
     run.approve("x/ask");
     run.approve("y/ask");
     assert_eq!(run.open(), ["sum"]);
@@ -135,8 +132,12 @@ fn a_failing_branch_fails_the_run_after_its_siblings_were_cancelled_or_finished(
 
 #[test]
 fn an_abort_in_a_branch_ends_all_and_keeps_what_is_finished() {
-    let branches = json!([{"name": "x", "steps": [hitl("ask", json!({}))]}, {"name": "y", "steps": [set("s", "2"), hitl("ask", json!({}))]}]);
-    let mut run = Driven::of(parallel(branches, None));
+    let steps = json!([
+        in_branch("x", hitl("ask", json!({}))),
+        in_branch("y", set("s", "2")),
+        in_branch("y", hitl("ask", json!({}))),
+    ]);
+    let mut run = Driven::of(parallel(steps, None));
     run.decide("x/ask", decided(Verdict::Abort));
     assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
     assert_eq!(run.response("y/s"), "2");
@@ -145,11 +146,12 @@ fn an_abort_in_a_branch_ends_all_and_keeps_what_is_finished() {
 
 #[test]
 fn an_agent_remembers_only_its_own_branch() {
-    let branches = json!([
-        {"name": "x", "steps": [agent("one", "a", "x1"), agent("two", "a", "x2")]},
-        {"name": "y", "steps": [agent("one", "a", "y1")]},
+    let steps = json!([
+        in_branch("x", agent("one", "a", "x1")),
+        in_branch("x", agent("two", "a", "x2")),
+        in_branch("y", agent("one", "a", "y1")),
     ]);
-    let mut run = Driven::of(parallel(branches, None));
+    let mut run = Driven::of(parallel(steps, None));
     run.reply("y/one", 1, "from y");
     run.reply("x/one", 1, "from x");
     assert_eq!(run.conversation("x/two"), ["x1", "from x", "x2"]);
@@ -157,18 +159,20 @@ fn an_agent_remembers_only_its_own_branch() {
 
 #[test]
 fn there_are_at_least_two_branches_and_reduce_has_a_name_of_its_own() {
-    let found = complaints(parallel(json!([{"name": "x", "steps": [set("s", "1")]}]), Some(set("x", "1"))));
+    let found = complaints(parallel(json!([in_branch("x", set("s", "1"))]), Some(set("x", "1"))));
     assert!(found.iter().any(|c| c.contains("at least two branches")), "{found:?}");
-    assert!(found.iter().any(|c| c.contains("reduce.name")), "{found:?}");
+    assert!(found.iter().any(|c| c.contains("steps[1].name")), "{found:?}");
 }
 
 #[test]
 fn a_gate_stands_in_every_branch_position() {
-    let branches = json!([
-        {"name": "first", "steps": [hitl("ask", json!({})), set("s", "1")]},
-        {"name": "last", "steps": [set("s", "1"), hitl("ask", gate(json!({})))]},
+    let steps = json!([
+        in_branch("first", hitl("ask", json!({}))),
+        in_branch("first", set("s", "1")),
+        in_branch("last", set("s", "1")),
+        in_branch("last", hitl("ask", gate(json!({})))),
     ]);
-    let mut run = Driven::of(parallel(branches, None));
+    let mut run = Driven::of(parallel(steps, None));
     assert_eq!(run.open(), ["first/ask", "last/ask"]);
     run.modify("last/ask", json!({"response": "edited"}));
     run.approve("first/ask");
@@ -177,10 +181,14 @@ fn a_gate_stands_in_every_branch_position() {
 
 #[test]
 fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
-    let branch = |name: &str| json!({"name": name, "steps": [hitl("ask", json!({})), agent("work", "a", "x")]});
-    let failing = json!({"name": "c", "steps": [agent("fail", "b", "x")]});
-    let branches = json!([branch("a"), branch("b"), failing]);
-    let mut run = Driven::of(of_pattern(json!({"parallel": {"maxParallel": 1, "branches": branches}})));
+    let steps = json!([
+        in_branch("a", hitl("ask", json!({}))),
+        in_branch("a", agent("work", "a", "x")),
+        in_branch("b", hitl("ask", json!({}))),
+        in_branch("b", agent("work", "a", "x")),
+        in_branch("c", agent("fail", "b", "x")),
+    ]);
+    let mut run = Driven::of(of_pattern(json!({"pattern": {"parallel": {"maxParallel": 1}}, "steps": steps})));
     let approved = |path: &str| Fact::Decided { path: path.into(), outcome: Box::new(decided(Verdict::Approve)) };
     let at = run.clock;
     let failure = crate::turn::Failure {

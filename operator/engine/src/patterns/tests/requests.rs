@@ -34,7 +34,7 @@ fn a_models_text_in_a_url_does_not_make_another_request_of_it() {
         assert_eq!(record.phase, StepPhase::Failed, "{answer}");
         let error = record.error.as_ref().unwrap();
         assert_eq!((error.class.as_str(), error.retryable), ("Template", false));
-        assert!(error.message.starts_with("spec.pattern.chain.steps[1].http.url: a value makes"), "{}", error.message);
+        assert!(error.message.starts_with("spec.steps[1].http.url: a value makes"), "{}", error.message);
     }
     for (answer, url) in [
         ("4711", "http://orders.shop.svc/orders/4711?full=4711"),
@@ -84,7 +84,7 @@ fn a_whole_url_may_be_one_value_and_a_value_in_the_host_cannot_change_it() {
         let why = url("http://{{ inputs.v }}.shop.svc/x", input);
         match input {
             "" => assert!(why.unwrap_err().contains("in the host of the URL")),
-            _ => assert!(why.unwrap_err().starts_with("spec.pattern.chain.steps[0].http.url: "), "{input}"),
+            _ => assert!(why.unwrap_err().starts_with("spec.steps[0].http.url: "), "{input}"),
         }
     }
 }

@@ -3,18 +3,21 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set};
+use crate::driven::{Driven, agent, complaints, decided, gate, hitl, in_branch, of_pattern, set};
 
 fn routing(review: Option<Value>) -> Value {
-    let mut spec = of_pattern(json!({"routing": {
-        "router": {"agent": "router", "input": "where to with {{ inputs.topic }}?"},
-        "routes": [
-            {"name": "billing", "steps": [agent("bill", "a", "{{ router.chosen_route }}"), set("end", "billed {{ steps.bill.response }}")]},
-            {"name": "support", "steps": [hitl("ask", json!({})), set("end", "{{ hitl_response }}")]},
+    let mut spec = of_pattern(json!({
+        "pattern": {"routing": {"router": {"agent": "router", "input": "where to with {{ inputs.topic }}?"}}},
+        "steps": [
+            in_branch("billing", agent("bill", "a", "{{ router.chosen_route }}")),
+            in_branch("billing", set("end", "billed {{ steps.bill.response }}")),
+            in_branch("support", hitl("ask", json!({}))),
+            in_branch("support", set("end", "{{ hitl_response }}")),
         ],
-    }}));
+    }));
     if let Some(review) = review {
-        spec["pattern"]["routing"]["router"]["review"] = gate(review);
+        spec["pattern"]["routing"]["router"]["review"] = json!("review");
+        spec["gates"] = json!([{"name": "review", "hitl": gate(review)}]);
     }
     spec
 }
@@ -157,6 +160,7 @@ fn a_gate_of_the_spec_reviews_a_route_where_the_router_has_no_review() {
     let mut run = Driven::of(spec.clone());
     run.reply(".router", 1, r#"{"route": "billing"}"#);
     assert_eq!(run.open(), [".review"]);
-    spec["pattern"]["routing"]["router"]["review"] = gate(json!({}));
+    spec["pattern"]["routing"]["router"]["review"] = json!("review");
+    spec["gates"].as_array_mut().unwrap().push(json!({"name": "review", "hitl": gate(json!({}))}));
     assert!(complaints(spec)[0].contains("keep one of them"));
 }

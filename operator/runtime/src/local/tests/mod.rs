@@ -70,7 +70,7 @@ impl Caller for Echo {
 
 /// A chain of these steps, in YAML's flow style.
 pub(super) fn chain(steps: &str) -> Workflow {
-    let text = format!("{{kind: Workflow, metadata: {{name: w}}, spec: {{pattern: {{chain: {{steps: [{steps}]}}}}}}}}");
+    let text = format!("{{kind: Workflow, metadata: {{name: w}}, spec: {{steps: [{steps}]}}}}");
     from_yaml(&text, "dana").unwrap()
 }
 

@@ -158,7 +158,7 @@ fn workflow(name: &str, with_pod: bool) -> Value {
     json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name},
         // Whatever is typed here, admission stamps who asked.
-        "spec": {"requestedBy": "requester", "pattern": {"chain": {"steps": steps}}},
+        "spec": {"requestedBy": "requester", "steps": steps},
     })
 }
 
@@ -248,7 +248,7 @@ mod tests {
     fn the_measured_workflow_is_one_that_the_types_know() {
         for (with_pod, names) in [(true, vec!["before", "work", "after"]), (false, vec!["before", "after"])] {
             let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", with_pod)).unwrap();
-            let steps = workflow.spec.pattern.chain.unwrap().steps;
+            let steps = workflow.spec.steps;
             assert_eq!(steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>(), names);
         }
     }
