@@ -83,8 +83,8 @@ fn a_full_disk_ends_the_process_and_loses_nothing() {
     let home = Home::new();
     // Files may grow by a KiB only, and the signal for it is ignored, as a full disk has none.
     let long = "x".repeat(1000);
-    let steps: String = (0..6).map(|at| format!("      - {{name: s{at}, set: {{value: {long}}}}}\n")).collect();
-    home.file("letter.yaml", &LETTER.replace("      - {name: done", &format!("{steps}      - {{name: done")));
+    let steps: String = (0..6).map(|at| format!("  - {{name: s{at}, set: {{value: {long}}}}}\n")).collect();
+    home.file("letter.yaml", &LETTER.replace("  - {name: done", &format!("{steps}  - {{name: done")));
     home.run(&["run", "letter.yaml"]).with(19);
     let id = home.id();
     let size = fs::metadata(home.session().join("workflow.yaml")).unwrap().len();

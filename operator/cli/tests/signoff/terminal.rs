@@ -75,7 +75,7 @@ fn an_answer_may_have_several_lines() {
 #[test]
 fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again() {
     let home = Home::new();
-    let form = "form: {questions: [{id: answer, options: [{id: lis, label: Lisbon}, {id: opo, label: Porto}]}]}\n          allowedVerdicts: [Respond, Reject]";
+    let form = "form: {questions: [{id: answer, options: [{id: lis, label: Lisbon}, {id: opo, label: Porto}]}]}\n      allowedVerdicts: [Respond, Reject]";
     home.file("city.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
     let mut person = at_terminal(&home, &["run", "city.yaml"], None);
     person.exp_string("Lisbon").unwrap();
@@ -92,7 +92,7 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
 #[test]
 fn what_does_not_count_is_said_and_asked_again_at_once() {
     let home = Home::new();
-    let form = "form: {questions: [{id: answer, pattern: '[0-9]+', errorMessage: digits please}]}\n          allowedVerdicts: [Respond, Reject]";
+    let form = "form: {questions: [{id: answer, pattern: '[0-9]+', errorMessage: digits please}]}\n      allowedVerdicts: [Respond, Reject]";
     home.file("number.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
     let mut person = at_terminal(&home, &["run", "number.yaml"], None);
     person.exp_string("> ").unwrap();
@@ -180,8 +180,8 @@ fn nobody_is_asked_who_does_not_want_to_be() {
 fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_else() {
     let home = Home::new();
     let two = LETTER
-        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n          allowedVerdicts:")
-        .replace("      - {name: done", "      - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n      - {name: done");
+        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:")
+        .replace("  - {name: done", "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done");
     home.file("two.yaml", &two);
     let mut person = at_terminal(&home, &["run", "two.yaml"], None);
     person.exp_string("> ").unwrap();
@@ -228,7 +228,7 @@ fn ctrl_d_leaves_a_gate_for_later_whatever_was_asked_just_then() {
 #[test]
 fn ctrl_d_in_a_form_sends_nothing_of_it() {
     let home = Home::new();
-    let form = "form: {questions: [{id: one, required: false}, {id: two, required: false}]}\n          allowedVerdicts: [Respond, Approve]";
+    let form = "form: {questions: [{id: one, required: false}, {id: two, required: false}]}\n      allowedVerdicts: [Respond, Approve]";
     home.file("form.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
     let mut person = at_terminal(&home, &["run", "form.yaml"], None);
     person.exp_string("> ").unwrap();
@@ -246,8 +246,8 @@ fn ctrl_d_in_a_form_sends_nothing_of_it() {
 fn an_editor_that_is_still_open_when_time_decides_keeps_the_terminal_until_it_is_closed() {
     let home = Home::new();
     let two = LETTER
-        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n          allowedVerdicts:")
-        .replace("      - {name: done", "      - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n      - {name: done");
+        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:")
+        .replace("  - {name: done", "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done");
     home.file("two.yaml", &two);
     let editor = editor(&home, "echo the editor is open >&2\nread line\necho \"the editor read $line\" >&2");
     let mut person = at_terminal(&home, &["run", "two.yaml"], Some(&editor));
