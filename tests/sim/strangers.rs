@@ -47,6 +47,63 @@ async fn a_spec_that_was_tampered_with_stops_its_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
+    for accepted in [true, false] {
+        let stage = Stage::new();
+        stage.apply(RUN, &payment());
+        let asked = match accepted {
+            true => {
+                let life = stage.begin(OPERATOR);
+                let asked = stage.people().asked("review").await;
+                stage.pass(10).await;
+                life.crash().await;
+                Some(asked)
+            }
+            false => None,
+        };
+        // As an upgrade leaves it: the steps stood within the pattern, where the API server keeps no such field any more.
+        stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+            object["spec"].as_object_mut().unwrap().remove("steps");
+            object["spec"]["pattern"] = json!({});
+            if accepted {
+                object["status"]["specDigest"] = json!(format!("sha256:{}", "0".repeat(64)));
+            }
+        });
+        if let Some(asked) = &asked {
+            stage.people().votes("alice", asked, verdict("Approve"));
+        }
+        let life = stage.begin(OPERATOR);
+        stage.ended(RUN).await;
+        stage.pass(48 * 3600).await;
+        let reason = if accepted { "OldShape" } else { "Invalid" };
+        assert_eq!(stage.condition("Accepted"), ("False".to_owned(), reason.to_owned()));
+        let message = stage.workflow(RUN)["status"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("spec.steps"), "{message}");
+        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_of_the_old_shape_is_never_passed_over() {
+    let stage = Stage::new();
+    let evaluator = json!({"evaluatorOptimizer": {"producer": "writer", "evaluator": {"agent": "writer"}}});
+    stage.apply(RUN, &payment());
+    // A gate within a pattern: the API server keeps an object without fields of it.
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+        object["spec"].as_object_mut().unwrap().remove("steps");
+        object["spec"]["pattern"] = evaluator.clone();
+        object["spec"]["pattern"]["evaluatorOptimizer"]["reviewGate"] = json!({});
+    });
+    let life = stage.begin(OPERATOR);
+    stage.pass(3600).await;
+    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "Unreadable".to_owned()));
+    assert_eq!(stage.workflow(RUN)["status"]["conditions"].as_array().unwrap().len(), 1);
+    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_was_tampered_with_is_not_honoured() {
     let stage = Stage::new();
     stage.apply(RUN, &payment());

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::Moment;
 
 /// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`, `RequesterUnverified`,
-/// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`, `TooLarge`, `Unreadable`.
+/// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`, `TooLarge`, `OldShape`, `Unreadable`.
 pub const ACCEPTED: &str = "Accepted";
 /// Workflow: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
 /// `PoliciesDiffer`.

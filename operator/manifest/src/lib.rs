@@ -8,6 +8,7 @@ pub mod flow;
 #[doc(hidden)]
 pub mod fuzz;
 mod nearest;
+mod old_fields;
 mod problem;
 pub mod report;
 mod rules;

@@ -13,6 +13,7 @@ use serde_json::Value as Json;
 
 use crate::{
     nearest::nearest,
+    old_fields,
     problem::Problems,
     rules,
     source::{Key, Node, Value},
@@ -67,7 +68,10 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
 }
 
 fn wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_>) {
+    let moved =
+        old_fields::remedy(field).filter(|_| matches!(node.value, Value::Map(_))).map(|remedy| format!(": {remedy}"));
     let hint = match (&node.value, wanted) {
+        _ if moved.is_some() => moved.as_deref().unwrap_or_default(),
         (Value::Null, _) => ": write a value, or leave the field out",
         (Value::Number(_) | Value::Bool(_), "a text") => ": put it into quotes",
         (Value::Text(_), "a number" | "a whole number" | "true or false") => ": write it without quotes",
@@ -119,10 +123,11 @@ fn first_sentence(description: &str) -> String {
 }
 
 fn unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
-    let remedy = match nearest(&key.name, names.iter().copied()) {
-        Some(near) => format!("did you mean {near}?"),
-        None if names.is_empty() => "nothing belongs here".to_owned(),
-        None => format!("there are {}", names.join(", ")),
+    let remedy = match (old_fields::remedy(path), nearest(&key.name, names.iter().copied())) {
+        (Some(remedy), _) => remedy.to_owned(),
+        (None, Some(near)) => format!("did you mean {near}?"),
+        (None, None) if names.is_empty() => "nothing belongs here".to_owned(),
+        (None, None) => format!("there are {}", names.join(", ")),
     };
     problems.error("UnknownField", path, key.at.clone(), format!("there is no field {}: {remedy}", key.name));
 }

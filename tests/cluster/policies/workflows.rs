@@ -152,3 +152,39 @@ async fn a_name_has_at_most_63_characters() {
     refused(stage.request("dana", &"x".repeat(64), json!({})).await, "metadata.name has at most 63 characters");
     stage.request("dana", &"x".repeat(63), json!({})).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_workflow_whose_steps_stand_within_a_pattern_is_told_where_they_belong() {
+    let stage = Stage::open("asked").await;
+    let step = json!({"name": "s", "set": {"value": "x"}});
+    let apply = async |pattern: Option<Value>, steps: Value| {
+        let mut object = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"generateName": "shape-"}, "spec": {},
+        });
+        if let Some(pattern) = pattern {
+            object["spec"]["pattern"] = pattern;
+        }
+        if steps != json!(null) {
+            object["spec"]["steps"] = steps;
+        }
+        // Without strict validation the API server drops the fields that it does not know.
+        let arguments = ["create", "--validate=false", "-n", &stage.namespace.name, "-f", "-"];
+        stage.cluster.kubectl(arguments).person("dana").input(object.to_string()).run().await.unwrap()
+    };
+    let old = [
+        json!({"chain": {"steps": [step]}}),
+        json!({"dag": {"tasks": [step]}}),
+        json!({"graph": {"nodes": [step]}}),
+        json!({"parallel": {"branches": [{"name": "a", "steps": [step]}, {"name": "b", "steps": [step]}]}}),
+        json!({"routing": {"router": {"agent": "a", "input": "x"}, "routes": [{"name": "a", "steps": [step]}]}}),
+    ];
+    for pattern in old {
+        let answer = apply(Some(pattern.clone()), json!(null)).await.refused().unwrap();
+        assert!(answer.contains("spec.steps"), "{pattern}: {answer}");
+    }
+    assert!(apply(None, json!(null)).await.refused().unwrap().contains("every step stands in spec.steps"));
+    let answer = apply(Some(json!({"parallel": {"reduce": step}})), json!([step])).await.refused().unwrap();
+    assert!(answer.contains("spec.pattern.parallel.reduce"), "{answer}");
+    apply(None, json!([step])).await.ok().unwrap();
+    apply(Some(json!({"dag": {}})), json!([step])).await.ok().unwrap();
+}

@@ -179,9 +179,10 @@ fn nobody_is_asked_who_does_not_want_to_be() {
 #[test]
 fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_else() {
     let home = Home::new();
-    let two = LETTER
-        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:")
-        .replace("  - {name: done", "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done");
+    let two = LETTER.replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:").replace(
+        "  - {name: done",
+        "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done",
+    );
     home.file("two.yaml", &two);
     let mut person = at_terminal(&home, &["run", "two.yaml"], None);
     person.exp_string("> ").unwrap();
@@ -245,9 +246,10 @@ fn ctrl_d_in_a_form_sends_nothing_of_it() {
 #[test]
 fn an_editor_that_is_still_open_when_time_decides_keeps_the_terminal_until_it_is_closed() {
     let home = Home::new();
-    let two = LETTER
-        .replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:")
-        .replace("  - {name: done", "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done");
+    let two = LETTER.replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:").replace(
+        "  - {name: done",
+        "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done",
+    );
     home.file("two.yaml", &two);
     let editor = editor(&home, "echo the editor is open >&2\nread line\necho \"the editor read $line\" >&2");
     let mut person = at_terminal(&home, &["run", "two.yaml"], Some(&editor));

@@ -51,6 +51,15 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         Ok(plan) => Some(plan.spec_digest().clone()),
         Err(_) => spec_digest(&seen.workflow.spec).ok(),
     };
+    if is.as_ref() != Some(pinned) && planned.is_err() && seen.workflow.spec.steps.is_empty() {
+        return Ok(Planned::Refused(Refusal {
+            reason: "OldShape",
+            message: format!(
+                "{}: the run was accepted with its steps within spec.pattern, where this version has none: every step stands in spec.steps; write the Workflow so and apply it again",
+                conditions::ACCEPTED
+            ),
+        }));
+    }
     if is.as_ref() != Some(pinned) {
         return Ok(Planned::Refused(Refusal {
             reason: "SpecTampered",

@@ -17,7 +17,7 @@ use crate::{context::Context, error::Error, events::Report, kinds::Name};
 /// The Workflow itself cannot be read.
 pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
     let message = format!(
-        "this version of the operator cannot read the object: {why}; update the operator, or delete the Workflow"
+        "this version of the operator cannot read the object: {why}; update the operator, or delete the Workflow and apply it again in the shape of this version"
     );
     say(context, name, conditions::ACCEPTED, false, "Unreadable", &message).await?;
     Ok(None)

@@ -81,11 +81,7 @@ pub(super) fn with_decision(known: Known) -> Known {
 }
 
 /// The same names and the records of these steps, by name.
-pub(super) fn with_records<'s>(
-    known: Known,
-    steps: impl Iterator<Item = &'s Step>,
-    further: &[&'static str],
-) -> Known {
+pub(super) fn with_records<'s>(known: Known, steps: impl Iterator<Item = &'s Step>, further: &[&'static str]) -> Known {
     let shape = Members::fields(RECORD.into_iter().chain(further.iter().copied()));
     known.with("steps", Members::shapes(steps.map(|step| (step.name.clone(), shape.clone()))))
 }

@@ -58,7 +58,6 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
             "16:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
             "18:5 RuleBroken spec.steps[0]: a step does exactly one thing: give one of agent, pod, http, set and hitl",
             "19:5 UnknownField spec.steps[0].sett: there is no field sett: did you mean set?",
-            "24:11 Duplicate spec.steps[2].name: b stands twice: names are unique",
             "25:20 WrongType spec.steps[2].hitl.prompt: a text belongs here, this is a number: put it into quotes",
             "25:42 NotOneOf spec.steps[2].hitl.approvers[0].kind: Person is none of the allowed values: there are User, Group, ServiceAccount",
         ]

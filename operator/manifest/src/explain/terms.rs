@@ -236,6 +236,11 @@ pub const TERMS: &[Term] = &[
     ),
     term(
         REASON,
+        "OldShape",
+        "The run was accepted by an older version, with its steps within `spec.pattern`. It does nothing any more: write the Workflow with its steps in `spec.steps` and apply it again.",
+    ),
+    term(
+        REASON,
         "Unreadable",
         "The object cannot be read, such as one that was written for another version of the CRD.",
     ),

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     fn names() -> Names {
-        let mut names = Names { root: "nodes", root_now: "nodes", ..Names::default() };
+        let mut names = Names { root: "nodes", root_now: "steps", ..Names::default() };
         names.give(["a_b", "c"]);
         names
             .types
@@ -231,9 +231,9 @@ mod tests {
         is_cel("hitl_response == 'approve'", "hitl_response == 'approve'");
         is_cel("risk_level < 5", "risk_level < 5");
         is_cel("risk_level < `5` && mode == `\"fast\"`", "risk_level < 5 && mode == \"fast\"");
-        is_cel("nodes.a_b.response == null", "nodes['a-b'].response == null");
-        is_cel("{{ nodes.a_b.response == None or not fast }}", "nodes['a-b'].response == null || !(fast)");
-        is_cel("'yes' in nodes.c.response.lower()", "nodes.c.response.lowerAscii().contains('yes')");
+        is_cel("nodes.a_b.response == null", "steps['a-b'].response == null");
+        is_cel("{{ nodes.a_b.response == None or not fast }}", "steps['a-b'].response == null || !(fast)");
+        is_cel("'yes' in nodes.c.response.lower()", "steps.c.response.lowerAscii().contains('yes')");
         is_cel("'no' not in steps[0].response", "!steps[0].response.contains('no')");
         is_cel("x in ['a', 'b'] and y not in ['c']", "x in ['a', 'b'] && !(y in ['c'])");
         is_cel("topic in steps[0].response", "steps[0].response.contains(topic)");
@@ -246,10 +246,10 @@ mod tests {
             "contains(steps[0].response, 'x') || length(items) > `3`",
             "steps[0].response.contains('x') || size(items) > 3",
         );
-        is_cel("nodes.a_b.iteration >= 3", "size(nodes['a-b'].visits) >= 3");
-        is_cel("nodes.c.response contains 'x'", "nodes.c.response.contains('x')");
+        is_cel("nodes.a_b.iteration >= 3", "size(steps['a-b'].visits) >= 3");
+        is_cel("nodes.c.response contains 'x'", "steps.c.response.contains('x')");
         is_cel("tags contains 'x' and y not contains 'z'", "'x' in tags && !(y.contains('z'))");
-        is_cel("nodes.c is not defined", "nodes.c.response == null");
+        is_cel("nodes.c is not defined", "steps.c.response == null");
         is_cel("(a == 1 or b == 2) and c | length > 0", "(a == 1 || b == 2) && size(c) > 0");
     }
 
@@ -287,9 +287,9 @@ mod tests {
         let when = |source: &str| when(source, &names(), &mut Found::default());
         assert_eq!(when(" Else "), "else");
         assert_eq!(when("hitl_response == 'revise'"), "hitl_response == 'revise'");
-        assert_eq!(when("{{ 'x' in nodes.a_b.response.lower() }}"), "{{ 'x' in nodes['a-b'].response.lower() }}");
-        assert_eq!(when("{{ nodes.a_b.iteration >= 3 }}"), "{{ (nodes['a-b'].visits | length) >= 3 }}");
-        assert_eq!(when("{{ nodes.c.response or x == 1 }}"), "{{ true if (nodes.c.response or x == 1) else false }}");
+        assert_eq!(when("{{ 'x' in nodes.a_b.response.lower() }}"), "{{ 'x' in steps['a-b'].response.lower() }}");
+        assert_eq!(when("{{ nodes.a_b.iteration >= 3 }}"), "{{ (steps['a-b'].visits | length) >= 3 }}");
+        assert_eq!(when("{{ nodes.c.response or x == 1 }}"), "{{ true if (steps.c.response or x == 1) else false }}");
         assert_eq!(when("x | default('a') == 'b'"), "{{ x | default('a') == 'b' }}");
         assert_eq!(when("{{ (a == 1) and not b }}"), "{{ (a == 1) and not b }}");
         assert_eq!(when("ready"), "{{ true if (ready) else false }}");
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(when("contains(subtasks, 'x')"), "{{ ('x' in subtasks) }}");
         assert_eq!(when("subtasks contains 'x'"), "{{ ('x' in subtasks) }}");
         assert_eq!(when("not a and subtasks not contains 'x'"), "{{ not a and not ('x' in subtasks) }}");
-        assert_eq!(when("nodes.a_b.response contains 'x'"), "nodes['a-b'].response.contains('x')");
+        assert_eq!(when("nodes.a_b.response contains 'x'"), "steps['a-b'].response.contains('x')");
         assert_eq!(
             when("!starts_with(a, 'x') || length(b)"),
             "{{ true if (not a.startswith('x') or (b | length)) else false }}"

@@ -51,7 +51,7 @@ pub const SECTIONS: &[Section] = &[
             ("skills", Any, Missing("agents load no skills")),
             ("tools", Any, Missing("agents call no tools")),
             ("agents", NAMED, Becomes("spec.agents")),
-            ("pattern", Object, Becomes("spec.pattern")),
+            ("pattern", Object, Becomes("spec.pattern, spec.steps, spec.gates")),
             ("outputs", Object, Becomes("spec.outputs")),
             (
                 "security",
@@ -205,8 +205,8 @@ pub const SECTIONS: &[Section] = &[
         name: "routing",
         fields: &[
             ("router", Object, Becomes("routing.router")),
-            ("routes", NAMED, Becomes("routing.routes")),
-            ("review_router", Object, Becomes("routing.router.review")),
+            ("routes", NAMED, Becomes("spec.steps, each with its route as branch")),
+            ("review_router", Object, Becomes("a gate that routing.router.review names")),
         ],
     },
     Section {
@@ -215,25 +215,25 @@ pub const SECTIONS: &[Section] = &[
             ("agent", Text, Becomes("routing.router.agent")),
             ("input", Text, Becomes("routing.router.input")),
             ("max_retries", Whole, Becomes("routing.router.maxRetries")),
-            ("review_router", Object, Becomes("routing.router.review")),
+            ("review_router", Object, Becomes("a gate that routing.router.review names")),
         ],
     },
     Section {
         name: "route",
         fields: &[
-            ("then", OBJECTS, Becomes("routing.routes[].steps")),
-            ("steps", OBJECTS, Becomes("routing.routes[].steps")),
+            ("then", OBJECTS, Becomes("spec.steps with the route as branch")),
+            ("steps", OBJECTS, Becomes("spec.steps with the route as branch")),
         ],
     },
     Section {
         name: "parallel",
-        fields: &[("branches", OBJECTS, Becomes("parallel.branches")), ("reduce", Object, Becomes("parallel.reduce"))],
+        fields: &[("branches", OBJECTS, Becomes("spec.steps, each with its branch")), ("reduce", Object, Becomes("a step that parallel.reduce names"))],
     },
     Section {
         name: "branch",
         fields: &[
-            ("id", Text, Becomes("name, as a DNS label; references follow")),
-            ("steps", OBJECTS, Becomes("parallel.branches[].steps")),
+            ("id", Text, Becomes("branch, as a DNS label; references follow")),
+            ("steps", OBJECTS, Becomes("spec.steps with this branch")),
         ],
     },
     Section {
@@ -243,7 +243,7 @@ pub const SECTIONS: &[Section] = &[
             ("evaluator", Object, Becomes("evaluatorOptimizer.evaluator")),
             ("accept", Object, Becomes("evaluatorOptimizer.accept")),
             ("revise_prompt", Text, Becomes("evaluatorOptimizer.revisePrompt")),
-            ("review_gate", Object, Becomes("evaluatorOptimizer.reviewGate")),
+            ("review_gate", Object, Becomes("a gate that evaluatorOptimizer.reviewGate names")),
         ],
     },
     Section {
@@ -261,11 +261,11 @@ pub const SECTIONS: &[Section] = &[
         name: "orchestrator_workers",
         fields: &[
             ("orchestrator", Object, Becomes("orchestratorWorkers.orchestrator")),
-            ("decomposition_review", Object, Becomes("orchestratorWorkers.decompositionReview")),
+            ("decomposition_review", Object, Becomes("a gate that orchestratorWorkers.decompositionReview names")),
             ("worker_template", Object, Becomes("orchestratorWorkers.worker")),
-            ("reduce_review", Object, Becomes("orchestratorWorkers.reduceReview")),
-            ("reduce", Object, Becomes("orchestratorWorkers.reduce")),
-            ("writeup", Object, Becomes("orchestratorWorkers.writeup")),
+            ("reduce_review", Object, Becomes("a gate that orchestratorWorkers.reduceReview names")),
+            ("reduce", Object, Becomes("a step that orchestratorWorkers.reduce names")),
+            ("writeup", Object, Becomes("a step that orchestratorWorkers.writeup names")),
         ],
     },
     Section {
@@ -298,7 +298,7 @@ pub const SECTIONS: &[Section] = &[
             (
                 "edges",
                 OBJECTS,
-                Becomes("graph.edges: those of one node are tried in their order; that one is never tried is told"),
+                Becomes("graph.edges: those of one step are tried in their order; that one is never tried is told"),
             ),
             ("entry", Text, Becomes("graph.entry")),
             ("max_iterations", Whole, Becomes("graph.maxIterations")),

@@ -308,10 +308,7 @@ impl Import<'_> {
                 path if path.starts_with("runtime") || path.starts_with("context_policy") => {
                     (Weight::Changed, "the file has no single value there; write it into the text")
                 }
-                _ => (
-                    Weight::Unsupported,
-                    "there is no such value here; ask for steps or iterations by name",
-                ),
+                _ => (Weight::Unsupported, "there is no such value here; ask for steps or iterations by name"),
             };
             self.notes.tell(weight, field, at, format!("{path} is an empty text: {why}"));
         }

@@ -60,9 +60,15 @@ impl Import<'_> {
 
     /// Puts the steps of a branch into the list of the spec.
     fn branch(&mut self, name: &str, steps: Vec<Value>) {
-        for mut step in steps {
-            step["branch"] = name.into();
-            self.spec_steps.push(step);
+        for step in steps {
+            let mut placed = Map::new();
+            for (field, value) in step.as_object().into_iter().flatten() {
+                placed.insert(field.clone(), value.clone());
+                if field == "name" {
+                    placed.insert("branch".into(), name.into());
+                }
+            }
+            self.spec_steps.push(Value::Object(placed));
         }
     }
 

@@ -77,7 +77,7 @@ fn words_without_quotes_are_words() {
         "[{type: hitl, prompt: a, default: yes, timeout_seconds: 60, validation: {pattern: ^(yes|no)$}}]",
     );
     let imported = import(&text, "alice").unwrap();
-    let hitl = &imported.object["spec"]["pattern"]["chain"]["steps"][0]["hitl"];
+    let hitl = &imported.object["spec"]["steps"][0]["hitl"];
     assert_eq!((&hitl["approveText"], &hitl["form"]["questions"][0]["default"]), (&json!("yes"), &json!("yes")));
     assert_eq!(imported.object["spec"]["inputs"][0]["value"], "off");
 }
@@ -206,7 +206,7 @@ fn an_edge_that_is_never_tried_is_told_and_left_out() {
 fn a_task_waits_for_each_other_once() {
     let text = "agents: {w: {prompt: x, model_id: m}}\npattern:\n  type: workflow\n  config:\n    tasks: [{id: a, agent: w, input: x}, {id: b, agent: w}, {id: c, agent: w, deps: [a, b], dependencies: [a]}]\n";
     let imported = import(text, "alice").unwrap();
-    assert_eq!(imported.object["spec"]["pattern"]["dag"]["tasks"][2]["deps"], json!(["a", "b"]));
+    assert_eq!(imported.object["spec"]["steps"][2]["dependsOn"], json!(["a", "b"]));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn rendered(file: &str, names: Value) -> String {
 #[test]
 fn an_artifact_about_the_run_renders_with_the_names_of_its_pattern() {
     let node = |name: &str, response: Value, visits: usize| json!({"name": name, "response": response, "visits": vec![json!({}); visits]});
-    let nodes = json!({"nodes": {
+    let nodes = json!({"steps": {
         "ask-them": node("ask-them", json!("yes"), 1), "drive-it": node("drive-it", Value::Null, 0),
         "pack-it": node("pack-it", json!("packed"), 2),
     }});

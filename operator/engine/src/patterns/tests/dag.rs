@@ -19,7 +19,7 @@ fn dag(tasks: Value) -> Value {
 }
 
 #[test]
-fn a_task_starts_when_its_own_deps_are_done_and_not_layer_by_layer() {
+fn a_step_starts_when_its_own_deps_are_done_and_not_layer_by_layer() {
     let mut run = Driven::of(dag(json!([
         agent("one", "a", "1"),
         agent("two", "b", "2"),
@@ -75,7 +75,7 @@ fn names_are_unique_deps_are_known_and_there_is_no_circle() {
     let found = complaints(dag(json!([after(set("one", "x"), &["nobody"]), set("one", "y"),])));
     assert!(found.iter().any(|c| c.contains("steps[1].name: one stands twice")), "{found:?}");
     assert!(
-        found.iter().any(|c| c.contains("steps[0].dependsOn: there is no task nobody; there are one")),
+        found.iter().any(|c| c.contains("steps[0].dependsOn: there is no step nobody; there are one")),
         "{found:?}"
     );
     let found =
@@ -141,7 +141,7 @@ fn a_gate_does_not_defer_what_others_go_by_without_waiting_for_it() {
         after(set("other", "{{ steps.draft.response }}"), &["draft"]),
     ])));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("task other goes by it without waiting for review"), "{found:?}");
+    assert!(found[0].contains("step other goes by it without waiting for review"), "{found:?}");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_failing_task_ends_the_run_at_once_or_when_nothing_else_is_under_way() {
 }
 
 #[test]
-fn an_agent_remembers_only_its_own_task() {
+fn an_agent_remembers_only_its_own_step() {
     let mut run = Driven::of(dag(json!([agent("one", "a", "first"), after(agent("two", "a", "second"), &["one"])])));
     run.reply("one", 1, "said");
     assert_eq!(run.conversation("two"), ["second"]);

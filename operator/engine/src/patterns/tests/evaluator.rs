@@ -111,6 +111,21 @@ fn the_review_gate_shows_the_iteration_and_approve_ends_successfully_with_the_cu
 }
 
 #[test]
+fn a_review_gate_whose_condition_does_not_hold_approves_no_draft() {
+    let pattern = json!({"producer": "a", "evaluator": {"agent": "judge"}, "reviewGate": "look", "accept": {"minScore": 80}});
+    let gate = json!({"name": "look", "condition": "evaluation.score > 50", "hitl": gate(json!({}))});
+    let mut run = Driven::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": [gate]})));
+    run.reply(".producer", 1, "d1");
+    judge(&mut run, ".evaluator", 10);
+    assert_eq!((run.open(), run.calls()), (Vec::new(), vec![".reviser@1".to_owned()]), "nobody was asked");
+    run.reply(".reviser", 1, "d2");
+    judge(&mut run, ".evaluator#2", 60);
+    assert_eq!(run.open(), [".review#2"]);
+    run.approve(".review#2");
+    assert_eq!(run.succeeded(), "d2");
+}
+
+#[test]
 fn respond_and_defer_revise_now_with_that_text() {
     let mut run = reviewed();
     run.respond(".review", "more sugar");

@@ -499,3 +499,20 @@ fn gates_that_could_never_ask_are_refused() {
         assert!(found.contains(words), "{words}\n{found}");
     }
 }
+
+#[test]
+fn a_gate_names_a_step_of_every_branch_or_of_one() {
+    let asked_about = |name: &str| {
+        let mut spec = of_pattern(json!({
+            "pattern": {"parallel": {}},
+            "steps": [in_branch("x", agent("draft", "a", "x")), in_branch("y", agent("draft", "a", "y"))],
+        }));
+        spec["gates"] = json!([{"name": "look", "type": "outputValidation", "steps": [name], "hitl": gate(json!({}))}]);
+        let mut run = Driven::of(spec);
+        run.reply("x/draft", 1, "X");
+        run.reply("y/draft", 1, "Y");
+        run.open()
+    };
+    assert_eq!(asked_about("draft"), ["x/draft/.output", "y/draft/.output"]);
+    assert_eq!(asked_about("y/draft"), ["y/draft/.output"]);
+}

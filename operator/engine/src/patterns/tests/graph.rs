@@ -121,11 +121,11 @@ fn max_iterations_is_per_node_and_max_steps_in_all_and_both_survive_pauses() {
     let mut run = with("maxIterations", 2);
     run.respond("ask", "on");
     run.respond("ask#2", "on");
-    assert!(run.failed().contains("node ask has run 2 times"), "{}", run.failed());
+    assert!(run.failed().contains("step ask has run 2 times"), "{}", run.failed());
     let mut run = with("maxSteps", 3);
     run.respond("ask", "on");
     run.respond("ask#2", "on");
-    assert!(run.failed().contains("3 nodes have run"), "{}", run.failed());
+    assert!(run.failed().contains("3 steps have run"), "{}", run.failed());
     let mut run = with("maxSteps", 3);
     run.respond("ask", "on");
     run.respond("ask#2", "stop");
@@ -143,7 +143,7 @@ fn entry_defaults_to_the_first_node() {
 #[test]
 fn ends_exist_all_nodes_are_reachable_and_some_node_may_be_the_last() {
     let found = complaints(graph(json!([set("one", "1")]), json!([{"from": "one", "to": "nowhere"}])));
-    assert!(found[0].contains("edges[0].to: there is no node nowhere"), "{found:?}");
+    assert!(found[0].contains("edges[0].to: there is no step nowhere"), "{found:?}");
     let found = complaints(graph(
         json!([set("one", "1"), set("two", "2")]),
         json!([{"from": "one", "to": "two"}, {"from": "two", "to": "one"}]),

@@ -165,6 +165,16 @@ fn the_reduce_review_comes_before_reduce_and_approve_goes_on() {
 }
 
 #[test]
+fn a_writeup_says_the_reduce_step_by_its_name_and_outputs_say_both() {
+    let mut spec = spec(json!({"reduce": set("sum", "S"), "writeup": set("write", "{{ steps.sum.response }}!")}));
+    spec["outputs"] = json!({"from": "{{ steps.sum.status }} {{ steps.write.response }}"});
+    let mut run = Driven::of(spec);
+    run.reply(".orchestrator", 1, r#"[{"task": "boil"}]"#);
+    run.reply(".worker-0", 1, "boiled");
+    assert_eq!(run.succeeded(), "succeeded S!");
+}
+
+#[test]
 fn modify_replaces_what_workers_came_to() {
     let mut run = reviewed(json!({}));
     run.modify(".reduce-review", json!({"workers": {"1": "spilt"}}));

@@ -83,6 +83,32 @@ fn reduce_is_any_step_and_begins_when_all_branches_are_done() {
 }
 
 #[test]
+fn the_steps_of_a_branch_may_stand_apart_and_run_in_the_order_of_the_list() {
+    let steps = json!([
+        in_branch("x", set("one", "1")),
+        in_branch("y", set("one", "a")),
+        in_branch("x", set("two", "{{ steps.one.response }}{{ steps[0].response }}2")),
+        in_branch("y", set("two", "{{ steps.one.response }}b")),
+    ]);
+    let run = Driven::of(parallel(steps, None));
+    assert_eq!(run.succeeded(), "Branch x:\n112\n\n---\n\nBranch y:\nab");
+    let paths: Vec<_> = run.journal.records().iter().map(|record| record.path.clone()).collect();
+    assert_eq!(paths, ["x/one", "y/one", "x/two", "y/two"]);
+}
+
+#[test]
+fn outputs_say_the_reduce_step_by_its_name() {
+    let mut spec = parallel(two(), Some(set("sum", "{{ last_response | length }}")));
+    spec["outputs"] = json!({"from": "{{ steps.sum.response }} of {{ steps.sum.type }}"});
+    let mut run = Driven::of(spec.clone());
+    run.reply("web/search", 1, "w");
+    run.reply("news/search", 1, "n");
+    assert_eq!(run.succeeded(), "37 of set");
+    spec["outputs"]["from"] = json!("{{ steps.search.response }}");
+    assert!(complaints(spec)[0].contains("unknown reference `steps.search"));
+}
+
+#[test]
 fn a_reduce_gate_keeps_the_joined_text_by_approve_and_replaces_it_by_respond_or_modify() {
     let joined = "Branch x:\n1\n\n---\n\nBranch y:\n2";
     let start = || {

@@ -36,8 +36,7 @@ impl Check<'_> {
         self.no_branches(steps);
         let steps = steps.all();
         if steps.is_empty() {
-            let message =
-                "a run needs at least one step: every step stands in spec.steps, whatever the pattern, and never within pattern";
+            let message = "a run needs at least one step: every step stands in spec.steps, whatever the pattern, and never within pattern";
             self.complain("spec.steps", message);
         }
         let planned = self.list(ground, steps, "", base);
@@ -64,9 +63,13 @@ impl Check<'_> {
         let field = "spec.pattern.routing";
         let routes = self.spec_branches(steps, &BTreeSet::new());
         match routes.len() {
-            0 => self.complain("spec.steps", "a router needs at least one route to choose: a step says `branch: <route>`"),
+            0 => self
+                .complain("spec.steps", "a router needs at least one route to choose: a step says `branch: <route>`"),
             count if count > MOST_ROUTES => {
-                self.complain("spec.steps", format!("a router chooses among at most {MOST_ROUTES} routes, here are {count}"));
+                self.complain(
+                    "spec.steps",
+                    format!("a router chooses among at most {MOST_ROUTES} routes, here are {count}"),
+                );
             }
             _ => {}
         }
@@ -113,11 +116,15 @@ impl Check<'_> {
         let spec_branches = self.spec_branches(steps, &named);
         match spec_branches.len() {
             0 | 1 => {
-                let message = "at least two branches run in parallel: one alone is a chain; a step says `branch: <name>`";
+                let message =
+                    "at least two branches run in parallel: one alone is a chain; a step says `branch: <name>`";
                 self.complain("spec.steps", message);
             }
             count if count > MOST_BRANCHES => {
-                self.complain("spec.steps", format!("at most {MOST_BRANCHES} branches run in parallel, here are {count}"));
+                self.complain(
+                    "spec.steps",
+                    format!("at most {MOST_BRANCHES} branches run in parallel, here are {count}"),
+                );
             }
             _ => {}
         }

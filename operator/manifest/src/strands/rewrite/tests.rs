@@ -4,7 +4,7 @@
 use super::*;
 
 fn names() -> Names {
-    let mut names = Names { root: "nodes", root_now: "nodes", ..Names::default() };
+    let mut names = Names { root: "nodes", root_now: "steps", ..Names::default() };
     names.give(["initial_plan", "review", "other-one"]);
     names.special.insert("timestamp", "run.startedAt".to_owned());
     names.special.insert("terminal_node", "('a' if x else '')".to_owned());
@@ -20,14 +20,14 @@ fn becomes(source: &str, expected: &str) {
 
 #[test]
 fn ids_that_are_no_labels_are_asked_for_in_brackets() {
-    becomes("a {{ nodes.initial_plan.response[:30] }} b", "a {{ nodes['initial-plan'].response[:30] }} b");
-    becomes("{{ nodes['initial_plan']['response'] }}", "{{ nodes['initial-plan'].response }}");
+    becomes("a {{ nodes.initial_plan.response[:30] }} b", "a {{ steps['initial-plan'].response[:30] }} b");
+    becomes("{{ nodes['initial_plan']['response'] }}", "{{ steps['initial-plan'].response }}");
     becomes(
         "{% if 'x' in nodes.initial_plan.response.lower() %}",
-        "{% if 'x' in nodes['initial-plan'].response.lower() %}",
+        "{% if 'x' in steps['initial-plan'].response.lower() %}",
     );
-    becomes("{{ nodes.review.response }}", "{{ nodes.review.response }}");
-    becomes("{{ nodes['other-one'].response }}", "{{ nodes['other-one'].response }}");
+    becomes("{{ nodes.review.response }}", "{{ steps.review.response }}");
+    becomes("{{ nodes['other-one'].response }}", "{{ steps['other-one'].response }}");
 }
 
 #[test]
@@ -40,29 +40,29 @@ fn text_strings_comments_and_raw_blocks_stay_as_they_are() {
         "{{ x.nodes.initial_plan }}",
         "{{ steps[0].response | replace('initial_plan', \"b\") }}",
         "{{ a['b c'][0].d }}",
-        "{{ nodes | tojson }}",
         "{% set nodes_ = 1 %}{{ f(nodes=1) }}",
     ] {
         becomes(same, same);
     }
+    becomes("{{ nodes | tojson }}", "{{ steps | tojson }}");
 }
 
 #[test]
 fn a_node_alone_asks_whether_it_has_run() {
-    becomes("{% if nodes.initial_plan %}", "{% if nodes['initial-plan'].response %}");
+    becomes("{% if nodes.initial_plan %}", "{% if steps['initial-plan'].response %}");
     becomes(
         "{% if nodes.review is defined and nodes.review.response %}",
-        "{% if nodes.review.response is not none and nodes.review.response %}",
+        "{% if steps.review.response is not none and steps.review.response %}",
     );
-    becomes("{{ nodes.review is not defined }}", "{{ nodes.review.response is none }}");
-    becomes("{{ nodes.initial_plan.iteration >= 3 }}", "{{ (nodes['initial-plan'].visits | length) >= 3 }}");
+    becomes("{{ nodes.review is not defined }}", "{{ steps.review.response is none }}");
+    becomes("{{ nodes.initial_plan.iteration >= 3 }}", "{{ (steps['initial-plan'].visits | length) >= 3 }}");
 }
 
 #[test]
 fn a_loop_over_nodes_is_one_over_those_that_have_run() {
     becomes(
         "{% for id, n in nodes.items() %}{% if id == 'initial_plan' %}{{ n.iteration }}{% endif %}{% endfor %}",
-        "{% for id, n in nodes.items() if n.response is not none %}{% if id == 'initial-plan' %}{{ (n.visits | length) }}{% endif %}{% endfor %}",
+        "{% for id, n in steps.items() if n.response is not none %}{% if id == 'initial-plan' %}{{ (n.visits | length) }}{% endif %}{% endfor %}",
     );
 }
 
@@ -77,7 +77,7 @@ fn names_of_the_strands_cli_become_expressions() {
 #[test]
 fn what_people_say_is_never_taken_for_an_id() {
     becomes("{% if hitl_response == 'initial_plan' %}", "{% if hitl_response == 'initial_plan' %}");
-    becomes("{% if nodes.review.response == 'initial_plan' %}", "{% if nodes.review.response == 'initial_plan' %}");
+    becomes("{% if nodes.review.response == 'initial_plan' %}", "{% if steps.review.response == 'initial_plan' %}");
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn becomes_in(kind: &str, source: &str, expected: &str, missing: &[&str]) {
 fn the_context_of_a_graph_is_asked_by_its_own_names() {
     let becomes = |source: &str, expected: &str, missing: &[&str]| becomes_in("graph", source, expected, missing);
     becomes("{{ execution_context.terminal_node }}", "{{ ('a' if x else '') }}", &[]);
-    becomes("{{ execution_context['nodes'].initial_plan.response }}", "{{ nodes['initial-plan'].response }}", &[]);
+    becomes("{{ execution_context['nodes'].initial_plan.response }}", "{{ steps['initial-plan'].response }}", &[]);
     becomes(
         "{% for id, n in execution_context.nodes.items() %}{{ n.agent }}{% endfor %}",
-        "{% for id, n in nodes.items() if n.response is not none %}{{ {'a-b': 'writer'}[n.name] }}{% endfor %}",
+        "{% for id, n in steps.items() if n.response is not none %}{{ {'a-b': 'writer'}[n.name] }}{% endfor %}",
         &[],
     );
     let path = ["execution_context.execution_path"];

@@ -1,0 +1,51 @@
+//! Fields of a Workflow from before every step stood in `spec.steps`, and where each belongs now.
+//!
+//! It must not accept such a field: it only words the remedy.
+
+/// Each old field, and the remedy.
+const OLD: [(&str, &str); 13] = [
+    ("spec.pattern.chain", "a chain has no pattern: move its steps to spec.steps, and leave pattern out"),
+    ("spec.pattern.dag.tasks", "move the tasks to spec.steps, and write dependsOn for deps"),
+    ("spec.pattern.graph.nodes", "move the nodes to spec.steps"),
+    (
+        "spec.pattern.routing.routes",
+        "move the steps of every route to spec.steps, each with `branch: <name of the route>`",
+    ),
+    ("spec.pattern.parallel.branches", "move the steps of every branch to spec.steps, each with `branch: <name>`"),
+    ("spec.pattern.parallel.reduce", STEP),
+    ("spec.pattern.orchestratorWorkers.reduce", STEP),
+    ("spec.pattern.orchestratorWorkers.writeup", STEP),
+    ("spec.pattern.routing.router.review", GATE),
+    ("spec.pattern.evaluatorOptimizer.reviewGate", GATE),
+    ("spec.pattern.orchestratorWorkers.decompositionReview", GATE),
+    ("spec.pattern.orchestratorWorkers.reduceReview", GATE),
+    ("spec.steps[].deps", "it is called dependsOn now"),
+];
+
+const STEP: &str = "move the step to spec.steps, and write its name here";
+const GATE: &str =
+    "move the gate to spec.gates as `{name: <name>, hitl: {...}}`, without a type, and write its name here";
+
+/// Returns the remedy for a field that has moved. `field`: its path, such as `spec.steps[2].deps`.
+pub(crate) fn remedy(field: &str) -> Option<&'static str> {
+    let without_positions = |text: &str| {
+        let mut parts = text.split('[');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |path, part| path + "[]" + part.split_once(']').map_or("", |(_, rest)| rest))
+    };
+    let path = without_positions(field);
+    OLD.iter().find(|(old, _)| *old == path).map(|(_, remedy)| *remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_moved_is_found_by_its_path() {
+        assert_eq!(remedy("spec.steps[12].deps"), Some("it is called dependsOn now"));
+        assert_eq!(remedy("spec.pattern.parallel.reduce"), Some(STEP));
+        assert_eq!(remedy("spec.pattern.parallel.maxParallel"), None);
+        assert_eq!(remedy("deps"), None);
+    }
+}
