@@ -194,7 +194,11 @@ fn garbage() -> Vec<Value> {
     deeply["metadata"]["managedFields"] = json!([{"manager": "mallory", "fieldsV1": deep}]);
     vec![
         workflow("wrong-types", json!({"requestedBy": 5, "pattern": []}), pending.clone()),
-        workflow("no-pattern", json!({"requestedBy": "dana"}), pending.clone()),
+        workflow(
+            "old-gate",
+            json!({"requestedBy": "dana", "pattern": {"routing": {"router": {"agent": "a", "input": "x", "review": {}}}}}),
+            pending.clone(),
+        ),
         workflow("a-text", json!("garbage"), pending.clone()),
         workflow("no-spec", Value::Null, pending.clone()),
         workflow("wrong-status", (ONE_GATE.spec)(), json!({"phase": "Dancing", "seq": "many", "steps": {}})),

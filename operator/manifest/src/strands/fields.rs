@@ -227,7 +227,10 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "parallel",
-        fields: &[("branches", OBJECTS, Becomes("spec.steps, each with its branch")), ("reduce", Object, Becomes("a step that parallel.reduce names"))],
+        fields: &[
+            ("branches", OBJECTS, Becomes("spec.steps, each with its branch")),
+            ("reduce", Object, Becomes("a step that parallel.reduce names")),
+        ],
     },
     Section {
         name: "branch",

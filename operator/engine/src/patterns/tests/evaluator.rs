@@ -112,7 +112,8 @@ fn the_review_gate_shows_the_iteration_and_approve_ends_successfully_with_the_cu
 
 #[test]
 fn a_review_gate_whose_condition_does_not_hold_approves_no_draft() {
-    let pattern = json!({"producer": "a", "evaluator": {"agent": "judge"}, "reviewGate": "look", "accept": {"minScore": 80}});
+    let pattern =
+        json!({"producer": "a", "evaluator": {"agent": "judge"}, "reviewGate": "look", "accept": {"minScore": 80}});
     let gate = json!({"name": "look", "condition": "evaluation.score > 50", "hitl": gate(json!({}))});
     let mut run = Driven::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": [gate]})));
     run.reply(".producer", 1, "d1");
