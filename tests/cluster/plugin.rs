@@ -245,7 +245,7 @@ async fn asks_about_long_texts(place: &Place, stored: [&str; 2]) -> String {
     let long = [format!("{}the end of the context", "c ".repeat(9000)), format!("{}the last field", "r ".repeat(9000))];
     let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"generateName": "refund-"},
         "spec": {"requestedBy": "dana@example.com", "suspend": true,
-            "pattern": {"chain": {"steps": [{"name": "only", "set": {"value": "1"}}]}}}});
+            "steps": [{"name": "only", "set": {"value": "1"}}]}});
     let dana = place.cluster.token_client("dana").await.unwrap();
     let runs: Api<Workflow> = Api::namespaced(dana, &place.namespace.name);
     let run = runs.create(&PostParams::default(), &serde_json::from_value(run).unwrap()).await.unwrap();

@@ -23,8 +23,8 @@ use crate::{
     .message("a step does exactly one thing: give one of agent, pod, http, set and hitl"),
     validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError))")
     .message("a hitl step has its own hitl.timeout and never fails by itself: leave out retry, timeout and onError"),
-    validation = kube::core::Rule::new("oldSelf.hasValue() || !has(self.hitl) || !has(self.outputSchema)")
-    .optional_old_self(true).message("people answer a hitl step by its form: leave out outputSchema"))]
+    validation = kube::core::Rule::new("!has(self.hitl) || !has(self.outputSchema)")
+    .message("people answer a hitl step by its form: leave out outputSchema"))]
 pub struct Step {
     /// Templates say `steps.<name>`. A DNS label, unique among the steps of its branch; where there are no branches, among
     /// all steps.

@@ -100,7 +100,7 @@ mod tests {
     fn workflow(namespace: &str, name: &str, version: u32, bytes: u64) -> Workflow {
         serde_json::from_value::<crate::kinds::Read<Workflow>>(json!({
             "metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": version.to_string()},
-            "spec": {"requestedBy": "dana", "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
+            "spec": {"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "x"}}]},
             "status": {"phase": "Running", "seq": 1, "valueBytes": bytes},
         }))
         .unwrap()

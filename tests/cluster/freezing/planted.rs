@@ -56,7 +56,7 @@ async fn values_go_with_their_run() {
     let steps = json!([{"name": "report", "set": {"value": long()}}]);
     let dana = runs.as_a::<Workflow>("dana").await;
     for propagation in [PropagationPolicy::Background, PropagationPolicy::Foreground] {
-        let run = workflow("values", json!({"pattern": {"chain": {"steps": steps}}}));
+        let run = workflow("values", json!({"steps": steps}));
         dana.create(&PostParams::default(), &serde_json::from_value(run).unwrap()).await.unwrap();
         let run = runs.ended("values").await;
         let name = names::blob("values", &run.uid().unwrap(), &Digest::of_bytes(long().as_bytes()));
