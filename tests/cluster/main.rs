@@ -3,6 +3,7 @@
 
 mod asked;
 mod attacks;
+mod bytes;
 mod chart;
 mod control_plane;
 mod deciding_guide;

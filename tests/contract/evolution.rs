@@ -76,7 +76,9 @@ fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
         }
     }
     for exact in ["type", "pattern", "format", "x-kubernetes-list-type", "x-kubernetes-map-type"] {
-        if !new[exact].is_null() && new[exact] != old[exact] {
+        // Whatever a map or a set holds, and what many may own, an atomic one may hold too.
+        let is_loosened = exact.starts_with("x-kubernetes") && new[exact] == "atomic";
+        if !new[exact].is_null() && new[exact] != old[exact] && !is_loosened {
             found.push(format!("{path}: {exact} was {} and is {}", old[exact], new[exact]));
         }
     }
@@ -131,13 +133,17 @@ fn whatever_the_first_shape_accepted_is_accepted_still() {
 
 #[test]
 fn a_tightened_schema_is_found() {
-    let old = serde_json::json!({"type": "string", "maxLength": 5, "enum": ["a", "b"], "properties": {"a": {}},
+    let old = serde_json::json!({"type": "string", "maxLength": 5, "x-kubernetes-list-type": "set", "enum": ["a", "b"], "properties": {"a": {}},
         "x-kubernetes-validations": [{"rule": "(has(self.a) ? 1 : 0) == 1"}]});
     let rule = |rule: &str, spares: bool| serde_json::json!({"rule": rule, "optionalOldSelf": spares});
     for (new, count) in [
         (serde_json::json!({"type": "string", "maxLength": 5, "enum": ["a", "b", "c"]}), 0),
         (serde_json::json!({"type": "string", "maxLength": 4, "enum": ["a"]}), 2),
         (serde_json::json!({"type": "integer"}), 1),
+        (serde_json::json!({"x-kubernetes-list-type": "atomic"}), 0),
+        (serde_json::json!({"x-kubernetes-list-type": "map"}), 1),
+        (serde_json::json!({"x-kubernetes-map-type": "granular"}), 1),
+        (serde_json::json!({"x-kubernetes-map-type": "atomic"}), 0),
         (serde_json::json!({"required": ["x"], "minLength": 1, "pattern": "a"}), 3),
         (serde_json::json!({"x-kubernetes-validations": [rule("self != 'a'", false)]}), 1),
         (serde_json::json!({"x-kubernetes-validations": [rule("oldSelf.hasValue() || self != 'a'", true)]}), 0),

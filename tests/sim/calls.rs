@@ -73,7 +73,7 @@ async fn one_workflow_with_eighty_slow_calls_leaves_places_to_every_other_run() 
     let ended = |run: &Value| run["status"]["finishedAt"].is_string();
     let run = stage.server.until(&workflows(), "crowded", "big", ended).await;
     assert_eq!(run["status"]["phase"], "Succeeded");
-    assert_eq!(condition(&run, "CallsPending"), ("False".to_owned(), "NothingPending".to_owned()));
+    assert_eq!(condition(&run, "CallsPending"), Default::default());
     // Five rounds of sixteen calls, half an hour each: no place was left free.
     let took = stage.server.clock().elapsed().as_secs();
     assert!((5 * 1800..5 * 1800 + 60).contains(&took), "{took} s");

@@ -58,7 +58,7 @@ async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute
     // The quota is raised.
     stage.server.heal();
     stage.pass(61).await;
-    assert_eq!(stage.condition("Stalled"), ("False".to_owned(), "Recovered".to_owned()));
+    assert_eq!(stage.condition("Stalled"), Default::default());
     let approval = stage.people().asked("review").await;
     stage.people().votes("alice", &approval, verdict("Approve"));
     assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
@@ -89,7 +89,7 @@ async fn the_next_operator_clears_what_the_last_one_told() {
     stage.server.heal();
     let _life = stage.begin_and_settle(OPERATOR).await;
     stage.pass(5).await;
-    assert_eq!(stage.condition("Stalled").0, "False", "{}", stage.server.story());
+    assert_eq!(stage.condition("Stalled"), Default::default(), "{}", stage.server.story());
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn a_value_that_cannot_be_stored_is_told_on_its_run() {
     stage.server.heal();
     stage.people().asked("review").await;
     stage.pass(2).await;
-    assert_eq!(stage.condition("Stalled").0, "False");
+    assert_eq!(stage.condition("Stalled"), Default::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn a_run_that_ends_while_it_is_stalled_does_not_stay_so() {
     stage.pass(70).await;
     stage.people().sets(RUN, "cancel", true);
     let ended = stage.ended(RUN).await;
-    assert_eq!((&ended["status"]["phase"], condition(&ended, "Stalled").0.as_str()), (&json!("Cancelled"), "False"));
+    assert_eq!((&ended["status"]["phase"], condition(&ended, "Stalled").0.as_str()), (&json!("Cancelled"), ""));
     assert_eq!(stage.server.value(&workflows(), "default", RUN).unwrap()["status"]["phase"], "Cancelled");
 }
 
@@ -193,8 +193,5 @@ async fn a_pod_that_a_broken_webhook_keeps_from_being_made_is_told_on_its_run() 
     assert_eq!(stage.events("Stalled").len(), 1);
     stage.server.heal();
     let ended = stage.ended(RUN).await;
-    assert_eq!(
-        (&ended["status"]["phase"], condition(&ended, "PodsPending").0.as_str()),
-        (&json!("Succeeded"), "False")
-    );
+    assert_eq!((&ended["status"]["phase"], condition(&ended, "PodsPending").0.as_str()), (&json!("Succeeded"), ""));
 }

@@ -50,11 +50,11 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
         "!has(oldSelf.spec.decisions) || oldSelf.spec.decisions.all(k, has(self.spec.decisions) && k in self.spec.decisions && (self.spec.decisions[k] == oldSelf.spec.decisions[k] || (has(oldSelf.status) && has(oldSelf.status.invalid) && k in oldSelf.status.invalid && oldSelf.status.invalid[k].attempt == (has(oldSelf.spec.decisions[k].attempt) ? oldSelf.spec.decisions[k].attempt : 1) && has(self.spec.decisions[k].attempt) && self.spec.decisions[k].attempt == oldSelf.status.invalid[k].attempt + 1)))")
         .message("a decision is final: only its author may replace it, only after that very attempt was found invalid (status.invalid), and with attempt set to the next number")
         .field_path(".spec.decisions"),
-    validation = kube::core::Rule::new("oldSelf.hasValue() || self.metadata.name.endsWith('-' + self.spec.request.digest.substring(7, 17))")
-        .optional_old_self(true)
+    validation = kube::core::Rule::new("self.metadata.name.endsWith('-' + self.spec.request.digest.substring(7, 17))")
         .message("metadata.name must end with the first ten hex digits of spec.request.digest"),
     validation = kube::core::Rule::new("!has(oldSelf.status) || !has(oldSelf.status.outcome) || (has(self.status) && has(self.status.outcome) && self.status.outcome == oldSelf.status.outcome)")
-        .message("status.outcome is final")
+        .message("status.outcome is final"),
+    validation = kube::core::Rule::new("self.spec.request.digest == oldSelf.spec.request.digest").message("request.digest is immutable")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalSpec {

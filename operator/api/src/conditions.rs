@@ -1,6 +1,7 @@
 //! The condition types and reasons of both kinds, and how a list of conditions is kept.
 //!
-//! A condition may say only what a field of the same status says too: nothing is decided by reading one.
+//! A condition says only what a field of the same status says too: nothing is decided by reading one. `Accepted` and
+//! `Waiting` are listed True or False; every other condition only while it tells something, and is removed then.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -9,34 +10,32 @@ use crate::Moment;
 /// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`, `RequesterUnverified`,
 /// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`, `TooLarge`, `OldShape`, `Unreadable`.
 pub const ACCEPTED: &str = "Accepted";
-/// Workflow: whether the admission policies that vouch for decisions are in force. Reasons: `PoliciesInForce`,
+/// Workflow: the admission policies that vouch for decisions are not in force. Listed only as `False`. Reason:
 /// `PoliciesDiffer`.
 pub const GUARDED: &str = "Guarded";
-/// Workflow: other people's webhooks or mutating policies can change a vote on its way. Reasons: `OthersMatch`,
-/// `NoneFound`.
+/// Workflow: other people's webhooks or mutating policies can change a vote on its way. Reason: `OthersMatch`.
 pub const FOREIGN_MUTATION: &str = "ForeignMutation";
-/// Workflow: whether nothing new begins because of an administrator's policy. Reasons: `FloorsContradict`,
-/// `RequesterIsMachine`, `FloorsUnknown`, `NothingHeld`.
+/// Workflow: nothing new begins because of an administrator's policy. Reasons: `FloorsContradict`,
+/// `RequesterIsMachine`, `FloorsUnknown`.
 pub const HELD: &str = "Held";
-/// Workflow and Approval: whether the object is set aside because the evaluation of its text was stopped. Reasons:
+/// Workflow and Approval: the object is set aside because the evaluation of its text was stopped. Reasons:
 /// `TooCostly` (more CPU time than the limit), `NotStopped` (and it did not end when told to), `EndedOperator` (the process
-/// of the operator ended during it, twice), `Panicked` (a bug of Signoff), `Evaluated` and `RunEnded` (not set aside).
+/// of the operator ended during it, twice), `Panicked` (a bug of Signoff).
 pub const QUARANTINED: &str = "Quarantined";
 /// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`,
 /// `ApprovalUnreadable`.
 pub const WAITING: &str = "Waiting";
-/// Workflow: whether a step's Pod does not run yet, and why. Reasons: `Queued`, `NotHere`, `NotCreated`, `Unschedulable`, `NothingPending`,
+/// Workflow: a step's Pod does not run yet, and why. Reasons: `Queued`, `NotHere`, `NotCreated`, `Unschedulable`,
 /// or the kubelet's own word: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …
 pub const PODS_PENDING: &str = "PodsPending";
-/// Workflow: whether a step waits for a slot, because as many calls run as may at once. Reasons: `Queued`,
-/// `NothingPending`.
+/// Workflow: a step waits for a slot, because as many calls run as may at once. Reason: `Queued`.
 pub const CALLS_PENDING: &str = "CallsPending";
-/// Workflow: whether the operator has failed for a minute at the same operation, such as a write that a quota or a webhook
+/// Workflow: the operator has failed for a minute at the same operation, such as a write that a quota or a webhook
 /// refuses. Reasons: `Forbidden`, `Refused`, `TooManyRequests`, `ServerError`, `NoAnswer`, `ForeignObject`,
-/// `InternalError`, `Recovered`.
+/// `InternalError`.
 pub const STALLED: &str = "Stalled";
-/// Workflow: whether the run stands still because a large value of it cannot be read or stored. Reasons: `ValueMissing`,
-/// `ValueDamaged`, `NamesTaken`, `ValueAvailable`.
+/// Workflow: the run stands still because a large value of it cannot be read or stored. Reasons: `ValueMissing`,
+/// `ValueDamaged`, `NamesTaken`.
 pub const VALUE_UNAVAILABLE: &str = "ValueUnavailable";
 /// Workflow: whether the run has ended in whatever way. Reason: the phase.
 pub const FINISHED: &str = "Finished";
@@ -91,6 +90,13 @@ pub fn set(list: &mut Vec<Condition>, say: &Say<'_>, generation: Option<i64>, no
     }
 }
 
+/// Removes a condition from the list. Returns whether it was there.
+pub fn remove(list: &mut Vec<Condition>, kind: &str) -> bool {
+    let before = list.len();
+    list.retain(|condition| condition.type_ != kind);
+    list.len() != before
+}
+
 /// Whether the list says that the condition does not hold.
 #[must_use]
 pub fn fails(list: &[Condition], kind: &str) -> bool {
@@ -120,5 +126,7 @@ mod tests {
         assert!(set(&mut list, &say(false, "two"), Some(1), late));
         assert_eq!(list[0].last_transition_time.0, late.timestamp());
         assert!(!holds(&list, WAITING));
+        assert!(remove(&mut list, WAITING) && !remove(&mut list, WAITING));
+        assert!(list.is_empty());
     }
 }

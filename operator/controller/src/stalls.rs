@@ -11,7 +11,7 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{Moment, Workflow, WorkflowStatus, conditions};
+use signoff_api::{Moment, Workflow, conditions};
 use signoff_engine::status::say;
 
 use crate::{
@@ -157,22 +157,15 @@ async fn condition(context: &Context, name: &Name, reason: &'static str, message
     commit(context, &context.workflows, &*workflow, status, tests).await.map(|_| ())
 }
 
-/// Clears the condition `Stalled` after everything of a reconcile has succeeded. Returns the Workflow as it is stored.
+/// Removes the condition `Stalled` after everything of a reconcile has succeeded. Returns the Workflow as it is stored.
 pub(crate) async fn clear(context: &Context, workflow: Arc<Workflow>) -> Result<Arc<Workflow>, Error> {
     let mut status = workflow.status.clone().unwrap_or_default();
     if !conditions::holds(&status.conditions, conditions::STALLED) {
         return Ok(workflow);
     }
     let tests = open_records(&status);
-    recovered(&mut status, &workflow, context.now());
+    conditions::remove(&mut status.conditions, conditions::STALLED);
     commit(context, &context.workflows, &*workflow, status, tests).await
-}
-
-/// Sets the condition `Stalled` to `False` where it holds.
-pub(crate) fn recovered(status: &mut WorkflowStatus, workflow: &Workflow, now: Moment) {
-    if conditions::holds(&status.conditions, conditions::STALLED) {
-        say(status, workflow, now, conditions::STALLED, false, "Recovered", "nothing fails any more");
-    }
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod patterns;
 mod request;
 mod schema;
 mod scope;
+mod shape;
 mod steps;
 
 pub use activity::Control;
@@ -48,6 +49,7 @@ pub use journal::{Journal, Room, Segments};
 pub use plan::{Complaint, Plan, Settings};
 #[doc(hidden)]
 pub use schema::Schema; // for its benchmark
+pub use shape::prepare;
 pub use turn::{Blobs, Command, End, Fact, Now, Turn};
 pub use values::ValueLimits;
 

@@ -29,6 +29,7 @@ use crate::{
     inputs,
     judged::Judged,
     language::{Condition, Known, Members, Template},
+    shape,
     turn::Call,
 };
 
@@ -178,6 +179,10 @@ impl Plan {
         }
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
         check.added_fit(&added, steps.chain(&start).chain(&end));
+        if check.complaints.is_empty() {
+            // Where the plan has words of its own, the rule behind them would say the same again.
+            check.complaints = shape::of_spec(spec);
+        }
         let metadata = &workflow.metadata;
         match pattern {
             Some((pattern, _)) if check.complaints.is_empty() => Ok(Self {

@@ -22,6 +22,9 @@ use signoff_api::{Digest, digest};
 
 use crate::CRDS;
 
+/// The hex digits of an epoch: every vote and every request carries one.
+const EPOCH_DIGITS: usize = 32;
+
 /// By kind and name: the uid and the generation, which the API server moves with every change of a spec and nobody
 /// can move back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -35,13 +38,13 @@ impl Marks {
         self.0.insert(format!("{kind}/{name}"), mark);
     }
 
-    /// The epoch: moves whenever one of the objects is changed or made anew, and with every interruption that left
+    /// The epoch, 128 bits in hex: moves whenever one of the objects is changed or made anew, and with every interruption that left
     /// no mark.
     ///
     /// # Errors
     /// Never in practice: generations are far from what JSON readers round.
-    pub fn epoch(&self, interruptions: u32) -> Result<Digest, digest::Error> {
-        Digest::of(&(&self.0, interruptions))
+    pub fn epoch(&self, interruptions: u32) -> Result<String, digest::Error> {
+        Digest::of(&(&self.0, interruptions)).map(|digest| digest.short(EPOCH_DIGITS).to_owned())
     }
 
     /// Whether the objects still have these marks, and this API server itself serves the API. `mutating`: whether
@@ -117,6 +120,7 @@ mod tests {
         let epoch = |marks: Marks, interruptions| marks.epoch(interruptions).unwrap();
         let first = epoch(marks("a", 1), 0);
         assert_eq!(first, epoch(marks("a", 1), 0));
+        assert!(first.len() == 32 && first.chars().all(|digit| digit.is_ascii_hexdigit()), "{first}");
         for other in [epoch(marks("b", 1), 0), epoch(marks("a", 2), 0), epoch(marks("a", 1), 1)] {
             assert_ne!(first, other);
         }

@@ -21,7 +21,7 @@ use crate::{
 
 /// The schemas by kind.
 static SCHEMAS: LazyLock<BTreeMap<String, Json>> = LazyLock::new(|| {
-    signoff_api::crds::all()
+    signoff_api::crds::declared()
         .into_iter()
         .filter_map(|crd| {
             let version = crd.spec.versions.into_iter().next()?;

@@ -63,7 +63,7 @@ async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
     let shown = stage.cluster.kubectl(words).search(plugin.parent().unwrap()).person("alice").run().await.unwrap();
     assert!(shown.stdout.contains("Beware:"), "{}{}", shown.stdout, shown.stderr);
     take_away(&stage).await;
-    stage.says("run", "ForeignMutation", "False").await;
+    stage.says_no_more("run", "ForeignMutation").await;
 }
 
 #[tokio::test]

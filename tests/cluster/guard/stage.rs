@@ -107,6 +107,15 @@ impl Stage {
         said(&found).unwrap()
     }
 
+    /// Waits until a run does not list a condition any more.
+    pub(super) async fn says_no_more(&self, run: &str, kind: &str) {
+        let gone = |workflow: Option<&Workflow>| {
+            let status = workflow.and_then(|workflow| workflow.status.as_ref());
+            status.is_some_and(|status| status.conditions.iter().all(|condition| condition.type_ != kind))
+        };
+        self.until(self.workflows(), run, &format!("says {kind} no more"), gone).await;
+    }
+
     async fn until<K>(&self, api: Api<K>, name: &str, what: &str, holds: impl Fn(Option<&K>) -> bool) -> K
     where
         K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,

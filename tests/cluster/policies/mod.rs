@@ -11,6 +11,7 @@ mod largest;
 mod objects;
 mod operator;
 mod patterns;
+mod shapes;
 pub(crate) mod stage;
 mod votes;
 mod ways;

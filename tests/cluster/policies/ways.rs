@@ -51,6 +51,39 @@ async fn a_stamped_group_survives_the_next_apply() {
 }
 
 #[tokio::test]
+async fn a_git_controller_that_applies_its_entry_again_changes_nothing_whatever_groups_its_voter_has_by_then() {
+    let stage = Stage::open("ways").await;
+    let approvers = json!([group("finance"), group("audit"), user("bob")]);
+    let required = json!([{"group": "finance", "min": 1}, {"group": "audit", "min": 1}]);
+    let approval = stage.ask(json!({"approvers": approvers, "requiredFrom": required, "threshold": 2})).await;
+    let (name, namespace) = (approval.name_any(), stage.namespace.name.clone());
+    let entry = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": name},
+        "spec": {"decisions": {ALICE: {"verdict": "Approve", "reason": "from Git"}}}});
+    let controller = async |groups: &[&str]| {
+        let mut arguments = vec!["apply", "--server-side", "--field-manager=kustomize-controller", "-f", "-"];
+        arguments.extend(["-n", &namespace, "--as", ALICE]);
+        arguments.extend(groups.iter().flat_map(|group| ["--as-group", group]));
+        stage.cluster.kubectl(&arguments).input(entry.to_string()).run().await.unwrap().ok().unwrap();
+        stage.approvals_of_operator().get(&name).await.unwrap()
+    };
+    // The rights come with the name: the groups are only counted.
+    let first = controller(&["finance", "staff"]).await;
+    assert_eq!(first.spec.decisions[ALICE].groups, ["finance"]);
+    for groups in [&["finance", "staff"][..], &["finance", "audit"], &["audit"], &["staff"]] {
+        let again = controller(groups).await;
+        assert_eq!(again.resource_version(), first.resource_version(), "{groups:?}");
+        assert_eq!(again.spec, first.spec, "{groups:?}");
+    }
+    // Another entry of another manager leaves it alone, and its own as well.
+    apply(&stage, "bob", "another-controller", &approval, json!({"bob@example.com": {"verdict": "Approve"}}))
+        .await
+        .unwrap();
+    let voted = controller(&["audit"]).await;
+    assert_eq!(voted.spec.decisions[ALICE], first.spec.decisions[ALICE]);
+    assert_eq!(voted.spec.decisions.len(), 2);
+}
+
+#[tokio::test]
 async fn real_kubectl_decides_by_merge_patch_json_patch_and_server_side_apply() {
     let stage = Stage::open("ways").await;
     let approval = stage.ask(json!({"approvers": [user("alice"), user("bob"), user("erin")], "threshold": 3})).await;

@@ -17,20 +17,20 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = kube::core::Rule::new("(oldSelf.hasValue() && oldSelf.value() == self) || !has(self.parameters) || self.verdict in ['Modify', 'Retry']")
-        .optional_old_self(true).message("parameters belong to Modify or Retry"),
-    validation = kube::core::Rule::new("(oldSelf.hasValue() && oldSelf.value() == self) || self.verdict != 'Modify' || has(self.parameters)")
-        .optional_old_self(true).message("Modify needs parameters"),
-    validation = kube::core::Rule::new("(oldSelf.hasValue() && oldSelf.value() == self) || ((has(self.response) || has(self.answers)) == (self.verdict == 'Respond'))")
-        .optional_old_self(true).message("Respond needs a response or answers, and only Respond may carry them"),
-    validation = kube::core::Rule::new("(oldSelf.hasValue() && oldSelf.value() == self) || !(has(self.response) && has(self.answers))")
-        .optional_old_self(true).message("give response or answers: response is short for the text of the only question"),
-    validation = kube::core::Rule::new("(oldSelf.hasValue() && oldSelf.value() == self) || (has(self.guidance) == (self.verdict == 'Defer'))")
-        .optional_old_self(true).message("Defer needs guidance, and only Defer may carry it"),
-    validation = kube::core::Rule::new("(oldSelf.hasValue() && oldSelf.value() == self) || !has(self.escalateTo) || self.verdict == 'Escalate'")
-        .optional_old_self(true).message("escalateTo belongs to Escalate"),
-    validation = kube::core::Rule::new("(oldSelf.hasValue() && oldSelf.value() == self) || !has(self.grant) || self.verdict == 'Approve'")
-        .optional_old_self(true).message("a grant belongs to Approve")
+    validation = kube::core::Rule::new("!has(self.parameters) || self.verdict in ['Modify', 'Retry']")
+        .message("parameters belong to Modify or Retry"),
+    validation = kube::core::Rule::new("self.verdict != 'Modify' || has(self.parameters)")
+        .message("Modify needs parameters"),
+    validation = kube::core::Rule::new("(has(self.response) || has(self.answers)) == (self.verdict == 'Respond')")
+        .message("Respond needs a response or answers, and only Respond may carry them"),
+    validation = kube::core::Rule::new("!(has(self.response) && has(self.answers))")
+        .message("give response or answers: response is short for the text of the only question"),
+    validation = kube::core::Rule::new("has(self.guidance) == (self.verdict == 'Defer')")
+        .message("Defer needs guidance, and only Defer may carry it"),
+    validation = kube::core::Rule::new("!has(self.escalateTo) || self.verdict == 'Escalate'")
+        .message("escalateTo belongs to Escalate"),
+    validation = kube::core::Rule::new("!has(self.grant) || self.verdict == 'Approve'")
+        .message("a grant belongs to Approve")
 )]
 pub struct Decision {
     /// One of the request's `allowedVerdicts`.

@@ -4,7 +4,7 @@
 //! CEL has no functions of its own and no recursion, so depth is unrolled here. Nothing here may depend on
 //! anything but the template and the identity: the same bytes every time.
 
-use super::Identity;
+use super::{Identity, shape};
 
 /// The template with every expression written out. What is no known name stays, so that a test finds it.
 pub(super) fn expand(template: &str, identity: &Identity) -> String {
@@ -24,6 +24,9 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
             "FITS" => text.push_str(&fits(argument)),
             "NAMES" => text.push_str(&names(argument)),
+            "SHAPE_OPERATIONS" => text.push_str(shape::operations(argument)),
+            "SHAPE_VARIABLES" => text.push_str(&shape::variables(argument)),
+            "SHAPE_RULES" => text.push_str(&shape::validations(argument)),
             "SECRETS" => text.push_str(&secrets(8)),
             _ => text.push_str(&format!("@@{inside}@@")),
         }

@@ -4,6 +4,7 @@
 //! Nothing here may talk to a cluster: whoever compares these objects with what is in force brings a client.
 
 mod expand;
+mod shape;
 
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
@@ -12,7 +13,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use serde::Deserialize;
 
 /// Every template, by the name of its generated file, sorted.
-const TEMPLATES: [(&str, &str); 16] = [
+const TEMPLATES: [(&str, &str); 17] = [
     ("mutating-requester-kept.yaml", include_str!("templates/mutating-requester-kept.yaml")),
     ("mutating-requester.yaml", include_str!("templates/mutating-requester.yaml")),
     ("mutating-voter-groups.yaml", include_str!("templates/mutating-voter-groups.yaml")),
@@ -28,6 +29,7 @@ const TEMPLATES: [(&str, &str); 16] = [
     ("validating-identity.yaml", include_str!("templates/validating-identity.yaml")),
     ("validating-status.yaml", include_str!("templates/validating-status.yaml")),
     ("validating-workflows-delete.yaml", include_str!("templates/validating-workflows-delete.yaml")),
+    ("validating-workflows-shape.yaml", include_str!("templates/validating-workflows-shape.yaml")),
     ("validating-workflows.yaml", include_str!("templates/validating-workflows.yaml")),
 ];
 

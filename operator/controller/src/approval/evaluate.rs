@@ -48,7 +48,7 @@ pub(super) async fn evaluate(
         Ok(ruling) => {
             context.clear_suspect::<Approval>(name, uid(&**approval));
             context.lift_quarantine(&key);
-            Ok(said(ruling, approval, now, false, "Evaluated", "its decisions were evaluated"))
+            Ok(evaluated(ruling))
         }
         Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
             Err(Error::Stopped { object: name.as_a::<Approval>(), why })
@@ -63,7 +63,7 @@ pub(super) async fn evaluate(
             let message = message(&why, &aside);
             tracing::error!(approval = %name, reason = reason(&why), "{message}");
             let ruling = tally_reading(approval, owner, now, &Reading::Nothing);
-            let mut ruling = said(ruling, approval, now, true, reason(&why), &message);
+            let mut ruling = quarantined(ruling, approval, now, reason(&why), &message);
             let key = format!("quarantined-{generation}-{}", aside.failures);
             ruling.notes.push(Note { reason: "Quarantined", warning: true, message, key });
             Ok(Ruling { wake_at: earlier(ruling.wake_at, aside.until), ..ruling })
@@ -96,14 +96,22 @@ async fn counted(
     }
 }
 
-/// The ruling with the condition `Quarantined`, which is put only where there is or was something to say.
-fn said(mut ruling: Ruling, approval: &Approval, now: &Now, holds: bool, reason: &str, message: &str) -> Ruling {
-    let list = &mut ruling.status.conditions;
-    if !holds && !conditions::holds(list, conditions::QUARANTINED) {
-        return ruling;
-    }
-    let say = Say { kind: conditions::QUARANTINED, holds, reason, message };
-    if conditions::set(list, &say, approval.metadata.generation, now.at) && !ruling.changed {
+/// Returns the ruling with the condition `Quarantined`.
+fn quarantined(mut ruling: Ruling, approval: &Approval, now: &Now, reason: &str, message: &str) -> Ruling {
+    let say = Say { kind: conditions::QUARANTINED, holds: true, reason, message };
+    let is_news = conditions::set(&mut ruling.status.conditions, &say, approval.metadata.generation, now.at);
+    changed(ruling, is_news)
+}
+
+/// Returns the ruling without the condition `Quarantined`.
+fn evaluated(mut ruling: Ruling) -> Ruling {
+    let is_news = conditions::remove(&mut ruling.status.conditions, conditions::QUARANTINED);
+    changed(ruling, is_news)
+}
+
+/// Returns the ruling as one to be written where its conditions are news.
+fn changed(mut ruling: Ruling, is_news: bool) -> Ruling {
+    if is_news && !ruling.changed {
         ruling.changed = true;
         ruling.status.seq += 1;
     }

@@ -195,7 +195,7 @@ impl Keeping<'_> {
     async fn establish(&mut self, found: &Look, identity: &Identity) -> Seen {
         let memory = self.remember(identity).await.clone();
         let epoch = match found.marks.epoch(memory.interruptions) {
-            Ok(epoch) => epoch.to_string(),
+            Ok(epoch) => epoch,
             Err(why) => {
                 self.keeper.tell(Standing::broken(format!("the guard's epoch cannot be drawn: {why}")));
                 return Seen::Through;

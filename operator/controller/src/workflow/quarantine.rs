@@ -9,7 +9,7 @@ use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
 use signoff_engine::status::{say, set_aside};
 use signoff_runtime::Stopped;
 
-use super::{clear, commit, journal, observe::Seen, retire};
+use super::{clear, commit, journal, observe::Seen, retire, status::ended};
 use crate::{
     context::Context,
     error::Error,
@@ -94,8 +94,9 @@ async fn go_on(
         next.quarantine = Some(quarantine);
         say(&mut next, workflow, seen.now, conditions::QUARANTINED, true, reason, &message);
     }
-    if turn.end.is_some() && next.quarantine.take().is_some() {
-        say(&mut next, workflow, seen.now, conditions::QUARANTINED, false, "RunEnded", "the run has ended");
+    if turn.end.is_some() {
+        next.quarantine = None;
+        ended(&mut next);
     }
     let stored = commit::store(context, seen, next, &turn, &folded).await?;
     journal::keep(context, &seen.uid, folded);

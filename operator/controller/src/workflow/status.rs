@@ -11,49 +11,59 @@ use signoff_engine::{
 };
 
 use super::{observe::Seen, pending::Pending, plan::Refusal};
-use crate::{guard::foreign_words, stalls};
+use crate::guard::foreign_words;
 
 /// The status after a turn: what it says wherever a run is driven from, and that decisions are vouched for.
 pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, turn, seen.overdue, now);
-    evaluated(&mut status, workflow, now);
-    let message = "the admission policies that vouch for decisions are in force";
-    say(&mut status, workflow, now, conditions::GUARDED, true, "PoliciesInForce", message);
+    evaluated(&mut status);
+    conditions::remove(&mut status.conditions, conditions::GUARDED);
     foreign_mutation(&mut status, workflow, &seen.guarded.foreign, now);
     under_floors(&mut status, workflow, plan, turn, now);
-    steps_wait(&mut status, workflow, (conditions::PODS_PENDING, "no step waits for its Pod"), pending.pods, now);
-    steps_wait(&mut status, workflow, (conditions::CALLS_PENDING, "no step waits for a slot"), pending.calls, now);
+    steps_wait(&mut status, workflow, conditions::PODS_PENDING, pending.pods, now);
+    steps_wait(&mut status, workflow, conditions::CALLS_PENDING, pending.calls, now);
+    conditions::remove(&mut status.conditions, conditions::VALUE_UNAVAILABLE);
     if turn.end.is_some() {
-        stalls::recovered(&mut status, workflow, now);
-    }
-    if conditions::holds(&status.conditions, conditions::VALUE_UNAVAILABLE) {
-        let message = "every large value of the run can be read and stored";
-        say(&mut status, workflow, now, conditions::VALUE_UNAVAILABLE, false, "ValueAvailable", message);
+        ended(&mut status);
     }
     status
 }
 
-/// The run is not set aside any more.
-fn evaluated(status: &mut WorkflowStatus, workflow: &Workflow, now: Moment) {
-    if status.quarantine.take().is_some() {
-        let message = "its text was evaluated";
-        say(status, workflow, now, conditions::QUARANTINED, false, "Evaluated", message);
+/// Removes the conditions of a run that is under way: nothing of it waits or is blocked any more.
+pub(super) fn ended(status: &mut WorkflowStatus) {
+    for kind in [
+        conditions::GUARDED,
+        conditions::HELD,
+        conditions::QUARANTINED,
+        conditions::PODS_PENDING,
+        conditions::CALLS_PENDING,
+        conditions::STALLED,
+        conditions::VALUE_UNAVAILABLE,
+    ] {
+        conditions::remove(&mut status.conditions, kind);
     }
 }
 
-/// Sets the condition that a step waits; only where one waits or has waited.
+/// The run is not set aside any more.
+fn evaluated(status: &mut WorkflowStatus) {
+    status.quarantine = None;
+    conditions::remove(&mut status.conditions, conditions::QUARANTINED);
+}
+
+/// Sets the condition that a step waits, or removes it.
 fn steps_wait(
     status: &mut WorkflowStatus,
     workflow: &Workflow,
-    (kind, none): (&str, &str),
+    kind: &str,
     pending: Option<(String, String)>,
     now: Moment,
 ) {
-    if let Some((reason, message)) = pending {
-        say(status, workflow, now, kind, true, &reason, &message);
-    } else if conditions::holds(&status.conditions, kind) {
-        say(status, workflow, now, kind, false, "NothingPending", none);
+    match pending {
+        Some((reason, message)) => say(status, workflow, now, kind, true, &reason, &message),
+        None => {
+            conditions::remove(&mut status.conditions, kind);
+        }
     }
 }
 
@@ -66,18 +76,16 @@ fn under_floors(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, t
             status.message = Some(text::display(&format!("held: {why}"), 1024));
             say(status, workflow, now, conditions::HELD, true, first.reason, &why);
         }
-        None if conditions::holds(&status.conditions, conditions::HELD) => {
-            let message = "no policy of an administrator is in the way";
-            say(status, workflow, now, conditions::HELD, false, "NothingHeld", message);
+        None => {
+            conditions::remove(&mut status.conditions, conditions::HELD);
         }
-        None => {}
     }
 }
 
 /// The status of a run that does not go on for now.
 pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
-    evaluated(&mut status, workflow, now);
+    evaluated(&mut status);
     status.observed_generation = workflow.metadata.generation;
     status.message = Some(text::display(&format!("held: {}", why.message), 1024));
     say(&mut status, workflow, now, conditions::HELD, true, why.reason, &why.message);
@@ -87,7 +95,8 @@ pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowS
 /// The status of a run that ends because of its spec.
 pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
-    evaluated(&mut status, workflow, now);
+    evaluated(&mut status);
+    ended(&mut status);
     status.phase = WorkflowPhase::Failed;
     status.pending = Vec::new();
     status.observed_generation = workflow.metadata.generation;
@@ -105,14 +114,11 @@ pub(super) fn unguarded(workflow: &Workflow, why: &str, now: Moment) -> Workflow
     status
 }
 
-/// Said only where there is or was something to say.
+/// Sets the condition that others can change a vote on its way, or removes it.
 fn foreign_mutation(status: &mut WorkflowStatus, workflow: &Workflow, foreign: &[String], now: Moment) {
-    let said = status.conditions.iter().any(|condition| condition.type_ == conditions::FOREIGN_MUTATION);
     match foreign {
-        [] if !said => {}
         [] => {
-            let message = "only the API server's own rules look at votes on their way";
-            say(status, workflow, now, conditions::FOREIGN_MUTATION, false, "NoneFound", message);
+            conditions::remove(&mut status.conditions, conditions::FOREIGN_MUTATION);
         }
         some => {
             let message = foreign_words(some);

@@ -31,7 +31,7 @@ impl Count<'_> {
 /// What comes of an Approval that was decided, in part or as a whole, in another epoch than the one in force.
 #[must_use]
 pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
-    let short = |epoch: &str| text::display(epoch.strip_prefix("sha256:").unwrap_or(epoch), 12);
+    let short = |epoch: &str| text::display(epoch, 12);
     let why = format!(
         "recorded while unguarded: the admission policies were changed since ({} to {}), so nobody can vouch for what was decided; it is asked again",
         short(recorded),

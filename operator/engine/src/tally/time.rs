@@ -129,11 +129,8 @@ impl Count<'_> {
         self.status.deadline = Some(deadline);
         self.status.closes_at = closes.then_some(deadline);
         self.status.reminders = None;
-        if conditions::holds(&self.status.conditions, conditions::UNDECIDABLE) {
-            let message = "more people may decide now";
-            let said = Say { kind: conditions::UNDECIDABLE, holds: false, reason: "Escalated", message };
-            conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
-        }
+        // More people may decide now.
+        conditions::remove(&mut self.status.conditions, conditions::UNDECIDABLE);
         let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
         self.note(
             "Escalated",

@@ -12,6 +12,7 @@ use signoff_api::{
 use crate::{
     decision::{self, Payload},
     evaluation::{Part, within},
+    shape,
     turn::Now,
 };
 
@@ -79,7 +80,13 @@ pub(super) fn read(
         }
         let payload = match costly.get(key) {
             Some(why) => Err(why.clone()),
-            None => within(|| Part::Vote(key.clone()), || decision::payload(request, decision)),
+            None => within(
+                || Part::Vote(key.clone()),
+                || {
+                    decision::payload(request, decision)
+                        .and_then(|payload| shape::of_decision(decision).map(|()| payload))
+                },
+            ),
         };
         let payload = match payload {
             Ok(payload) => payload,

@@ -119,7 +119,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONDITION,
         "Guarded",
-        "Whether the admission policies that vouch for decisions are in force. While it is False no decision is honoured.",
+        "Listed as False while the admission policies that vouch for decisions are not in force: no decision is honoured then.",
     ),
     term(
         CONDITION,
@@ -181,8 +181,6 @@ pub const TERMS: &[Term] = &[
     ),
     term(REASON, "EndedOperator", "The process of the operator ended twice while it evaluated the text. Simplify it."),
     term(REASON, "Panicked", "Evaluating the text met a bug of Signoff. Please report it."),
-    term(REASON, "Evaluated", "The text was evaluated within its limits."),
-    term(REASON, "RunEnded", "The run has ended: nothing is evaluated any more."),
     term(REASON, "ValueMissing", "A large value of the run is not there. Restore its Blob, or cancel the run."),
     term(
         REASON,
@@ -190,7 +188,6 @@ pub const TERMS: &[Term] = &[
         "A large value of the run has another digest than the run wrote. Restore its Blob, or cancel the run.",
     ),
     term(REASON, "NamesTaken", "Blobs of others have the names of too many large values of the run. Delete those."),
-    term(REASON, "ValueAvailable", "The large value can be read and stored again."),
     term(REASON, "Forbidden", "The API server refuses a write: the message names the quota, policy or right."),
     term(REASON, "Refused", "The API server refuses a write: the message says why."),
     term(REASON, "TooManyRequests", "The API server is too busy for a write."),
@@ -203,7 +200,6 @@ pub const TERMS: &[Term] = &[
     ),
     term(REASON, "InternalError", "A mistake of the operator: please report it with the message."),
     term(REASON, "NotCreated", "A Pod cannot be created for a minute: the message has the API server's words."),
-    term(REASON, "Recovered", "What had failed for a minute succeeds again."),
     term(
         REASON,
         "RequesterIsMachine",
@@ -249,22 +245,19 @@ pub const TERMS: &[Term] = &[
         "ApprovalUnreadable",
         "An Approval of the run cannot be read: its author has to take back what cannot be.",
     ),
-    term(REASON, "PoliciesInForce", "The admission policies are in force as they were shipped."),
     term(
         REASON,
         "PoliciesDiffer",
         "An admission policy is missing or was changed. `kubectl approve doctor` says which; install the chart again.",
     ),
     term(REASON, "OthersMatch", "Webhooks or mutating policies of others match Approvals."),
-    term(REASON, "NoneFound", "Nobody else can change a vote on its way."),
-    term(REASON, "NothingHeld", "No policy keeps the run from going on."),
     term(REASON, "ApprovalPending", "Somebody has to decide: status.pending names the Approvals."),
     term(
         REASON,
         "Overdue",
         "Nobody decided in time, and the gate waits: decide Retry to have it asked again, Reject or Abort.",
     ),
-    term(REASON, "NothingPending", "Nobody is waited for, and no Pod."),
+    term(REASON, "NothingPending", "Nobody is waited for."),
     term(
         REASON,
         "NotHere",

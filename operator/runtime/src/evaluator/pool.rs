@@ -135,6 +135,7 @@ pub(super) struct Handle {
 
 impl Handle {
     pub(super) fn start(settings: Settings) -> io::Result<Self> {
+        signoff_engine::prepare();
         let marks = settings.marks.clone().map(Marks::open).transpose()?;
         let pool = Arc::new(Pool {
             marks,

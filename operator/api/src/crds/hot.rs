@@ -1,0 +1,175 @@
+//! The installed CRDs of the two kinds that are written often, `Workflow` and `Approval`.
+//!
+//! They have no CEL rules but two: the API server would evaluate every rule of the spec again at each write of the status.
+//! The rules are written into admission policies instead. What one writer writes is atomic there: `managedFields` name the whole instead of each field and item, which every
+//! write, watch event and cache would carry. Nothing here may touch `spec.decisions`, which many people write.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+
+/// The parts that one writer writes, by kind. A Workflow's spec is its author's, who sends it whole.
+const ONE_WRITER: [(&str, &[&str]); 2] = [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/status"])];
+/// The parts whose lists nobody shares, by kind.
+const UNSHARED_LISTS: [(&str, &[&str]); 2] =
+    [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/spec", "/status"])];
+
+/// Where a schema has its CEL rules.
+const RULES: &str = "x-kubernetes-validations";
+/// The rules that stay, by their messages: a second lock behind the admission policies. Both stand at the root and compare
+/// a few bytes.
+const LOCKS: [&str; 2] = ["status.outcome is final", "request.digest is immutable"];
+
+/// Returns the CRD as it is installed, made from what the types declare.
+pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let kind = crd.spec.names.kind.clone();
+    let of = |table: &[(&str, &'static [&'static str])]| {
+        table.iter().find(|(name, _)| *name == kind).map_or(&[][..], |(_, parts)| parts)
+    };
+    let Ok(mut value) = serde_json::to_value(&crd) else { return crd };
+    for version in value.pointer_mut("/spec/versions").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") else { continue };
+        if !of(&ONE_WRITER).is_empty() {
+            with_locks_only(schema);
+        }
+        for part in of(&UNSHARED_LISTS) {
+            if let Some(part) = schema.pointer_mut(&in_schema(part)) {
+                with_atomic_lists(part);
+            }
+        }
+        for part in of(&ONE_WRITER) {
+            if let Some(part) = schema.pointer_mut(&in_schema(part)).and_then(Value::as_object_mut) {
+                part.insert("x-kubernetes-map-type".into(), json!("atomic"));
+            }
+        }
+    }
+    serde_json::from_value(value).unwrap_or(crd)
+}
+
+/// Returns where the schema of a part stands: `/spec/request` is at `/properties/spec/properties/request`.
+fn in_schema(part: &str) -> String {
+    part.replace('/', "/properties/")
+}
+
+/// Removes every rule but the locks.
+fn with_locks_only(schema: &mut Value) {
+    let rules = schema.get(RULES).and_then(Value::as_array).cloned().unwrap_or_default();
+    without_rules(schema);
+    let is_lock = |rule: &Value| rule["message"].as_str().is_some_and(|message| LOCKS.contains(&message));
+    let locks: Vec<Value> = rules.into_iter().filter(is_lock).collect();
+    if let Some(fields) = schema.as_object_mut().filter(|_| !locks.is_empty()) {
+        fields.insert(RULES.into(), locks.into());
+    }
+}
+
+fn without_rules(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove(RULES);
+            fields.values_mut().for_each(without_rules);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_rules),
+        _ => {}
+    }
+}
+
+fn with_atomic_lists(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if fields.contains_key("x-kubernetes-list-type") {
+                fields.insert("x-kubernetes-list-type".into(), json!("atomic"));
+                fields.remove("x-kubernetes-list-map-keys");
+            }
+            fields.values_mut().for_each(with_atomic_lists);
+        }
+        Value::Array(items) => items.iter_mut().for_each(with_atomic_lists),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::crds;
+
+    fn schema(kind: &str, crds: Vec<CustomResourceDefinition>) -> Value {
+        let crd = crds.into_iter().find(|crd| crd.spec.names.kind == kind).unwrap();
+        serde_json::to_value(crd).unwrap().pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap().clone()
+    }
+
+    fn list_types(schema: &Value, found: &mut Vec<String>) {
+        if let Some(fields) = schema.as_object() {
+            found.extend(fields.get("x-kubernetes-list-type").and_then(Value::as_str).map(str::to_owned));
+        }
+        let inner = schema.as_object().into_iter().flat_map(serde_json::Map::values);
+        inner.chain(schema.as_array().into_iter().flatten()).for_each(|inner| list_types(inner, found));
+    }
+
+    #[test]
+    fn no_list_of_a_workflow_and_of_what_the_operator_writes_is_a_map_or_a_set() {
+        let (workflow, approval) = (schema("Workflow", crds::all()), schema("Approval", crds::all()));
+        for part in [
+            &workflow["properties"],
+            &approval["properties"]["spec"]["properties"]["request"],
+            &approval["properties"]["status"],
+        ] {
+            let mut types = Vec::new();
+            list_types(part, &mut types);
+            assert!(types.len() > 5 && types.iter().all(|list| list == "atomic"), "{types:?}");
+        }
+    }
+
+    fn rules(schema: &Value, found: &mut Vec<String>) {
+        for rule in schema[RULES].as_array().into_iter().flatten() {
+            found.push(rule["message"].as_str().unwrap().to_owned());
+        }
+        let inner = schema.as_object().into_iter().flat_map(serde_json::Map::values);
+        inner.chain(schema.as_array().into_iter().flatten()).for_each(|inner| rules(inner, found));
+    }
+
+    #[test]
+    fn the_installed_crds_of_both_kinds_have_no_rules_but_the_locks() {
+        for (kind, locks) in [("Workflow", &[][..]), ("Approval", &LOCKS[..])] {
+            let (mut installed, mut declared) = (Vec::new(), Vec::new());
+            rules(&schema(kind, crds::all()), &mut installed);
+            rules(&schema(kind, crds::declared()), &mut declared);
+            assert_eq!(installed, locks, "{kind}");
+            assert!(declared.len() > 15, "{kind}: {declared:?}");
+        }
+    }
+
+    #[test]
+    fn decisions_and_their_entries_stay_granular() {
+        for crds in [crds::all(), crds::declared()] {
+            let approval = schema("Approval", crds);
+            let decisions = &approval["properties"]["spec"]["properties"]["decisions"];
+            let entry = &decisions["additionalProperties"];
+            for granular in [&approval["properties"]["spec"], decisions, entry] {
+                assert_eq!(granular["x-kubernetes-map-type"], Value::Null);
+            }
+            assert_eq!(entry["properties"]["groups"]["x-kubernetes-list-type"], "set");
+        }
+    }
+
+    #[test]
+    fn what_one_writer_writes_is_atomic_and_still_defaulted() {
+        for (kind, parts) in ONE_WRITER {
+            let schema = schema(kind, crds::all());
+            for part in parts {
+                assert_eq!(
+                    schema.pointer(&in_schema(part)).unwrap()["x-kubernetes-map-type"],
+                    "atomic",
+                    "{kind}{part}"
+                );
+            }
+            assert_eq!(schema["properties"]["status"]["default"], json!({"phase": "Pending", "seq": 0}));
+        }
+    }
+
+    #[test]
+    fn the_kinds_of_policies_are_installed_as_they_are_declared() {
+        for kind in ["ApprovalPolicy", "ClusterApprovalPolicy"] {
+            assert_eq!(schema(kind, crds::all()), schema(kind, crds::declared()));
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The rules of the types as parts of admission policies: from the schema that the types declare to CEL over a whole object.
+//!
+//! ```text
+//! schema -> rules, each with its places -> one variable a rule, which names what breaks it -> one validation a rule
+//! ```
+//!
+//! A rule that compares with an older object is not written here: `COVERED` names the policy that holds it already.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::crds;
+
+/// A rule that a policy holds in its own words.
+struct Held {
+    kind: &'static str,
+    /// The rule's message, or its beginning.
+    rule: &'static str,
+    policy: &'static str,
+    /// What the policy says.
+    #[cfg_attr(not(test), expect(dead_code, reason = "compared with the policy by a test"))]
+    words: &'static str,
+}
+
+const COVERED: [Held; 6] = [
+    held("Approval", "a decision is final", "signoff-approvals", "a decision is final"),
+    held("Approval", "request is immutable", "signoff-approvals", "spec.request is immutable"),
+    held("Approval", "request.digest is immutable", "signoff-approvals", "spec.request is immutable"),
+    held("Approval", "status.outcome is final", "signoff-status", "status.outcome is final"),
+    held("Workflow", "metadata.name has at most 63", "signoff-workflows", "metadata.name has at most 63"),
+    held("Workflow", "requestedBy is immutable", "signoff-workflows", "spec.requestedBy is immutable"),
+];
+
+const fn held(kind: &'static str, rule: &'static str, policy: &'static str, words: &'static str) -> Held {
+    Held { kind, rule, policy, words }
+}
+
+/// The fields of a Workflow's spec that an update may change.
+const MUTABLE: [&str; 3] = ["suspend", "cancel", "ttlAfterFinished"];
+
+/// One step of the way from an object to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Segment {
+    /// A field, and whether it can be absent.
+    Field { name: String, is_optional: bool },
+    /// The items of a list, and whether each has a name.
+    Items { are_named: bool },
+    /// The values of a map.
+    Values,
+}
+
+/// Where a rule holds.
+type Place = Vec<Segment>;
+
+/// A rule of the types with every place where it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    source: String,
+    pub(super) message: String,
+    places: Vec<Place>,
+}
+
+/// Returns every rule that the types of a kind declare, in the order of their places. Rules of the status are left out:
+/// only the operator writes it.
+pub(super) fn declared(kind: &str) -> Vec<Rule> {
+    let crd = crds::declared().into_iter().find(|crd| crd.spec.names.kind == kind);
+    let schema = crd.and_then(|crd| crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema);
+    let mut schema = schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default();
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.remove("status");
+    }
+    let mut rules = Vec::new();
+    collect(&schema, &mut Vec::new(), &mut rules);
+    rules
+}
+
+fn collect(schema: &Value, place: &mut Place, rules: &mut Vec<Rule>) {
+    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        let text = |field: &str| rule[field].as_str().unwrap_or_default().to_owned();
+        match rules.iter_mut().find(|known| known.source == text("rule")) {
+            Some(known) => known.places.push(place.clone()),
+            None => {
+                rules.push(Rule { source: text("rule"), message: text("message"), places: vec![place.clone()] });
+            }
+        }
+    }
+    let required = |schema: &Value, name: &str| {
+        schema["required"].as_array().into_iter().flatten().any(|field| field.as_str() == Some(name))
+    };
+    let mut within = |segment: Segment, inner: &Value| {
+        place.push(segment);
+        collect(inner, place, rules);
+        place.pop();
+    };
+    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+        within(Segment::Field { name: name.clone(), is_optional: !required(schema, name) }, inner);
+    }
+    if let Some(items) = schema.get("items") {
+        let are_named = required(items, "name") && items["properties"]["name"]["type"] == "string";
+        within(Segment::Items { are_named }, items);
+    }
+    if let Some(values) = schema.get("additionalProperties").filter(|values| values.is_object()) {
+        within(Segment::Values, values);
+    }
+}
+
+impl Rule {
+    /// Whether a policy holds the rule in its own words.
+    pub(super) fn covered(&self, kind: &str) -> Option<&'static str> {
+        COVERED.iter().find(|held| held.kind == kind && self.message.contains(held.rule)).map(|held| held.policy)
+    }
+
+    /// Returns an expression for the list of texts that name what breaks the rule.
+    fn broken(&self, kind: &str) -> String {
+        let mut groups: Vec<Group> = Vec::new();
+        for place in &self.places {
+            let start = Start::new(kind, place);
+            // What is named is looked through once: all places below share the loop.
+            let fields = start.place.iter().take_while(|segment| matches!(segment, Segment::Field { .. })).count();
+            let is_named = start.place.get(fields) == Some(&Segment::Items { are_named: true });
+            let (outer, inner) = start.place.split_at(if is_named { fields } else { 0 });
+            let known = groups.iter_mut().find(|group| is_named && group.is_named && group.start.place == outer);
+            match known {
+                Some(group) => group.inner.push(inner.to_vec()),
+                None => {
+                    let (outer, inner) = (outer.to_vec(), vec![inner.to_vec()]);
+                    groups.push(Group { start: Start { place: outer, ..start }, is_named, inner });
+                }
+            }
+        }
+        groups.iter().map(|group| self.of_group(group)).collect::<Vec<_>>().join(" +\n      ")
+    }
+
+    fn of_group(&self, Group { start, is_named, inner }: &Group) -> String {
+        let mut guards = if start.on == On::Create { vec!["variables.create".to_owned()] } else { Vec::new() };
+        let broken = if *is_named {
+            let list = value_at(&start.root, &start.place, &mut guards);
+            let holds: Vec<String> = inner.iter().map(|place| self.holds_for_items(place)).collect();
+            let text = start.written(&[]);
+            format!("{list}.filter(v0, !({})).map(v0, '{text} ' + v0.name)", holds.join(" && "))
+        } else {
+            let place = inner.first().map_or(&[][..], Vec::as_slice);
+            format!("({} ? [] : ['{}'])", self.holds(&start.root, place, 0), start.written(place))
+        };
+        if guards.is_empty() { broken } else { format!("({} ? {broken} : [])", guards.join(" && ")) }
+    }
+
+    /// Returns an expression for whether the rule holds for the item `v0` of a list that `place` begins with.
+    fn holds_for_items(&self, place: &[Segment]) -> String {
+        self.holds("v0", place.split_first().map_or(&[], |(_, rest)| rest), 1)
+    }
+
+    /// Returns an expression for whether the rule holds at this place below a value.
+    fn holds(&self, value: &str, place: &[Segment], depth: usize) -> String {
+        let Some((segment, rest)) = place.split_first() else { return format!("[{value}].all(self, {})", self.source) };
+        match segment {
+            Segment::Field { name, is_optional } => {
+                let field = format!("{value}.{name}");
+                let below = self.holds(&field, rest, depth);
+                if *is_optional { format!("(!has({field}) || {below})") } else { below }
+            }
+            Segment::Items { .. } if rest.is_empty() => format!("{value}.all(self, {})", self.source),
+            Segment::Items { .. } => {
+                format!("{value}.all(v{depth}, {})", self.holds(&format!("v{depth}"), rest, depth + 1))
+            }
+            Segment::Values => {
+                let entry = format!("{value}[v{depth}]");
+                format!("{value}.all(v{depth}, {})", self.holds(&entry, rest, depth + 1))
+            }
+        }
+    }
+}
+
+/// On which requests a rule is evaluated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    /// Where a part is created.
+    Create,
+    /// Wherever it could have changed: for what its policy hands over as changed.
+    Changed,
+}
+
+/// Where the expression of a rule begins, and what is left of its place.
+struct Start {
+    root: String,
+    /// How people read the root.
+    text: &'static str,
+    place: Place,
+    on: On,
+}
+
+/// Places of a rule that share a loop over the items of one list, or a single place.
+struct Group {
+    /// Its place is that of the list, or empty.
+    start: Start,
+    is_named: bool,
+    inner: Vec<Place>,
+}
+
+impl Start {
+    fn new(kind: &str, place: &[Segment]) -> Self {
+        let name = |segment: &Segment| match segment {
+            Segment::Field { name, .. } => name.clone(),
+            Segment::Items { .. } | Segment::Values => String::new(),
+        };
+        let names: Vec<String> = place.iter().map(name).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        match names.as_slice() {
+            // The policy of Approvals knows which entries a request changed, and has them in a list.
+            ["spec", "decisions", "", ..] if kind == "Approval" => {
+                let entries = [Segment::Items { are_named: false }].into_iter().chain(place.iter().skip(3).cloned());
+                Self {
+                    root: "variables.given".to_owned(),
+                    text: "spec.decisions",
+                    place: entries.collect(),
+                    on: On::Changed,
+                }
+            }
+            ["spec", field, ..] if kind == "Workflow" && MUTABLE.contains(field) => {
+                Self { root: "object".to_owned(), text: "", place: place.to_vec(), on: On::Changed }
+            }
+            _ => Self { root: "object".to_owned(), text: "", place: place.to_vec(), on: On::Create },
+        }
+    }
+
+    /// Returns the place as people read it: `spec.pattern.graph.nodes`.
+    fn written(&self, below: &[Segment]) -> String {
+        let fields = self.place.iter().chain(below).filter_map(|segment| match segment {
+            Segment::Field { name, .. } => Some(name.as_str()),
+            Segment::Items { .. } | Segment::Values => None,
+        });
+        let text: Vec<&str> = [self.text].into_iter().filter(|text| !text.is_empty()).chain(fields).collect();
+        if text.is_empty() { "metadata".to_owned() } else { text.join(".") }
+    }
+}
+
+/// Returns the expression of the value at a place, and adds to `guards` what must hold so that it is there.
+fn value_at(root: &str, place: &[Segment], guards: &mut Vec<String>) -> String {
+    let mut value = root.to_owned();
+    for segment in place {
+        if let Segment::Field { name, is_optional } = segment {
+            value = format!("{value}.{name}");
+            if *is_optional {
+                guards.push(format!("has({value})"));
+            }
+        }
+    }
+    value
+}
+
+/// Returns the rules that are written into the policy of a kind: all but those that are held in other words.
+fn written_rules(kind: &str) -> Vec<Rule> {
+    declared(kind).into_iter().filter(|rule| rule.covered(kind).is_none()).collect()
+}
+
+/// Returns the operations on which a policy of its own evaluates the rules of a kind: updates too where a rule is about
+/// what an update can change.
+pub(super) fn operations(kind: &str) -> &'static str {
+    let rules = written_rules(kind);
+    let changes = |place: &Place| Start::new(kind, place).on == On::Changed;
+    if rules.iter().flat_map(|rule| &rule.places).any(changes) { "CREATE, UPDATE" } else { "CREATE" }
+}
+
+/// Returns the variables of a policy that name what breaks each rule.
+pub(super) fn variables(kind: &str) -> String {
+    let mut text = String::new();
+    for (at, rule) in written_rules(kind).iter().enumerate() {
+        let _ = write!(text, "  - name: broken{at}\n    expression: >-\n      {}\n", rule.broken(kind));
+    }
+    text.trim_end().to_owned()
+}
+
+/// Returns the validations of a policy, one a rule.
+pub(super) fn validations(kind: &str) -> String {
+    let mut text = String::new();
+    for (at, rule) in written_rules(kind).iter().enumerate() {
+        let quoted = rule.message.replace('\\', r"\\").replace('\'', r"\'");
+        let _ = write!(
+            text,
+            "  - expression: \"size(variables.broken{at}) == 0\"\n    message: >-\n      {}\n    messageExpression: >-\n      \
+             variables.broken{at}[0] + ': {quoted}'\n",
+            rule.message
+        );
+    }
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+#[path = "shape_tests.rs"]
+mod tests;

@@ -1,0 +1,137 @@
+//! Every rule of the types is in one policy: none is lost, none is evaluated twice.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::policies::{Identity, Shipped, shipped};
+
+/// The messages of the validations of each validating policy.
+fn messages() -> BTreeMap<String, Vec<String>> {
+    let policies = shipped(&Identity::default()).unwrap().into_iter().filter_map(|object| match object {
+        Shipped::Validating(policy) => {
+            let all = policy.spec.unwrap().validations.unwrap_or_default();
+            Some((policy.metadata.name.unwrap(), all.into_iter().filter_map(|one| one.message).collect()))
+        }
+        _ => None,
+    });
+    policies.collect()
+}
+
+#[test]
+fn every_rule_of_both_kinds_is_held_by_exactly_one_policy() {
+    let messages = messages();
+    let mut counted = BTreeMap::new();
+    for kind in ["Workflow", "Approval"] {
+        for rule in declared(kind) {
+            let own = if kind == "Workflow" { "signoff-workflows-shape" } else { "signoff-approvals" };
+            let written = messages[own].iter().filter(|message| **message == rule.message).count();
+            match rule.covered(kind) {
+                Some(policy) => {
+                    let held =
+                        COVERED.iter().find(|held| held.kind == kind && rule.message.contains(held.rule)).unwrap();
+                    assert!(
+                        messages[policy].iter().any(|message| message.contains(held.words)),
+                        "{policy}: {}",
+                        held.words
+                    );
+                    *counted.entry((kind, "in other words")).or_insert(0) += 1;
+                }
+                None => {
+                    assert!(
+                        !rule.source.contains("oldSelf"),
+                        "no policy compares with an older object: {}",
+                        rule.source
+                    );
+                    assert_eq!(written, 1, "{own}: {}", rule.message);
+                    *counted.entry((kind, "as it is")).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+    let count = |kind, how| counted.get(&(kind, how)).copied().unwrap_or(0);
+    assert!(count("Workflow", "as it is") >= 18 && count("Approval", "as it is") >= 12, "{counted:?}");
+    assert_eq!((count("Workflow", "in other words"), count("Approval", "in other words")), (2, 4), "{counted:?}");
+}
+
+#[test]
+fn whoever_is_said_to_hold_a_rule_holds_one_that_the_types_still_declare() {
+    for held in COVERED {
+        assert!(
+            declared(held.kind).iter().any(|rule| rule.message.contains(held.rule)),
+            "{}: {}",
+            held.kind,
+            held.rule
+        );
+    }
+}
+
+fn rule(places: Vec<Place>) -> Rule {
+    Rule { source: "self.ok".to_owned(), message: "it's not ok".to_owned(), places }
+}
+
+fn field(name: &str, is_optional: bool) -> Segment {
+    Segment::Field { name: name.to_owned(), is_optional }
+}
+
+#[test]
+fn a_rule_below_lists_asks_for_optional_parents_first_and_names_the_item() {
+    let steps = [field("spec", false), field("steps", true), Segment::Items { are_named: true }];
+    let approvers = [field("hitl", true), field("approvers", false), Segment::Items { are_named: true }];
+    let spans = [field("hitl", true), field("levels", false), Segment::Items { are_named: false }, field("to", true)];
+    let places = vec![[&steps[..], &approvers].concat(), [&steps[..], &spans].concat()];
+    assert_eq!(
+        rule(places).broken("Workflow"),
+        "(variables.create && has(object.spec.steps) ? object.spec.steps.filter(v0, \
+         !((!has(v0.hitl) || v0.hitl.approvers.all(self, self.ok)) && \
+         (!has(v0.hitl) || v0.hitl.levels.all(v1, (!has(v1.to) || [v1.to].all(self, self.ok)))))).map(v0, 'spec.steps ' + v0.name) : [])"
+    );
+}
+
+#[test]
+fn a_rule_about_a_mutable_field_holds_for_updates_too_and_others_for_new_objects_only() {
+    let of = |name: &str| rule(vec![vec![field("spec", false), field(name, true)]]).broken("Workflow");
+    let broken = |name: &str| {
+        format!("((!has(object.spec.{name}) || [object.spec.{name}].all(self, self.ok)) ? [] : ['spec.{name}'])")
+    };
+    assert_eq!(of("ttlAfterFinished"), broken("ttlAfterFinished"));
+    assert_eq!(of("pattern"), format!("(variables.create ? {} : [])", broken("pattern")));
+    assert_eq!(operations("Workflow"), "CREATE");
+}
+
+#[test]
+fn a_rule_about_decisions_holds_for_the_entries_that_changed() {
+    let entry = [field("spec", false), field("decisions", true), Segment::Values];
+    assert_eq!(
+        rule(vec![entry.to_vec()]).broken("Approval"),
+        "(variables.given.all(self, self.ok) ? [] : ['spec.decisions'])"
+    );
+    let below: Place = [&entry[..], &[field("escalateTo", true), Segment::Items { are_named: true }]].concat();
+    assert_eq!(
+        rule(vec![below]).broken("Approval"),
+        "(variables.given.all(v0, (!has(v0.escalateTo) || v0.escalateTo.all(self, self.ok))) ? [] : ['spec.decisions.escalateTo'])"
+    );
+}
+
+#[test]
+fn places_are_found_in_a_schema_with_what_can_be_absent() {
+    let ruled = |more: Value| {
+        let mut schema = json!({"type": "object", "x-kubernetes-validations": [{"rule": "r", "message": "m"}]});
+        schema.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        schema
+    };
+    let item = ruled(json!({"required": ["name"], "properties": {"name": {"type": "string"}}}));
+    let schema = json!({"properties": {"spec": {"required": ["one"], "properties": {
+        "one": ruled(json!({})), "list": {"items": item}, "map": {"additionalProperties": ruled(json!({}))}}}}});
+    let mut rules = Vec::new();
+    collect(&schema, &mut Vec::new(), &mut rules);
+    let spec = field("spec", true);
+    let expected: Vec<Place> = vec![
+        vec![spec.clone(), field("one", false)],
+        vec![spec.clone(), field("list", true), Segment::Items { are_named: true }],
+        vec![spec, field("map", true), Segment::Values],
+    ];
+    assert_eq!(rules, [Rule { source: "r".into(), message: "m".into(), places: expected }]);
+}

@@ -1,0 +1,197 @@
+//! The rules that the types of the API declare beyond types and bounds: which items of a list differ, and CEL rules.
+//!
+//! The API server evaluates them in admission policies, and not at all while a policy is away: [`of_spec`] and
+//! [`of_decision`] find what an object breaks that was stored then. They must not judge what the CRD itself enforces.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
+};
+
+use serde_json::Value;
+use signoff_api::{Decision, WorkflowSpec, crds};
+
+use crate::{
+    language::{Condition, Scope, budget, text},
+    plan::Complaint,
+};
+
+/// The rules of a value, and of what is within it. Parts without any are left out.
+#[derive(Debug, Default)]
+struct Shape {
+    rules: Vec<Rule>,
+    unique: Option<Unique>,
+    fields: BTreeMap<String, Shape>,
+    items: Option<Box<Shape>>,
+    values: Option<Box<Shape>>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    condition: Condition,
+    message: String,
+    /// The field below the value that the rule is about, with its dot.
+    below: String,
+}
+
+/// In what the items of a list differ: the values of these fields, or the whole item where there are none.
+#[derive(Debug)]
+struct Unique(Vec<String>);
+
+static SPEC: LazyLock<Shape> = LazyLock::new(|| Shape::new(&declared("Workflow")["properties"]["spec"]));
+
+static DECISION: LazyLock<Shape> = LazyLock::new(|| {
+    let spec = &declared("Approval")["properties"]["spec"];
+    Shape::new(&spec["properties"]["decisions"]["additionalProperties"])
+});
+
+/// Makes the rules from the types, which takes a moment. A driver that bounds the time of evaluations calls it first.
+pub fn prepare() {
+    LazyLock::force(&SPEC);
+    LazyLock::force(&DECISION);
+}
+
+/// Returns the schema of a kind as its types declare it.
+fn declared(kind: &str) -> Value {
+    let crd = crds::declared().into_iter().find(|crd| crd.spec.names.kind == kind);
+    let schema = crd.and_then(|crd| crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema);
+    schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default()
+}
+
+/// Returns every declared rule that a spec breaks, in the order of its fields.
+pub(crate) fn of_spec(spec: &WorkflowSpec) -> Vec<Complaint> {
+    let mut broken = Vec::new();
+    match serde_json::to_value(spec) {
+        Ok(value) => SPEC.check(&value, "spec", &mut broken),
+        Err(why) => broken.push(complaint("spec", &format!("it has no JSON: {why}"))),
+    }
+    broken
+}
+
+/// Checks one entry of `spec.decisions`.
+///
+/// # Errors
+/// The first declared rule that it breaks, as one sentence for its author.
+pub(crate) fn of_decision(decision: &Decision) -> Result<(), String> {
+    let mut broken = Vec::new();
+    match serde_json::to_value(decision) {
+        Ok(value) => DECISION.check(&value, "", &mut broken),
+        Err(why) => broken.push(complaint("", &format!("it has no JSON: {why}"))),
+    }
+    broken.first().map_or(Ok(()), |Complaint { field, message, .. }| {
+        Err(if field.is_empty() { message.clone() } else { format!("{}: {message}", field.trim_start_matches('.')) })
+    })
+}
+
+fn complaint(field: &str, message: &str) -> Complaint {
+    Complaint { field: field.to_owned(), message: message.to_owned(), reason: "Invalid" }
+}
+
+impl Shape {
+    fn new(schema: &Value) -> Self {
+        if !schema.is_object() {
+            return Self::default();
+        }
+        let strings = |list: &Value| -> Vec<String> {
+            list.as_array().into_iter().flatten().filter_map(|key| key.as_str().map(str::to_owned)).collect()
+        };
+        let unique = match schema["x-kubernetes-list-type"].as_str() {
+            Some("map") => Some(Unique(strings(&schema["x-kubernetes-list-map-keys"]))),
+            Some("set") => Some(Unique(Vec::new())),
+            _ => None,
+        };
+        let rules = schema["x-kubernetes-validations"].as_array().into_iter().flatten().filter_map(Rule::new).collect();
+        let fields = schema["properties"].as_object().into_iter().flatten();
+        let fields = fields.map(|(name, inner)| (name.clone(), Self::new(inner)));
+        let [items, values] = ["items", "additionalProperties"].map(|part| Self::new(&schema[part]));
+        Self {
+            rules,
+            unique,
+            fields: fields.filter(|(_, shape)| !shape.is_empty()).collect(),
+            items: (!items.is_empty()).then(|| Box::new(items)),
+            values: (!values.is_empty()).then(|| Box::new(values)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+            && self.unique.is_none()
+            && self.fields.is_empty()
+            && self.items.is_none()
+            && self.values.is_none()
+    }
+
+    fn check(&self, value: &Value, field: &str, broken: &mut Vec<Complaint>) {
+        if !self.rules.is_empty() {
+            let mut scope = Scope::new();
+            scope.set("self", value.clone());
+            broken.extend(self.rules.iter().filter_map(|rule| rule.broken(&scope, field)));
+        }
+        for (name, shape) in &self.fields {
+            if let Some(inner) = value.get(name) {
+                shape.check(inner, &format!("{field}.{name}"), broken);
+            }
+        }
+        if let Some(shape) = &self.values {
+            for (name, inner) in value.as_object().into_iter().flatten() {
+                shape.check(inner, &format!("{field}.{name}"), broken);
+            }
+        }
+        for (at, item) in value.as_array().into_iter().flatten().enumerate() {
+            if let Some(shape) = &self.items {
+                shape.check(item, &format!("{field}[{at}]"), broken);
+            }
+        }
+        if let Some(unique) = &self.unique {
+            unique.check(value, field, broken);
+        }
+    }
+}
+
+impl Rule {
+    /// Returns the rule, or `None` where it compares with an older object: that one is gone.
+    fn new(declared: &Value) -> Option<Self> {
+        let source = declared["rule"].as_str().filter(|source| !source.contains("oldSelf"))?;
+        let condition = Condition::parse(source, "rule").ok()?;
+        let text = |field: &str| declared[field].as_str().unwrap_or_default().to_owned();
+        Some(Self { condition, message: text("message"), below: text("fieldPath") })
+    }
+
+    /// Returns what is wrong with the value `self` of a scope, or `None` where the rule holds.
+    fn broken(&self, scope: &Scope, field: &str) -> Option<Complaint> {
+        match self.condition.evaluate(scope) {
+            Ok(true) => None,
+            Ok(false) => Some(complaint(&format!("{field}{}", self.below), &self.message)),
+            Err(why) => {
+                Some(complaint(field, &format!("{} (this cannot be checked: {})", self.message, why.problem())))
+            }
+        }
+    }
+}
+
+impl Unique {
+    fn check(&self, list: &Value, field: &str, broken: &mut Vec<Complaint>) {
+        let mut seen = BTreeSet::new();
+        for (at, item) in list.as_array().into_iter().flatten().enumerate() {
+            let identity: Vec<String> = match self.0.as_slice() {
+                [] => vec![item.to_string()],
+                keys => keys.iter().map(|key| item[key].to_string()).collect(),
+            };
+            if budget::charge(identity.iter().map(String::len).sum()).is_err() {
+                return;
+            }
+            if seen.contains(&identity) {
+                let place =
+                    self.0.first().map_or_else(|| format!("{field}[{at}]"), |key| format!("{field}[{at}].{key}"));
+                let named: Vec<_> = identity.iter().map(|one| text::display(one.trim_matches('"'), 120)).collect();
+                let what = self.0.first().map_or("items", |key| if key == "path" { "paths" } else { "names" });
+                broken.push(complaint(&place, &format!("{} stands twice: {what} are unique", named.join(", "))));
+            }
+            seen.insert(identity);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "shape_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+//! Objects as they can be stored while no policy is in force: the plan refuses each by itself.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{DECISION, SPEC, Shape};
+use crate::{
+    Plan, Settings,
+    tally::{Owner, tally},
+};
+
+fn complaints(steps: Value, more: Value) -> Vec<String> {
+    let mut spec = json!({"requestedBy": "dana", "steps": steps});
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    let workflow = serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec,
+    }))
+    .unwrap();
+    Plan::of(&workflow, &Settings::default(), &Arc::default()).err().iter().flatten().map(ToString::to_string).collect()
+}
+
+fn twice(item: Value) -> Value {
+    json!([item, item])
+}
+
+#[test]
+fn what_stands_twice_in_a_list_whose_items_differ_is_refused_at_its_place() {
+    let alice = json!({"kind": "User", "name": "alice"});
+    let gate = |field: &str, value: Value| {
+        let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}, alice]});
+        hitl[field] = value;
+        json!([{"name": "ask", "hitl": hitl}])
+    };
+    let container = |field: &str, value: Value| {
+        let mut pod = json!({"image": "tool:1"});
+        pod[field] = value;
+        json!([{"name": "run", "pod": pod}])
+    };
+    let choices = json!([{"id": "q", "options": twice(json!({"id": "a"}))}]);
+    let volume = json!({"name": "v", "mountPath": "/v", "emptyDir": {}});
+    let set = json!([{"name": "s", "set": {"value": "x"}}]);
+    let fetched = |field: &str, value: Value| {
+        let mut step = json!({"name": "get", "http": {"url": "http://x/"}, "retry": {"limit": 1}});
+        step.pointer_mut(field.rsplit_once('/').unwrap().0).unwrap()[field.rsplit_once('/').unwrap().1] = value;
+        json!([step])
+    };
+    let provider = json!({"name": "p", "scripted": {"replies": [{"text": "x"}]}});
+    let table = [
+        (twice(set[0].clone()), json!({}), "[1].name: s stands twice"),
+        (
+            set.clone(),
+            json!({"inputs": twice(json!({"name": "i", "value": "x"}))}),
+            "spec.inputs[1].name: i stands twice",
+        ),
+        (set.clone(), json!({"providers": twice(provider.clone())}), "spec.providers[1].name: p stands twice"),
+        (
+            set.clone(),
+            json!({"providers": [provider], "agents": twice(json!({"name": "a"}))}),
+            "spec.agents[1].name: a stands twice",
+        ),
+        (
+            gate("requiredFrom", twice(json!({"group": "finance", "min": 1}))),
+            json!({}),
+            "hitl.requiredFrom[1].group: finance stands twice",
+        ),
+        (gate("excluded", json!(["eve", "eve"])), json!({}), "hitl.excluded[1]: eve stands twice"),
+        (
+            gate("allowedVerdicts", json!(["Approve", "Approve"])),
+            json!({}),
+            "hitl.allowedVerdicts[1]: Approve stands twice",
+        ),
+        (
+            gate("form", json!({"questions": twice(json!({"id": "q"}))})),
+            json!({}),
+            "hitl.form.questions[1].id: q stands twice",
+        ),
+        (gate("form", json!({"questions": choices})), json!({}), "questions[0].options[1].id: a stands twice"),
+        (container("env", twice(json!({"name": "A", "value": "x"}))), json!({}), "pod.env[1].name: A stands twice"),
+        (container("volumes", twice(volume)), json!({}), "pod.volumes[1].name: v stands twice"),
+        (
+            container("files", twice(json!({"path": "/a", "content": "x"}))),
+            json!({}),
+            "pod.files[1].path: /a stands twice: paths",
+        ),
+        (
+            container("securityContext", json!({"capabilities": {"add": ["CHOWN", "CHOWN"]}})),
+            json!({}),
+            "capabilities.add[1]: CHOWN stands twice",
+        ),
+        (fetched("/http/expect", json!({"status": [200, 200]})), json!({}), "http.expect.status[1]: 200 stands twice"),
+        (
+            fetched("/retry/onReasons", json!(["Timeout", "Timeout"])),
+            json!({}),
+            "retry.onReasons[1]: Timeout stands twice",
+        ),
+    ];
+    for (steps, more, words) in table {
+        let found = complaints(steps.clone(), more);
+        assert!(found.iter().any(|complaint| complaint.contains(words)), "{words}: {found:#?}\n{steps:#}");
+    }
+}
+
+/// Broken and honest shapes; the API server is sent the same.
+fn table(part: &str) -> Vec<Value> {
+    let table: Value = serde_json::from_str(include_str!("../../../tests/contract/shapes.json")).unwrap();
+    table[part].as_array().unwrap().clone()
+}
+
+/// The plan's complaints about a row's `what`.
+fn of_row(row: &Value, what: &str) -> Vec<String> {
+    match row.get("step") {
+        Some(_) => complaints(json!([if what == "honest" { &row["honest"] } else { &row["step"] }]), json!({})),
+        None => {
+            let fields = if what == "honest" { &row["honest"] } else { &row["spec"] };
+            complaints(json!([{"name": "only", "set": {"value": "1"}}]), fields.clone())
+        }
+    }
+}
+
+/// The messages of the rules of a schema that say something about an object alone.
+fn messages(shape: &Shape, found: &mut std::collections::BTreeSet<String>) {
+    found.extend(shape.rules.iter().map(|rule| rule.message.clone()));
+    let inner = shape.fields.values().chain(shape.items.as_deref()).chain(shape.values.as_deref());
+    inner.for_each(|inner| messages(inner, found));
+}
+
+#[test]
+fn the_plan_refuses_every_shape_that_admission_refuses_and_accepts_its_honest_twin() {
+    let mut rules = std::collections::BTreeSet::new();
+    messages(&SPEC, &mut rules);
+    assert!(rules.len() >= 18, "{rules:#?}");
+    for row in table("workflow") {
+        assert_ne!(of_row(&row, "broken"), [] as [String; 0], "{row:#}");
+        assert_eq!(of_row(&row, "honest"), [] as [String; 0], "{row:#}");
+        let told = row["rule"].as_str().unwrap();
+        assert!(rules.iter().any(|rule| rule.starts_with(told)), "no rule says: {told}");
+    }
+    let tried: Vec<String> = table("workflow").iter().map(|row| row["rule"].as_str().unwrap().to_owned()).collect();
+    let untried: Vec<_> = rules.iter().filter(|rule| !tried.iter().any(|told| rule.starts_with(told))).collect();
+    assert!(untried.is_empty(), "write a row for each: {untried:#?}");
+}
+
+#[test]
+fn the_tally_counts_no_decision_of_a_shape_that_admission_refuses() {
+    let mut rules = std::collections::BTreeSet::new();
+    messages(&DECISION, &mut rules);
+    let tried: Vec<String> = table("decision").iter().map(|row| row["rule"].as_str().unwrap().to_owned()).collect();
+    let untried: Vec<_> = rules.iter().filter(|rule| !tried.iter().any(|told| rule.starts_with(told))).collect();
+    assert!(rules.len() >= 8 && untried.is_empty(), "write a row for each: {untried:#?}");
+    for row in table("decision") {
+        let outcome = |decision: &Value| {
+            let mut request = json!({
+                "workflow": {"name": "w", "uid": "00000000-0000-4000-8000-000000000000"},
+                "gate": {"name": "g", "type": "step", "path": "g", "visit": 1}, "guardEpoch": "e", "prompt": "?",
+                "deadline": "2100-01-01T00:00:00Z", "specDigest": format!("sha256:{}", "0".repeat(64)),
+                "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Defer", "Escalate"],
+                "quorums": [{"source": "gate g", "approvers": [{"kind": "User", "name": "alice"}], "threshold": 1}],
+                "requestedBy": "dana",
+                "form": {"questions": [{"id": "answer"}]}, "escalateTo": [{"kind": "User", "name": "carol@example.com"}],
+                "timeout": {"after": "24h"}, "digest": format!("sha256:{}", "0".repeat(64)),
+            });
+            request["reviews"] = json!({"path": "s", "response": "x", "digest": format!("sha256:{}", "0".repeat(64))});
+            let approval = serde_json::from_value(json!({
+                "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a"},
+                "spec": {"request": request, "decisions": {"alice": decision}},
+            }))
+            .unwrap();
+            let now = crate::Now { at: crate::driven::start(), guard_epoch: "e".into() };
+            tally(&approval, Owner::Live, &now).status
+        };
+        let broken = outcome(&row["decision"]);
+        assert_eq!((broken.votes.len(), broken.invalid.len(), broken.outcome), (0, 1, None), "{row:#}");
+        let honest = outcome(&row["honest"]);
+        assert_eq!((honest.votes.len(), honest.invalid.len()), (1, 0), "{row:#}: {:?}", honest.invalid);
+    }
+}
