@@ -5,25 +5,20 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBinding};
+use anyhow::{Context, Result};
 use kube::Client;
-use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::{Value, json};
-use signoff_api::policies::{Identity, Shipped, shipped};
 use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, names};
-use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
+use signoff_tests::control_plane::Cluster;
 
 use super::stage::{APPROVER, approver_user};
-use super::{crowd, process};
+use super::{bindings, crowd, process};
 use crate::say;
 
 /// How many votes an Approval holds with the one that is measured.
 const RECORDED: [usize; 5] = [1, 4, 16, 32, 64];
 /// With and without alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
 const ROUNDS: usize = 2;
-/// Longer than an API server takes to go by a change of policies.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Votes of one kind.
 #[derive(Default)]
@@ -66,7 +61,7 @@ pub(super) async fn measure(votes: usize) -> Result<Vec<Level>> {
         for (level, (here, _)) in levels.iter_mut().zip(&made) {
             bench.vote(here, &mut level.without).await?;
         }
-        bench.restore().await?;
+        bindings::restore(&bench.cluster).await?;
         say::step(&format!("round {round} of {ROUNDS}: voting with the policies"));
         for (level, (_, here)) in levels.iter_mut().zip(&made) {
             bench.vote(here, &mut level.with).await?;
@@ -151,56 +146,10 @@ impl Bench {
         process::cpu(apiserver.context("this control plane has no kube-apiserver")?.1)
     }
 
-    /// Takes the bindings away, and waits until a forged Approval passes.
+    /// Takes the policies out of force.
     async fn lift(&self) -> Result<()> {
-        for object in ours()? {
-            match object {
-                Shipped::ValidatingBinding(binding) => {
-                    let name = binding.metadata.name.unwrap_or_default();
-                    let api = Api::<ValidatingAdmissionPolicyBinding>::all(self.admin.clone());
-                    api.delete(&name, &DeleteParams::default()).await?;
-                }
-                Shipped::MutatingBinding(binding) => {
-                    let name = binding.metadata.name.unwrap_or_default();
-                    let api = Api::<MutatingAdmissionPolicyBinding>::all(self.admin.clone());
-                    api.delete(&name, &DeleteParams::default()).await?;
-                }
-                Shipped::Validating(_) | Shipped::Mutating(_) => {}
-            }
-        }
-        let forged = serde_json::to_vec(&approval()?)?;
-        let path = format!("{}?dryRun=All", self.collection());
-        let deadline = Instant::now() + PATIENCE;
-        // An API server has no event for the policies it goes by: it is asked until it does.
-        while let Err(error) = crowd::post(&self.admin, &path, forged.clone()).await {
-            if Instant::now() > deadline {
-                bail!("the policies are still in force {PATIENCE:?} after their bindings are gone: {error:#}");
-            }
-        }
-        Ok(())
+        bindings::lift(&self.cluster, &self.collection(), serde_json::to_vec(&approval()?)?).await
     }
-
-    /// Puts the bindings back, and waits until they are in force.
-    async fn restore(&self) -> Result<()> {
-        for object in ours()? {
-            match object {
-                Shipped::ValidatingBinding(binding) => {
-                    let api = Api::<ValidatingAdmissionPolicyBinding>::all(self.admin.clone());
-                    api.create(&PostParams::default(), &binding).await?;
-                }
-                Shipped::MutatingBinding(binding) => {
-                    let api = Api::<MutatingAdmissionPolicyBinding>::all(self.admin.clone());
-                    api.create(&PostParams::default(), &binding).await?;
-                }
-                Shipped::Validating(_) | Shipped::Mutating(_) => {}
-            }
-        }
-        self.cluster.in_force().await
-    }
-}
-
-fn ours() -> Result<Vec<Shipped>> {
-    Ok(shipped(&Identity::new(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT))?)
 }
 
 fn voter(index: usize) -> String {

@@ -67,7 +67,8 @@ impl Counters {
         Ok(last)
     }
 
-    fn parse(text: &str) -> Self {
+    /// Reads the text form of Prometheus; lines that are no samples are left out.
+    pub(super) fn parse(text: &str) -> Self {
         let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
             let (name, value) = line.rsplit_once(' ')?;
             Some((name.to_owned(), value.parse().ok()?))

@@ -74,15 +74,17 @@ pub(super) async fn warm_up(stage: &Stage) -> Result<Sample> {
     let operator = stage.operator().await?;
     let namespace = stage.namespace().await?;
     let (gates, _) = open(stage, &operator, &namespace, 4, WARM_UP).await?;
-    decide(stage, &operator, &namespace, 4, &gates).await?;
     let gate = gates.first().context("no gate was opened")?;
     let read = async |plural: &str, name: &str| -> Result<serde_json::Value> {
         let path = format!("{}/{name}", sample::path(&namespace, plural));
         Ok(serde_json::from_str(&crowd::get(&stage.admin, &path).await?)?)
     };
+    let waiting = read("workflows", &gate.workflow).await?["status"].take();
+    decide(stage, &operator, &namespace, 4, &gates).await?;
     let sample = Sample {
         workflow: read("workflows", &gate.workflow).await?,
         approval: read("approvals", &gate.approval).await?,
+        waiting,
     };
     operator.stop().await?;
     Ok(sample)

@@ -4,8 +4,10 @@
 
 mod admission;
 mod audit;
+mod bindings;
 mod ceiling;
 mod counters;
+mod crd;
 mod crowd;
 mod engine;
 mod gates;
@@ -39,6 +41,8 @@ pub(crate) enum Bench {
     Gates(Gates),
     /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
     Admission(Admission),
+    /// What the writes of a one-gate workflow cost the API server: bytes allocated, processor time; with and without policies
+    Crd(Crd),
     /// Steps that are Pods on a real kubelet, beside bare Pods of the same kind (Linux, root)
     Pods(pods::Pods),
     /// The engine alone, no cluster: steps a second, microseconds a turn, bytes a step, of runs of a thousand steps
@@ -53,6 +57,14 @@ pub(crate) struct Admission {
     /// Votes of each kind
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(10..=2_000))]
     votes: u32,
+}
+
+/// How much of it.
+#[derive(Debug, Args)]
+pub(crate) struct Crd {
+    /// Writes of each kind
+    #[arg(long, default_value_t = 120, value_parser = value_parser!(u32).range(10..=2_000))]
+    writes: u32,
 }
 
 /// How much of it.
@@ -87,6 +99,11 @@ pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Bench::Pods(pods) => pods::run(pods),
+        Bench::Crd(crd) => {
+            let measured = to_its_end(crd::measure(crd.writes as usize))?;
+            say::result(&measured.to_string());
+            Ok(ExitCode::SUCCESS)
+        }
         Bench::Admission(admission) => {
             let levels = to_its_end(admission::measure(admission.votes as usize))?;
             say::result(&admission::render(&levels));

@@ -51,6 +51,8 @@ pub(super) fn decision(approver: &str) -> Value {
 pub(super) struct Sample {
     pub(super) workflow: Value,
     pub(super) approval: Value,
+    /// The Workflow's status while its gate was open.
+    pub(super) waiting: Value,
 }
 
 impl Sample {

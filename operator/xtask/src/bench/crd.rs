@@ -1,0 +1,239 @@
+//! `cargo xtask bench crd`: what the six writes of a one-gate workflow cost the API server, in bytes that it allocates and in
+//! processor time, with the policies in force, without them, and without schemas. An Event beside them is the measure.
+//!
+//! one real run -> copies of its objects and statuses -> the same writes on three shapes of one control plane
+//!
+//! Allocation hardly varies from run to run; processor time does where others use the machine.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use signoff_tests::control_plane::Options;
+
+use super::counters::Counters;
+use super::sample::{self, Sample};
+use super::stage::{self, Stage, approver_user};
+use super::{bindings, crowd, gates};
+use crate::say;
+
+/// The writes of a one-gate workflow in their order; the last is the measure and belongs to no workflow.
+const WRITES: [&str; 7] = ["create Workflow", "status", "create Approval", "vote", "status", "status", "create Event"];
+/// How many of them are a workflow's.
+const OF_A_WORKFLOW: usize = 6;
+/// So many Events are made for each of the other writes.
+const EVENTS: usize = 8;
+/// How long an API server may take to go by another schema.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The goals for the six writes in KiB: with every policy in force, and without any.
+const GOALS: [f64; 2] = [6500.0, 5000.0];
+
+/// One write, on average.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    kib: f64,
+    cpu_ms: f64,
+}
+
+/// The writes on one shape of the control plane.
+#[derive(Debug)]
+struct Row {
+    shape: &'static str,
+    costs: [Cost; WRITES.len()],
+    /// In use by the API server afterwards, in MiB.
+    heap: f64,
+}
+
+/// All that was measured.
+#[derive(Debug)]
+pub(super) struct Measured {
+    writes: usize,
+    rows: Vec<Row>,
+    /// A finished Workflow and its Approval: bytes of JSON, and the part of it that is `managedFields`.
+    sizes: [(&'static str, usize, usize); 2],
+}
+
+/// Measures so many writes of each kind on each shape.
+pub(super) async fn measure(writes: usize) -> Result<Measured> {
+    // The operator makes the objects that are copied; how fast it is says nothing here.
+    let program = stage::build(true)?;
+    say::step("starting a control plane and installing the chart");
+    let stage = Stage::open(Options::default(), &program).await?;
+    let sample = gates::warm_up(&stage).await?;
+    let mut rows = Vec::new();
+    say::step("writing with every policy in force");
+    rows.push(row(&stage, &sample, "every policy in force", writes).await?);
+    let path = sample::path(&stage.namespace().await?, "approvals");
+    // An administrator may not create what only the operator does.
+    let refused = sample.approval(&sample.workflow.to_string())?;
+    bindings::lift(&stage.cluster, &path, serde_json::to_vec(&refused)?).await?;
+    say::step("writing without policies");
+    rows.push(row(&stage, &sample, "no policy", writes).await?);
+    without_schemas(&stage, &path).await?;
+    say::step("writing without policies and schemas");
+    rows.push(row(&stage, &sample, "no policy, no schema", writes).await?);
+    let size =
+        |kind, object: &Value| (kind, object.to_string().len(), object["metadata"]["managedFields"].to_string().len());
+    Ok(Measured { writes, rows, sizes: [size("Workflow", &sample.workflow), size("Approval", &sample.approval)] })
+}
+
+/// Makes the writes of so many workflows, kind by kind, by one client.
+async fn row(stage: &Stage, sample: &Sample, shape: &'static str, count: usize) -> Result<Row> {
+    let namespace = stage.namespace().await?;
+    let operator = stage.cluster.operator_client().await?;
+    let approver = approver_user()?;
+    let workflows = sample::path(&namespace, "workflows");
+    let approvals = sample::path(&namespace, "approvals");
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let meter = Meter::calibrate(stage).await?;
+
+    let mut bodies = Vec::new();
+    for index in 0..count {
+        let mut workflow = sample::workflow(&sample::name(index), approver);
+        // Without policies nobody stamps who asked.
+        workflow["spec"]["requestedBy"] = sample.workflow["spec"]["requestedBy"].clone();
+        bodies.push(serde_json::to_vec(&workflow)?);
+    }
+    let (create_workflow, created) =
+        meter.of(count, async |index| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await).await?;
+    let puts = statuses(&created, &workflows, &sample.waiting)?;
+    let (open, opened) =
+        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+
+    let mut bodies = Vec::new();
+    for workflow in &created {
+        bodies.push(serde_json::to_vec(&sample.approval(workflow)?)?);
+    }
+    let (create_approval, asked) =
+        meter.of(count, async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
+    let vote = serde_json::to_vec(&sample::decision(approver))?;
+    let names: Vec<_> = asked.iter().map(|answer| sample::name_of(answer)).collect::<Result<_>>()?;
+    let (vote, voted) = meter
+        .of(count, async |index| {
+            crowd::patch(&stage.approver, &format!("{approvals}/{}", names[index]), vote.clone()).await
+        })
+        .await?;
+    let puts = statuses(&voted, &approvals, &sample.approval["status"])?;
+    let (decide, _) =
+        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+    let puts = statuses(&opened, &workflows, &sample.workflow["status"])?;
+    let (finish, _) =
+        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+
+    // An Event allocates so little that many are needed to tell it from what the API server does by itself.
+    let many = count * EVENTS;
+    let mut bodies = Vec::with_capacity(many);
+    for index in 0..many {
+        bodies.push(serde_json::to_vec(&sample.event(&sample::name(index)))?);
+    }
+    let (event, _) = meter.of(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
+
+    let heap = reading(stage).await?.sum("go_memstats_heap_inuse_bytes", &[]) / 1024.0 / 1024.0;
+    Ok(Row { shape, costs: [create_workflow, open, create_approval, vote, decide, finish, event], heap })
+}
+
+/// Returns paths and bodies that put this status in the place of the answered objects' status.
+fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
+    let put = |answer: &String| {
+        let (name, body) = sample::with_status(answer, status)?;
+        Ok((format!("{collection}/{name}/status"), body))
+    };
+    answers.iter().map(put).collect()
+}
+
+/// Reads the API server's own counters around a number of writes.
+struct Meter<'a> {
+    stage: &'a Stage,
+    /// The bytes that one reading allocates, which would count as the writes'.
+    reading: f64,
+}
+
+impl<'a> Meter<'a> {
+    async fn calibrate(stage: &'a Stage) -> Result<Self> {
+        let first = allocated(&reading(stage).await?);
+        let second = allocated(&reading(stage).await?);
+        Ok(Self { stage, reading: second - first })
+    }
+
+    /// Makes the writes one after the other. Returns the average cost of one, and the answers in order.
+    async fn of(&self, count: usize, write: impl AsyncFn(usize) -> Result<String>) -> Result<(Cost, Vec<String>)> {
+        let before = reading(self.stage).await?;
+        let mut answers = Vec::with_capacity(count);
+        for index in 0..count {
+            answers.push(write(index).await?);
+        }
+        let after = reading(self.stage).await?;
+        let bytes = allocated(&after) - allocated(&before) - self.reading;
+        let cpu = cpu_seconds(&after) - cpu_seconds(&before);
+        let count = count as f64;
+        Ok((Cost { kib: bytes / 1024.0 / count, cpu_ms: cpu * 1000.0 / count }, answers))
+    }
+}
+
+async fn reading(stage: &Stage) -> Result<Counters> {
+    Ok(Counters::parse(&crowd::get(&stage.admin, "/metrics").await.context("the API server's /metrics")?))
+}
+
+fn allocated(counters: &Counters) -> f64 {
+    counters.sum("go_memstats_alloc_bytes_total", &[])
+}
+
+fn cpu_seconds(counters: &Counters) -> f64 {
+    counters.sum("process_cpu_seconds_total", &[])
+}
+
+/// Gives both kinds a schema that says nothing but where their fields are, and waits until the API server goes by it.
+async fn without_schemas(stage: &Stage, approvals: &str) -> Result<()> {
+    let crds: Api<CustomResourceDefinition> = Api::all(stage.admin.clone());
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let mut status = anything.clone();
+    // The printer columns and selectable fields of both kinds name it.
+    status["properties"] = json!({"phase": {"type": "string"}});
+    let schema = json!({"type": "object", "properties": {"spec": anything, "status": status}});
+    for name in ["workflows.signoff.dev", "approvals.signoff.dev"] {
+        let mut crd = serde_json::to_value(crds.get(name).await?)?;
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema.clone();
+        crds.replace(name, &PostParams::default(), &serde_json::from_value(crd)?).await?;
+    }
+    let nonsense = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "nonsense"}, "spec": {"anything": true}});
+    let (path, body) = (format!("{approvals}?dryRun=All"), serde_json::to_vec(&nonsense)?);
+    let deadline = Instant::now() + PATIENCE;
+    // An API server has no event for the schema it goes by: it is asked until it does.
+    while let Err(error) = crowd::post(&stage.admin, &path, body.clone()).await {
+        if Instant::now() > deadline {
+            bail!("the schemas are still in force {PATIENCE:?} after they were replaced: {error:#}");
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n{} of each write, one client; KiB that the API server allocates for one", self.writes)?;
+        write!(f, "{:<24}", "")?;
+        for write in WRITES {
+            write!(f, "{write:>17}")?;
+        }
+        writeln!(f, "{:>9}{:>9}{:>12}{:>10}{:>11}", "six", "goal", "in Events", "CPU, ms", "heap, MiB")?;
+        for (index, row) in self.rows.iter().enumerate() {
+            write!(f, "{:<24}", row.shape)?;
+            for cost in row.costs {
+                write!(f, "{:>17.0}", cost.kib)?;
+            }
+            let six = &row.costs[..OF_A_WORKFLOW];
+            let kib: f64 = six.iter().map(|cost| cost.kib).sum();
+            let cpu: f64 = six.iter().map(|cost| cost.cpu_ms).sum();
+            let goal = GOALS.get(index).map_or(String::new(), |goal| format!("{goal:.0}"));
+            let in_events = kib / row.costs[OF_A_WORKFLOW].kib;
+            writeln!(f, "{kib:>9.0}{goal:>9}{in_events:>11.0}×{cpu:>10.1}{:>11.0}", row.heap)?;
+        }
+        let [workflow, approval] = &self.sizes;
+        for (kind, bytes, managed) in [workflow, approval] {
+            writeln!(f, "a finished {kind} has {bytes} bytes, {managed} of them managedFields")?;
+        }
+        Ok(())
+    }
+}
