@@ -115,11 +115,20 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn nodes(schema: &Value) -> usize {
+        let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(_, inner)| inner);
+        let items = ["items", "additionalProperties"].into_iter().filter_map(|key| schema.get(key));
+        1 + fields.chain(items.filter(|inner| inner.is_object())).map(nodes).sum::<usize>()
+    }
+
     #[test]
-    fn each_crd_stays_well_below_the_annotation_limit_of_client_side_apply() {
+    fn each_crd_has_at_most_80_kib_and_650_nodes() {
         for crd in all() {
             let size = serde_json::to_vec(&crd).unwrap().len();
-            assert!(size < 224 * 1024, "{:?} has {size} bytes", crd.metadata.name);
+            assert!(size <= 80 * 1024, "{:?} has {size} bytes", crd.metadata.name);
+            let crd = serde_json::to_value(&crd).unwrap();
+            let nodes = nodes(crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap());
+            assert!((2..=650).contains(&nodes), "{} has {nodes} nodes", crd["metadata"]["name"]);
         }
     }
 

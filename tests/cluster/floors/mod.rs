@@ -219,10 +219,7 @@ async fn a_run_that_is_under_way_is_held_by_a_floor_it_cannot_meet_and_goes_on_w
     let (approval, _) = stage.asked("refund", "two").await;
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let run = stage.ended("refund").await;
-    assert_eq!(
-        (phase(&run), reason(&run, conditions::HELD).as_deref()),
-        (WorkflowPhase::Succeeded, Some("NothingHeld"))
-    );
+    assert_eq!((phase(&run), reason(&run, conditions::HELD)), (WorkflowPhase::Succeeded, None));
 }
 
 #[tokio::test]
