@@ -41,7 +41,7 @@ fn earlier_chart(folder: &Path) {
     };
     edit("Chart.yaml", "version: 0.1.0", "version: 0.0.9");
     edit("files/crd-approvals.yaml", "name: Decided by", "name: Deciders");
-    edit("files/crd-approvals.yaml", "parameters belong to Modify or Retry", "parameters belong to Modify");
+    edit("files/crd-approvals.yaml", "status.outcome is final", "status.outcome stays");
     edit("files/validating-approvals.yaml", "at most 24 labels", "at most 24 labels here");
     std::fs::remove_file(folder.join("files/validating-children-exec.yaml")).unwrap();
 }

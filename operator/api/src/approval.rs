@@ -54,7 +54,7 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
         .message("metadata.name must end with the first ten hex digits of spec.request.digest"),
     validation = kube::core::Rule::new("!has(oldSelf.status) || !has(oldSelf.status.outcome) || (has(self.status) && has(self.status.outcome) && self.status.outcome == oldSelf.status.outcome)")
         .message("status.outcome is final"),
-    validation = kube::core::Rule::new("self.spec.request.digest == oldSelf.spec.request.digest").message("request.digest is immutable")
+    validation = kube::core::Rule::new("self.spec.request.digest == oldSelf.spec.request.digest").message("request is immutable, and so is its digest")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalSpec {

@@ -340,7 +340,8 @@ pub struct WorkflowStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
-    /// Standard conditions: Accepted, Guarded, Held, Quarantined, Waiting, Finished, Complete, Failed.
+    /// Standard conditions: `Accepted` and `Waiting`; at the end `Finished` and one of `Complete` and `Failed`. Every other one,
+    /// such as `Held`, `Stalled` or `PodsPending`, is listed only while it holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["type".into()]))]

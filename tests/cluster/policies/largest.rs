@@ -164,15 +164,15 @@ const OF_WORKFLOWS: [&str; 2] = ["signoff-workflows", "signoff-workflows-shape"]
 /// A check by the authorizer has a price of its own, and two of them in one expression are more than half of a budget.
 const CHECKS: [&str; 2] = ["authorizer", ".check("];
 
-/// Waits until the doubled policy refuses the name `refused`, with its own words.
-async fn refuses(stage: &Stage, words: &str) {
+/// Waits until a doubled policy refuses a Workflow of this name.
+async fn refuses(stage: &Stage, name: &str) {
     for _ in 0..1000 {
-        if stage.request("dana", "refused", json!({})).await.is_err_and(|why| why.contains(words)) {
+        if stage.request("dana", name, json!({})).await.is_err_and(|why| why.contains("is doubled")) {
             return;
         }
-        let _ = stage.workflows("dana").await.delete("refused", &DeleteParams::default()).await;
+        let _ = stage.workflows("dana").await.delete(name, &DeleteParams::default()).await;
     }
-    panic!("{words}: not in force after 1000 requests");
+    panic!("the doubled policy that refuses {name} is not in force after 1000 requests");
 }
 
 #[tokio::test]
@@ -181,13 +181,15 @@ async fn the_largest_workflows_that_are_accepted_cost_less_than_half_of_what_a_r
     const BYTES: usize = 512 * 1024;
     let stage = Stage::open("largest").await;
     for name in OF_WORKFLOWS {
-        let words = format!("{name} is doubled");
+        // A name of its own: where two policies refuse, either may answer.
+        let refused = format!("refused-by-{name}");
         add_doubled(&stage, "ValidatingAdmissionPolicy", name, &CHECKS, |spec| {
-            let canary = json!({"expression": "object.metadata.name != 'refused'", "message": words});
+            let expression = format!("object.metadata.name != '{refused}'");
+            let canary = json!({"expression": expression, "message": "is doubled"});
             spec["validations"].as_array_mut().unwrap().insert(0, canary);
         })
         .await;
-        refuses(&stage, &words).await;
+        refuses(&stage, &refused).await;
     }
     let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create"], "resourceNames": []});
     stage.grant("dana@example.com", pods).await;

@@ -110,6 +110,7 @@ impl Way {
                     applied[field] = stored[field].clone();
                 }
                 applied["metadata"]["name"] = stored["metadata"]["name"].clone();
+                with_atomic_parts(&mut applied, stored);
                 applied
             }
             Self::Replace => {
@@ -118,6 +119,20 @@ impl Way {
                 object
             }
             _ => change.clone(),
+        }
+    }
+}
+
+/// Applies the parts that are atomic as wholes: an apply of a few of their fields would take away the others.
+fn with_atomic_parts(applied: &mut Value, stored: &Value) {
+    if !stored["apiVersion"].as_str().is_some_and(|version| version.starts_with("signoff.dev/")) {
+        return;
+    }
+    for part in ["/spec/request", "/status"] {
+        if let (Some(whole), Some(change)) = (stored.pointer(part), applied.pointer_mut(part)) {
+            let mut changed = whole.clone();
+            json_patch::merge(&mut changed, change);
+            *change = changed;
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct ApprovalStatus {
     /// How many times this status was written.
     #[serde(default)]
     pub seq: i64,
-    /// Standard conditions: Decided, Undecidable, Guarded.
+    /// Standard conditions: `Decided` at its end; `Quarantined` and `Undecidable` only while they hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["type".into()]))]

@@ -17,7 +17,7 @@ const UNSHARED_LISTS: [(&str, &[&str]); 2] =
 const RULES: &str = "x-kubernetes-validations";
 /// The rules that stay, by their messages: a second lock behind the admission policies. Both stand at the root and compare
 /// a few bytes.
-const LOCKS: [&str; 2] = ["status.outcome is final", "request.digest is immutable"];
+const LOCKS: [&str; 2] = ["status.outcome is final", "request is immutable, and so is its digest"];
 
 /// Returns the CRD as it is installed, made from what the types declare.
 pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefinition {

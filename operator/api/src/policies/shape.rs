@@ -26,7 +26,7 @@ struct Held {
 const COVERED: [Held; 6] = [
     held("Approval", "a decision is final", "signoff-approvals", "a decision is final"),
     held("Approval", "request is immutable", "signoff-approvals", "spec.request is immutable"),
-    held("Approval", "request.digest is immutable", "signoff-approvals", "spec.request is immutable"),
+    held("Approval", "request is immutable, and so is its digest", "signoff-approvals", "spec.request is immutable"),
     held("Approval", "status.outcome is final", "signoff-status", "status.outcome is final"),
     held("Workflow", "metadata.name has at most 63", "signoff-workflows", "metadata.name has at most 63"),
     held("Workflow", "requestedBy is immutable", "signoff-workflows", "spec.requestedBy is immutable"),

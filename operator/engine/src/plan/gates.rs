@@ -34,12 +34,20 @@ pub(super) struct Gates<'a> {
     asking: RefCell<BTreeSet<String>>,
     /// The gates without a type that a pattern named, with the field that named each.
     named: RefCell<BTreeMap<String, String>>,
+    /// The fields of gates that name a step about which another gate of their type asks, with the step and that gate.
+    shadowed: RefCell<BTreeSet<(String, String, String)>>,
 }
 
 impl<'a> Gates<'a> {
     pub(super) fn of(spec: &'a WorkflowSpec) -> Self {
         let list = spec.gates.iter().enumerate().map(|(at, gate)| (format!("spec.gates[{at}]"), gate)).collect();
-        Self { list, met: RefCell::default(), asking: RefCell::default(), named: RefCell::default() }
+        Self {
+            list,
+            met: RefCell::default(),
+            asking: RefCell::default(),
+            named: RefCell::default(),
+            shadowed: RefCell::default(),
+        }
     }
 
     fn of_type(&self, type_: SpecGateType) -> impl Iterator<Item = &(String, &'a Gate)> {
@@ -50,7 +58,13 @@ impl<'a> Gates<'a> {
     fn for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, &'a Gate), bool)> {
         let (name, path) = (step.name.trim_start_matches('.'), step.path.as_str());
         self.met.borrow_mut().extend([name.to_owned(), path.to_owned()]);
-        let named = self.of_type(type_).find(|(_, gate)| gate.steps.iter().any(|step| step == name || step == path));
+        let mut naming =
+            self.of_type(type_).filter(|(_, gate)| gate.steps.iter().any(|step| step == name || step == path));
+        let named = naming.next();
+        for (field, _) in naming {
+            let first = named.map(|(_, gate)| gate.name.clone()).unwrap_or_default();
+            self.shadowed.borrow_mut().insert((field.clone(), path.to_owned(), first));
+        }
         let general = || self.of_type(type_).find(|(_, gate)| gate.steps.is_empty());
         named.map(|found| (found, true)).or_else(|| general().map(|found| (found, false)))
     }
@@ -104,6 +118,11 @@ impl Check<'_> {
                 let message = "planApproval asks about a route or about subtasks: this pattern makes neither";
                 self.complain(format!("{field}.type"), message);
             }
+        }
+        for (field, step, first) in gates.shadowed.borrow().iter() {
+            let message =
+                format!("gate {first} asks about step {step} already: name a step in one gate of a type only");
+            self.complain(format!("{field}.steps"), message);
         }
         for type_ in [SpecGateType::PlanApproval, SpecGateType::FinalResponse] {
             for (field, _) in gates.of_type(type_).skip(1) {

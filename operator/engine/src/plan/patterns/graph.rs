@@ -60,7 +60,7 @@ impl Check<'_> {
                 edges[from].push(planned);
             }
         }
-        self.shape(steps, entry, &edges, field);
+        self.shape(steps, entry, &edges, field, !ground.spec.gates.is_empty());
         if nodes.len() != steps.len() {
             return None;
         }
@@ -122,17 +122,36 @@ impl Check<'_> {
     }
 
     /// Every step can be reached, and some step may be the last.
-    fn shape(&mut self, steps: &[SpecStep<'_>], entry: usize, edges: &[Vec<PlannedEdge>], field: &str) {
+    fn shape(
+        &mut self,
+        steps: &[SpecStep<'_>],
+        entry: usize,
+        edges: &[Vec<PlannedEdge>],
+        field: &str,
+        can_be_rejected: bool,
+    ) {
         let mut reached = BTreeSet::new();
         let mut next = vec![entry];
         while let Some(at) = next.pop() {
             if reached.insert(at) {
-                next.extend(edges.get(at).into_iter().flatten().flat_map(PlannedEdge::targets));
+                let asks = can_be_rejected || steps.get(at).is_some_and(|one| one.step.hitl.is_some());
+                next.extend(taken(edges.get(at).map_or(&[], Vec::as_slice), asks));
             }
         }
         for (_, one) in steps.iter().enumerate().filter(|(at, _)| !reached.contains(at)) {
-            let message = format!("no edge leads to {}: draw one, or remove the step", one.step.name);
-            self.complain(&one.field, message);
+            let name = &one.step.name;
+            let is_drawn =
+                edges.iter().flatten().any(|edge| edge.targets().iter().any(|to| steps[*to].step.name == *name));
+            self.complain(
+                &one.field,
+                if is_drawn {
+                    format!(
+                        "no run comes to {name}: an edge before its own always matches, or its start is never reached"
+                    )
+                } else {
+                    format!("no edge leads to {name}: draw one, or remove the step")
+                },
+            );
         }
         if !edges.is_empty() && !edges.iter().any(|leaving| leaving.iter().all(|edge| !edge.always_matches())) {
             self.complain(
@@ -141,6 +160,30 @@ impl Check<'_> {
             );
         }
     }
+}
+
+/// Returns the positions to which a run may go by these edges of one step: those behind an edge that always matches are never
+/// looked at. Where people are asked, edges without a condition are passed over after a Reject.
+fn taken(edges: &[PlannedEdge], asks: bool) -> Vec<usize> {
+    let (mut targets, mut has_bare) = (Vec::new(), false);
+    for edge in edges {
+        let always = match edge {
+            PlannedEdge::Always(to) => {
+                targets.extend((!has_bare).then_some(*to));
+                has_bare = true;
+                !asks
+            }
+            PlannedEdge::Choose(choices) => {
+                let until_else = choices.iter().position(|(when, _)| when.is_else());
+                targets.extend(choices.iter().take(until_else.map_or(choices.len(), |at| at + 1)).map(|(_, to)| *to));
+                until_else.is_some()
+            }
+        };
+        if always {
+            break;
+        }
+    }
+    targets
 }
 
 impl PlannedEdge {
