@@ -122,6 +122,28 @@ async fn a_request_that_was_tampered_with_is_not_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_whose_request_was_changed_can_be_cancelled_and_its_approval_ends_undecided() {
+    let stage = Stage::new();
+    stage.apply(RUN, &payment());
+    let life = stage.begin(OPERATOR);
+    let approval = stage.people().asked("review").await;
+    stage.pass(10).await;
+    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| {
+        object["spec"]["request"]["prompt"] = json!("Nothing to see.")
+    });
+    stage.people().votes("alice", &approval, verdict("Approve"));
+    stage.pass(600).await;
+    assert_eq!(stage.workflow(RUN)["status"]["phase"], "Waiting", "{}", stage.server.story());
+    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
+    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Cancelled");
+    stage.pass(600).await;
+    let status = &stage.approval()["status"];
+    assert_eq!((&status["phase"], &status["outcome"]["verdict"]), (&json!("Cancelled"), &Value::Null));
+    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
     // The same run twice: the first tells the name that the second one's Approval will have.
     let twin = Stage::new();

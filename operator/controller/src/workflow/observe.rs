@@ -123,6 +123,10 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
             continue;
         };
         if let Some(why) = approval.stranger_to(record, &seen.uid) {
+            // A cancelled run ends whatever stands in the place of its Approval.
+            if seen.workflow.spec.cancel == Some(true) {
+                continue;
+            }
             return Err(Error::Foreign {
                 object: seen.name.as_a::<Workflow>(),
                 name: place.as_a::<Approval>(),
