@@ -25,7 +25,7 @@ const MAX_STORED: usize = 1_400_000;
     kind = "Blob",
     namespaced,
     derive = "PartialEq",
-    doc = "A Blob is one long value of a Workflow, or a part of its journal. The operator creates it, nobody changes it, and it is deleted with its Workflow.",
+    doc = "A Blob is one long value of a Workflow, or a part of its journal. The operator creates it, its content is immutable, and it is deleted with its Workflow.",
     validation = kube::core::Rule::new("has(self.spec.data) != has(self.spec.binary)")
         .message("give either data or binary")
         .field_path(".spec"),

@@ -75,6 +75,14 @@ pub fn declared() -> Vec<CustomResourceDefinition> {
     DECLARED.clone()
 }
 
+/// Returns the schema of a kind as its types declare it, or null where there is no such kind.
+#[must_use]
+pub fn declared_schema(kind: &str) -> Value {
+    let crd = DECLARED.iter().find(|crd| crd.spec.names.kind == kind);
+    let schema = crd.and_then(|crd| crd.spec.versions.first()?.schema.as_ref()?.open_api_v3_schema.as_ref());
+    schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default()
+}
+
 /// Made once: it takes long.
 static DECLARED: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
     let crds = [ApprovalPolicy::crd(), Approval::crd(), Blob::crd(), ClusterApprovalPolicy::crd(), Workflow::crd()];

@@ -297,7 +297,7 @@ pub struct Gate {
     #[schemars(length(max = 64), inner(length(min = 1, max = 127)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub steps: Vec<String>,
-    /// A CEL condition: where it does not hold, nobody is asked. One without a value asks.
+    /// A CEL condition: the gate asks unless it is false. A condition that cannot be evaluated asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub condition: Option<String>,

@@ -139,7 +139,7 @@ impl Context {
         self.evaluator.is_suspect(&subject(object))
     }
 
-    /// Records that an object is no suspect: all its evaluations for now have finished, or none follows.
+    /// Removes an object from the suspects: every evaluation that its reconcile needs has finished, or it needs none.
     pub(crate) fn clear_suspect<K: Kind>(&self, name: &Name, uid: &str) {
         let text = |text: &str| text.to_owned();
         let (namespace, name) = (text(&name.namespace), text(&name.name));

@@ -38,10 +38,10 @@ struct Rule {
 #[derive(Debug)]
 struct Unique(Vec<String>);
 
-static SPEC: LazyLock<Shape> = LazyLock::new(|| Shape::new(&declared("Workflow")["properties"]["spec"]));
+static SPEC: LazyLock<Shape> = LazyLock::new(|| Shape::new(&crds::declared_schema("Workflow")["properties"]["spec"]));
 
 static DECISION: LazyLock<Shape> = LazyLock::new(|| {
-    let spec = &declared("Approval")["properties"]["spec"];
+    let spec = &crds::declared_schema("Approval")["properties"]["spec"];
     Shape::new(&spec["properties"]["decisions"]["additionalProperties"])
 });
 
@@ -49,13 +49,6 @@ static DECISION: LazyLock<Shape> = LazyLock::new(|| {
 pub fn prepare() {
     LazyLock::force(&SPEC);
     LazyLock::force(&DECISION);
-}
-
-/// Returns the schema of a kind as its types declare it.
-fn declared(kind: &str) -> Value {
-    let crd = crds::declared().into_iter().find(|crd| crd.spec.names.kind == kind);
-    let schema = crd.and_then(|crd| crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema);
-    schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default()
 }
 
 /// Returns every declared rule that a spec breaks, in the order of its fields.

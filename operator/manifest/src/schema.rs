@@ -10,6 +10,7 @@ use std::{
 
 use regex::Regex;
 use serde_json::Value as Json;
+use signoff_api::crds;
 
 use crate::{
     nearest::nearest,
@@ -21,14 +22,8 @@ use crate::{
 
 /// The schemas by kind.
 static SCHEMAS: LazyLock<BTreeMap<String, Json>> = LazyLock::new(|| {
-    signoff_api::crds::declared()
-        .into_iter()
-        .filter_map(|crd| {
-            let version = crd.spec.versions.into_iter().next()?;
-            let schema = serde_json::to_value(version.schema?.open_api_v3_schema?).ok()?;
-            Some((crd.spec.names.kind, schema))
-        })
-        .collect()
+    let kinds = crds::declared().into_iter().map(|crd| crd.spec.names.kind);
+    kinds.map(|kind| (kind.clone(), crds::declared_schema(&kind))).collect()
 });
 
 /// The schema of a kind.

@@ -42,6 +42,38 @@ pub enum Actor {
     Through(&'static str),
 }
 
+/// One of each kind that holds what the chart or the cluster gives: people first, then the programs.
+pub(super) const EVERYBODY: [Actor; 13] = [
+    Actor::Approver,
+    Actor::SecondApprover,
+    Actor::Unlisted,
+    Actor::Delegate,
+    Actor::Requester,
+    Actor::Viewer,
+    Actor::Edit,
+    Actor::Admin,
+    Actor::Outsider,
+    Actor::StatusHolder,
+    Actor::ClusterAdmin,
+    Actor::GarbageCollector,
+    Actor::Operator,
+];
+/// Everybody but the operator.
+pub(super) const OTHERS: [Actor; 12] = first();
+/// Everybody but the operator and the garbage collector.
+pub(super) const PEOPLE: [Actor; 11] = first();
+
+/// Returns the first of everybody.
+const fn first<const N: usize>() -> [Actor; N] {
+    let mut some = [Actor::Operator; N];
+    let mut at = 0;
+    while at < N {
+        some[at] = EVERYBODY[at];
+        at += 1;
+    }
+    some
+}
+
 /// The kinds of token of the operator's service account that somebody might get hold of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Token {

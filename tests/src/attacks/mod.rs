@@ -10,6 +10,7 @@ mod table;
 use serde_json::{Value, json};
 
 pub use actors::{Actor, Token};
+use actors::{EVERYBODY, OTHERS, PEOPLE};
 pub use page::{PAGE, page};
 pub use request::{Request, Way};
 pub use table::CHAPTERS;

@@ -64,9 +64,7 @@ pub(super) struct Rule {
 /// Returns every rule that the types of a kind declare, in the order of their places. Rules of the status are left out:
 /// only the operator writes it.
 pub(super) fn declared(kind: &str) -> Vec<Rule> {
-    let crd = crds::declared().into_iter().find(|crd| crd.spec.names.kind == kind);
-    let schema = crd.and_then(|crd| crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema);
-    let mut schema = schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default();
+    let mut schema = crds::declared_schema(kind);
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         fields.remove("status");
     }

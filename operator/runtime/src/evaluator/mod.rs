@@ -178,8 +178,8 @@ impl Evaluator {
         self.handle.as_ref().is_some_and(|handle| handle.is_suspect(subject))
     }
 
-    /// Records that `subject` is no suspect: all its evaluations for now have finished, or none follows. One finished
-    /// evaluation does not prove that, because another one may follow.
+    /// Removes `subject` from the suspects: every evaluation that its reconcile needs has finished, or it needs none. One
+    /// finished evaluation does not prove that, because another one may follow.
     pub fn clear(&self, subject: &Subject) {
         if let Some(handle) = &self.handle {
             handle.clear(subject);

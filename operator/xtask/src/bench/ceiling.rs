@@ -220,13 +220,13 @@ impl Bursts<'_> {
     }
 }
 
-/// Bodies made beforehand, so that making them is not measured.
-fn bodies(count: usize, make: impl Fn(usize) -> Result<Value>) -> Result<Vec<Vec<u8>>> {
+/// Returns bodies made beforehand, so that making them is not measured.
+pub(super) fn bodies(count: usize, make: impl Fn(usize) -> Result<Value>) -> Result<Vec<Vec<u8>>> {
     (0..count).map(|index| Ok(serde_json::to_vec(&make(index)?)?)).collect()
 }
 
-/// Paths and bodies that put this status in the place of the answered objects'.
-fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
+/// Returns paths and bodies that put this status in the place of the answered objects' status.
+pub(super) fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
     let put = |answer: &String| {
         let (name, body) = sample::with_status(answer, status)?;
         Ok((format!("{collection}/{name}/status"), body))
@@ -234,8 +234,8 @@ fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<
     answers.iter().map(put).collect()
 }
 
-/// The answered objects' paths.
-fn names(answers: &[String], collection: &str) -> Result<Vec<String>> {
+/// Returns the paths of the answered objects.
+pub(super) fn names(answers: &[String], collection: &str) -> Result<Vec<String>> {
     answers.iter().map(|answer| Ok(format!("{collection}/{}", sample::name_of(answer)?))).collect()
 }
 

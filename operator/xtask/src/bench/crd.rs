@@ -17,7 +17,7 @@ use signoff_tests::control_plane::Options;
 use super::counters::Counters;
 use super::sample::{self, Sample};
 use super::stage::{self, Stage, approver_user};
-use super::{bindings, crowd, gates};
+use super::{bindings, ceiling, crowd, gates};
 use crate::say;
 
 /// The writes of a one-gate workflow in their order; the last is the measure and belongs to no workflow.
@@ -90,58 +90,39 @@ async fn row(stage: &Stage, sample: &Sample, shape: &'static str, count: usize) 
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
     let meter = Meter::calibrate(stage).await?;
 
-    let mut bodies = Vec::new();
-    for index in 0..count {
+    let bodies = ceiling::bodies(count, |index| {
         let mut workflow = sample::workflow(&sample::name(index), approver);
-        // Without policies nobody stamps who asked.
+        // Without policies the API server does not stamp who asked.
         workflow["spec"]["requestedBy"] = sample.workflow["spec"]["requestedBy"].clone();
-        bodies.push(serde_json::to_vec(&workflow)?);
-    }
+        Ok(workflow)
+    })?;
     let (create_workflow, created) =
         meter.of(count, async |index| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await).await?;
-    let puts = statuses(&created, &workflows, &sample.waiting)?;
+    let puts = ceiling::statuses(&created, &workflows, &sample.waiting)?;
     let (open, opened) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
-    let mut bodies = Vec::new();
-    for workflow in &created {
-        bodies.push(serde_json::to_vec(&sample.approval(workflow)?)?);
-    }
+    let bodies = ceiling::bodies(count, |index| sample.approval(&created[index]))?;
     let (create_approval, asked) =
         meter.of(count, async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
     let vote = serde_json::to_vec(&sample::decision(approver))?;
-    let names: Vec<_> = asked.iter().map(|answer| sample::name_of(answer)).collect::<Result<_>>()?;
-    let (vote, voted) = meter
-        .of(count, async |index| {
-            crowd::patch(&stage.approver, &format!("{approvals}/{}", names[index]), vote.clone()).await
-        })
-        .await?;
-    let puts = statuses(&voted, &approvals, &sample.approval["status"])?;
+    let paths = ceiling::names(&asked, &approvals)?;
+    let (vote, voted) =
+        meter.of(count, async |index| crowd::patch(&stage.approver, &paths[index], vote.clone()).await).await?;
+    let puts = ceiling::statuses(&voted, &approvals, &sample.approval["status"])?;
     let (decide, _) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
-    let puts = statuses(&opened, &workflows, &sample.workflow["status"])?;
+    let puts = ceiling::statuses(&opened, &workflows, &sample.workflow["status"])?;
     let (finish, _) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
     // An Event allocates so little that many are needed to tell it from what the API server does by itself.
     let many = count * EVENTS;
-    let mut bodies = Vec::with_capacity(many);
-    for index in 0..many {
-        bodies.push(serde_json::to_vec(&sample.event(&sample::name(index)))?);
-    }
+    let bodies = ceiling::bodies(many, |index| Ok(sample.event(&sample::name(index))))?;
     let (event, _) = meter.of(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
 
     let heap = reading(stage).await?.sum("go_memstats_heap_inuse_bytes", &[]) / 1024.0 / 1024.0;
     Ok(Row { shape, costs: [create_workflow, open, create_approval, vote, decide, finish, event], heap })
-}
-
-/// Returns paths and bodies that put this status in the place of the answered objects' status.
-fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
-    let put = |answer: &String| {
-        let (name, body) = sample::with_status(answer, status)?;
-        Ok((format!("{collection}/{name}/status"), body))
-    };
-    answers.iter().map(put).collect()
 }
 
 /// Reads the API server's own counters around a number of writes.

@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::attacks::Actor::{
-    Admin, Approver, ClusterAdmin, Delegate, Edit, GarbageCollector, Operator, Outsider, Requester, SecondApprover,
-    StatusHolder, Stolen, Unlisted, Viewer,
+    Admin, Approver, ClusterAdmin, Delegate, Edit, GarbageCollector, Operator, Outsider, Requester, Stolen, Viewer,
 };
-use crate::attacks::{Actor, CHANGES, Object, REMOVALS, Row, Scene, Token, Way};
+use crate::attacks::{Actor, CHANGES, EVERYBODY, Object, PEOPLE, REMOVALS, Row, Scene, Token, Way};
 
 const BLOBS: &str = "/apis/signoff.dev/v1alpha1/namespaces/{namespace}/blobs";
 const CREATES: &str = "only the operator creates Blobs";
@@ -15,34 +14,6 @@ const IMMUTABLE: &str = "the content of a Blob is immutable";
 const DELETED: &str = "a Blob is deleted with its Workflow: delete that";
 const OWNED: &str = "a Blob belongs to one Workflow";
 
-const HANDS: [Actor; 11] = [
-    Approver,
-    SecondApprover,
-    Unlisted,
-    Delegate,
-    Requester,
-    Viewer,
-    Edit,
-    Admin,
-    Outsider,
-    StatusHolder,
-    ClusterAdmin,
-];
-const EVERYBODY: [Actor; 13] = [
-    Approver,
-    SecondApprover,
-    Unlisted,
-    Delegate,
-    Requester,
-    Viewer,
-    Edit,
-    Admin,
-    Outsider,
-    StatusHolder,
-    ClusterAdmin,
-    Operator,
-    GarbageCollector,
-];
 /// One of each kind: a cluster administrator stands for everybody who holds every verb.
 const SOME: [Actor; 6] = [Approver, Requester, Edit, ClusterAdmin, Operator, GarbageCollector];
 /// Those who hold roles of the chart, or the built-in ones.
@@ -87,14 +58,14 @@ fn made() -> Vec<Row> {
     let made = || blob(json!({}));
     let stolen: [Actor; 5] = Token::ALL.map(Stolen);
     vec![
-        new(Row::new("makes a value of a run", HANDS, [Way::Create, Way::Apply], made()).refused(CREATES)),
+        new(Row::new("makes a value of a run", PEOPLE, [Way::Create, Way::Apply], made()).refused(CREATES)),
         new(Row::new("makes a value of a run", [GarbageCollector], [Way::Create], made()).refused(CREATES)),
         new(Row::new("makes a value of a run", stolen, [Way::Create, Way::Apply], made())
             .refused(CREATES)
             .or("writes only with a token bound to its pod")),
         new(Row::new(
             "makes a value of no run",
-            HANDS,
+            PEOPLE,
             [Way::Create],
             blob(json!({"metadata": {"ownerReferences": null}})),
         )
@@ -166,7 +137,7 @@ fn changed() -> Vec<Row> {
         around("gives a value to another run", &CHANGES, json!({"ownerReferences": [owner("other", "77aa")]}))
             .or("Only one reference can have Controller set to true"),
         about_one(
-            Row::new("takes a value from its run", HANDS, REMOVALS, json!({"metadata": {"ownerReferences": null}}))
+            Row::new("takes a value from its run", PEOPLE, REMOVALS, json!({"metadata": {"ownerReferences": null}}))
                 .refused(CHANGED),
         )
         .honest("the garbage collector's", json!({"metadata": {"ownerReferences": null}}))
@@ -190,9 +161,11 @@ fn changed() -> Vec<Row> {
 fn deleted() -> Vec<Row> {
     let kept = |row: Row| about_one(row).honest("the garbage collector's delete", delete()).by(GarbageCollector);
     vec![
-        kept(Row::new("deletes a value of a run", HANDS, [Way::Delete], delete()).refused(DELETED)),
+        kept(Row::new("deletes a value of a run", PEOPLE, [Way::Delete], delete()).refused(DELETED)),
         kept(
-            Row::new("deletes the values of a run", HANDS, [Way::DeleteAll], delete()).on(Object::All).refused(DELETED),
+            Row::new("deletes the values of a run", PEOPLE, [Way::DeleteAll], delete())
+                .on(Object::All)
+                .refused(DELETED),
         ),
         kept(
             Row::new("deletes a value of a run", BY_ROLE, [Way::Delete, Way::DeleteAll], delete())

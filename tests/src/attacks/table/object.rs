@@ -6,22 +6,7 @@ use crate::attacks::Actor::{
     Admin, Approver, ClusterAdmin, Delegate, Edit, GarbageCollector, Operator, Outsider, Requester, SecondApprover,
     StatusHolder, Unlisted, Viewer,
 };
-use crate::attacks::{Actor, CHANGES, Object, REMOVALS, Row, Scene, Way, approve, own, user};
-
-const EVERYBODY: [Actor; 12] = [
-    Approver,
-    SecondApprover,
-    Unlisted,
-    Delegate,
-    Requester,
-    Viewer,
-    Edit,
-    Admin,
-    Outsider,
-    StatusHolder,
-    ClusterAdmin,
-    GarbageCollector,
-];
+use crate::attacks::{CHANGES, EVERYBODY, OTHERS, Object, REMOVALS, Row, Scene, Way, approve, own, user};
 
 /// An Approval that is not there yet, with this change.
 fn fresh(change: Value) -> Value {
@@ -58,26 +43,8 @@ fn request() -> Vec<Row> {
     let mut less = schema.clone();
     less["properties"] = json!({"a": {"type": "string"}});
     let others = [Approver, ClusterAdmin];
-    let mut rows = vec![fixed(Row::new(
-        "rewrites the prompt",
-        [
-            Approver,
-            SecondApprover,
-            Unlisted,
-            Delegate,
-            Requester,
-            Viewer,
-            Edit,
-            Admin,
-            Outsider,
-            StatusHolder,
-            ClusterAdmin,
-            Operator,
-            GarbageCollector,
-        ],
-        CHANGES,
-        change(json!({"prompt": "Something else?"})),
-    ))];
+    let mut rows =
+        vec![fixed(Row::new("rewrites the prompt", EVERYBODY, CHANGES, change(json!({"prompt": "Something else?"}))))];
     for (what, fields) in [
         ("changes the threshold", json!({"quorums": [quorum(asked(), 2)]})),
         ("moves the closing time", json!({"closesAt": "2100-01-01T00:00:00Z"})),
@@ -257,7 +224,7 @@ fn life() -> Vec<Row> {
         collected(Row::new("deletes it with those like it", hands, [Way::DeleteAll], delete()).on(Object::All).refused(with_the_workflow)),
         collected(Row::new("deletes it without grace", [Approver, Edit, Admin, ClusterAdmin], [Way::Delete], json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})).refused(with_the_workflow)),
         collected(Row::new("deletes it", [Approver, Delegate, Requester, Viewer, Edit, Admin, Outsider], [Way::Delete, Way::DeleteAll], delete()).shipped_roles().refused("cannot {verb} resource \"approvals\"")).way(Way::Delete),
-        Row::new("creates one", EVERYBODY, [Way::Create, Way::Apply], fresh(json!({})))
+        Row::new("creates one", OTHERS, [Way::Create, Way::Apply], fresh(json!({})))
             .given(Scene::Nothing)
             .refused(only_the_operator)
             .honest("the operator's", fresh(json!({})))
@@ -281,7 +248,7 @@ fn life() -> Vec<Row> {
             .given(Scene::Nothing)
             .refused("system users and groups cannot decide")
             .honest("a group of people", fresh(json!({}))),
-        Row::new("asks nobody", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": []}}})))
+        Row::new("asks without a quorum", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": []}}})))
             .given(Scene::Nothing)
             .refused("spec.request.quorums in body should have at least 1 items")
             .honest("one quorum", fresh(json!({}))),

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::attacks::Actor::{
-    Admin, Approver, ClusterAdmin, Delegate, Edit, GarbageCollector, Operator, Outsider, Requester, SecondApprover,
-    StatusHolder, Unlisted, Viewer,
+    Admin, Approver, ClusterAdmin, Delegate, Edit, Operator, Outsider, Requester, SecondApprover, StatusHolder,
+    Unlisted, Viewer,
 };
-use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way, approve, own};
+use crate::attacks::{CHANGES, OTHERS, Object, REMOVALS, Row, Scene, Way, approve, own};
 
 const ONLY_THE_OPERATOR: &str = "only the operator, from its pod, writes status";
 
@@ -15,20 +15,6 @@ fn outcome() -> Value {
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    let everybody = [
-        Approver,
-        SecondApprover,
-        Unlisted,
-        Delegate,
-        Requester,
-        Viewer,
-        Edit,
-        Admin,
-        Outsider,
-        StatusHolder,
-        ClusterAdmin,
-        GarbageCollector,
-    ];
     let with_roles = [Approver, Delegate, Requester, Viewer, Edit, Admin, Outsider];
     let status = Object::Sub("status");
     let operators = |row: Row| row.honest("the operator's word", outcome()).by(Operator).way(Way::Merge);
@@ -51,7 +37,7 @@ pub(super) fn rows() -> Vec<Row> {
     let invalid = json!({"status": {"invalid": {"alice@example.com": {"attempt": 1, "why": "forged"}}}});
     let lists_them = json!({"status": {"level": 1, "approvers": [{"kind": "User", "name": "{me}"}]}});
     vec![
-        operators(Row::new("writes an outcome", everybody, CHANGES, outcome()).on(status).refused(ONLY_THE_OPERATOR)),
+        operators(Row::new("writes an outcome", OTHERS, CHANGES, outcome()).on(status).refused(ONLY_THE_OPERATOR)),
         operators(
             Row::new("writes an outcome", with_roles, CHANGES, outcome())
                 .shipped_roles()
@@ -111,7 +97,7 @@ pub(super) fn rows() -> Vec<Row> {
             &CHANGES,
             json!({"verdict": "Modify", "phase": "Modified", "source": "Timeout"}),
         ),
-        run(Row::new("calls a run finished", everybody, CHANGES, json!({"status": {"phase": "Succeeded"}}))
+        run(Row::new("calls a run finished", OTHERS, CHANGES, json!({"status": {"phase": "Succeeded"}}))
             .on(status)
             .refused(ONLY_THE_OPERATOR)),
         run(Row::new("calls a run finished", with_roles, CHANGES, json!({"status": {"phase": "Succeeded"}}))
