@@ -133,6 +133,44 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_was_changed_while_a_binding_was_away_is_asked_again_unchanged() {
+    for voted in [true, false] {
+        let (stage, operator) = guarded().await;
+        let life = stage.begin(&operator);
+        let approval = stage.people().asked("review").await;
+        stage.pass(10).await;
+        let asked = stage.server.value(&approvals(), "default", &approval).unwrap()["spec"]["request"].clone();
+        let binding =
+            shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
+        let (resource, name) = place(&binding);
+        let set = |actions: Value| {
+            stage.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap()
+        };
+        set(json!(["Warn"]));
+        stage.server.clock().settle().await;
+        stage.server.edit(&approvals(), "default", &approval, |object| {
+            object["spec"]["request"]["quorums"][0]["approvers"] = json!([{"kind": "User", "name": "mallory"}])
+        });
+        if voted {
+            stage.people().votes("mallory", &approval, verdict("Approve"));
+        }
+        stage.pass(3600).await;
+        set(binding["spec"]["validationActions"].clone());
+        stage.people().decides("bob", "review#2", 10, verdict("Approve")).await;
+        assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+        let first = stage.server.value(&approvals(), "default", &approval).unwrap();
+        assert_eq!(
+            (&first["status"]["phase"], &first["status"]["outcome"]["verdict"]),
+            (&json!("Superseded"), &Value::Null)
+        );
+        let again = stage.approvals().into_iter().find(|other| other["metadata"]["name"] != json!(approval)).unwrap();
+        assert_eq!(again["spec"]["request"]["quorums"], asked["quorums"]);
+        assert_eq!(stage.world.effects().len(), 1);
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_operator_that_the_policies_do_not_know_honours_nothing() {
     for stranger in ["operator", "system:serviceaccount:elsewhere:signoff-operator"] {
         let (stage, _) = guarded().await;

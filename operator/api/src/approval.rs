@@ -192,6 +192,13 @@ impl ApprovalRequest {
         self.quorums.first().is_some_and(Quorum::excludes_requester)
     }
 
+    /// Whether the request is another than the one that its digest names: somebody changed it while the admission policies
+    /// were away. No decision about it counts.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.digest_of_the_rest().ok().as_ref() != Some(&self.digest)
+    }
+
     /// The digest that `digest` must be: of every field but itself.
     ///
     /// # Errors

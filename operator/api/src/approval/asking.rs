@@ -38,19 +38,25 @@ impl Approval {
         Self { metadata, spec: ApprovalSpec { request, decisions: BTreeMap::new() }, status: None }
     }
 
+    /// Whether it asks for the Workflow with this uid, and is owned by it.
+    #[must_use]
+    pub fn belongs_to(&self, uid: &str) -> bool {
+        self.spec.request.workflow.uid == uid && self.owner_references().iter().any(|owner| owner.uid == uid)
+    }
+
     /// Why it is not the Approval that this record of this Workflow stands for, as what follows its name; none where
     /// it is.
     #[must_use]
     pub fn stranger_to(&self, record: &StepRecord, uid: &str) -> Option<&'static str> {
         let request = &self.spec.request;
         let asked = record.request.as_ref().map(|facts| &facts.digest);
-        if request.workflow.uid != uid || !self.owner_references().iter().any(|owner| owner.uid == uid) {
+        if !self.belongs_to(uid) {
             Some("belongs to another Workflow")
         } else if request.quorums.is_empty() {
             Some("has no quorum, so nobody can decide it")
         } else if asked != Some(&request.digest) || request.gate.path != record.path {
             Some("asks something else")
-        } else if request.digest_of_the_rest().ok().as_ref() != Some(&request.digest) {
+        } else if request.is_changed() {
             Some("asks something else than its digest says")
         } else {
             None

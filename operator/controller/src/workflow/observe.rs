@@ -101,6 +101,13 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
     Ok(Observed::Run(Box::new(seen)))
 }
 
+/// Whether an Approval of this run whose request was changed has ended without a verdict: its gate asks again, and nothing
+/// of the change is believed.
+fn is_asked_again(approval: &Approval, outcome: Option<&Outcome>, uid: &str) -> bool {
+    let ended_undecided = outcome.is_some_and(|outcome| outcome.verdict.is_none());
+    ended_undecided && approval.belongs_to(uid) && approval.spec.request.is_changed()
+}
+
 /// What became of the open gates. False where it cannot be told for the moment whether that is to be honoured.
 async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
     let open: Vec<_> =
@@ -122,7 +129,11 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
             facts.push(Fact::Gone { path: record.path.clone() });
             continue;
         };
-        if let Some(why) = approval.stranger_to(record, &seen.uid) {
+        let status = approval.status.as_ref();
+        let outcome = status.and_then(|status| status.outcome.as_ref());
+        if let Some(why) = approval.stranger_to(record, &seen.uid)
+            && !is_asked_again(&approval, outcome, &seen.uid)
+        {
             // A cancelled run ends whatever stands in the place of its Approval.
             if seen.workflow.spec.cancel == Some(true) {
                 continue;
@@ -133,9 +144,8 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
                 why: why.to_owned(),
             });
         }
-        let status = approval.status.as_ref();
         overdue |= status.is_some_and(|status| status.phase == signoff_api::approval::ApprovalPhase::Overdue);
-        if let Some(outcome) = status.and_then(|status| status.outcome.as_ref()) {
+        if let Some(outcome) = outcome {
             let outcome = if outcome.verdict.is_none() || approval.guard_epoch() == &*seen.guarded.epoch {
                 unconfirmed |= outcome.verdict.is_some() && !context.vouched.knows(&approval);
                 outcome.clone()

@@ -9,13 +9,13 @@ use super::{ApprovalPhase, Count};
 use crate::language::text;
 
 impl Count<'_> {
-    /// Whether everything that was decided so far was decided in this epoch. An Approval about which nobody has
-    /// decided anything yet is taken over into it.
+    /// Whether everything that was decided so far was decided in this epoch. An Approval without any decision is taken
+    /// over into it, unless its request was changed.
     pub(super) fn is_vouched_for(&mut self) -> bool {
         if self.approval.guard_epoch() == self.now.guard_epoch {
             return true;
         }
-        let untouched = self.approval.spec.decisions.is_empty() && is_blank(&self.status);
+        let untouched = self.approval.spec.decisions.is_empty() && is_blank(&self.status) && !self.request.is_changed();
         if untouched {
             self.status.guard_epoch = Some(self.now.guard_epoch.clone());
         }

@@ -42,11 +42,13 @@ fn approval(more: Value) -> Approval {
             _ => request[key] = value.clone(),
         }
     }
-    serde_json::from_value(json!({
+    let mut approval: Approval = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a", "generation": 1},
         "spec": {"request": request},
     }))
-    .unwrap()
+    .unwrap();
+    approval.spec.request.digest = approval.spec.request.digest_of_the_rest().unwrap();
+    approval
 }
 
 fn users(names: &[&str]) -> Vec<Subject> {
@@ -459,6 +461,15 @@ fn an_approval_without_any_decision_is_taken_over_into_a_new_epoch() {
     count_in(&mut open, "e2");
     assert_eq!(verdict(&open), Some(Verdict::Approve));
     assert_eq!(open.status.unwrap().votes[0].epoch, "e2");
+}
+
+#[test]
+fn a_changed_request_is_not_taken_over_into_a_new_epoch_and_the_gate_asks_again() {
+    let mut open = approval(json!({}));
+    open.spec.request.quorums[0].approvers = users(&["mallory"]);
+    count_in(&mut open, "e2");
+    let outcome = open.status.unwrap().outcome.unwrap();
+    assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
 }
 
 #[test]
