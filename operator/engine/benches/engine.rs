@@ -1,6 +1,7 @@
 //! How long the engine takes over runs of a thousand steps, and how large they get: a line of JSON a run.
 //!
-//! It may not judge, and knows no cluster: `cargo xtask bench engine` builds it as it is shipped and shows the numbers.
+//! Arguments are names of runs; without any, all are measured.
+//! Must not judge, and knows no cluster: `cargo xtask bench engine` builds it as it is shipped and shows the numbers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures the engine from outside")]
 #![allow(clippy::print_stdout, reason = "its output is the result")]
@@ -20,6 +21,8 @@ const TIMES: usize = 5;
 const LENGTHS: [usize; 3] = [10, 100, 1000];
 
 fn main() {
+    // Cargo itself adds `--bench`.
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for (name, spec) in [
         ("chain of 1,000 calls", chain(1000, call)),
         ("chain of 1,000 set steps", chain(1000, set)),
@@ -27,6 +30,9 @@ fn main() {
         ("parallel, 100 branches of 10 calls", parallel(100, 10)),
         ("graph, 1,000 visits of calls", graph(1000)),
     ] {
+        if !wanted.is_empty() && !wanted.iter().any(|one| one == name) {
+            continue;
+        }
         let plan = plan(&spec);
         let runs: Vec<Measured> = (0..TIMES).map(|_| run(&plan)).collect();
         println!("{}", report(name, &runs));

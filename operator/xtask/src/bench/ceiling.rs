@@ -1,13 +1,13 @@
-//! What the API server could do at best: the very writes that a gate costs, each kind by itself, with no operator about.
-//! It may not spare the API server anything: the admission policies are in force, and every write changes its object.
+//! The ceiling: how many writes a second the API server takes of each kind that a gate costs, while no operator runs.
+//! Must not spare the API server anything: the admission policies are in force, and every write changes its object.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 use super::crowd;
-use super::process;
+use super::processors::Reading;
 use super::sample::{self, Sample};
 use super::stage::{Stage, approver_user};
 
@@ -15,8 +15,8 @@ use super::stage::{Stage, approver_user};
 pub(super) const CLIENTS: usize = 16;
 /// Writes of each kind by so many clients, at most.
 const WRITES: usize = 1200;
-/// Writes of each kind by one client, at most.
-const WRITES_ALONE: usize = 200;
+/// Status writes by one client, one after the other.
+const LONE_WRITES: usize = 200;
 /// How long one kind is measured, at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -34,17 +34,21 @@ pub(super) struct Rates {
 /// The same kinds of writes, and the API server's processor time for one of each, in milliseconds.
 pub(super) type Costs = Rates;
 
-/// What was found.
+/// The API server alone, by [`CLIENTS`] at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ceiling {
-    /// By [`CLIENTS`] at once.
-    pub(super) crowd: Rates,
-    /// By one client.
-    pub(super) alone: Rates,
-    /// What a write costs the API server, by [`CLIENTS`] at once: unlike the rates, hardly a matter of who else is at work.
+    pub(super) rates: Rates,
     pub(super) cost_ms: Costs,
-    /// Half of one client's creates and status writes took no longer.
-    pub(super) write_p50: Duration,
+    /// Processors that others used meanwhile.
+    pub(super) others: f64,
+}
+
+/// Status writes of one client, each sent when the one before was answered.
+#[derive(Clone, Debug)]
+pub(super) struct LoneWrites {
+    pub(super) times: Vec<Duration>,
+    /// Processors that others used meanwhile.
+    pub(super) others: f64,
 }
 
 /// Successful writes of each kind.
@@ -59,25 +63,8 @@ pub(super) struct Writes {
 }
 
 impl Rates {
-    /// Creates a second, of Workflows and Approvals in equal parts.
-    pub(super) fn create(&self) -> f64 {
-        2.0 / (1.0 / self.workflow_create + 1.0 / self.approval_create)
-    }
-
-    /// Status writes a second, of both kinds in equal parts.
-    pub(super) fn status_write(&self) -> f64 {
-        2.0 / (1.0 / self.workflow_status + 1.0 / self.approval_status)
-    }
-
-    /// The least time these writes could take, in seconds, by the two rates alone: a decision counts as a status write, an Event
-    /// as a create.
-    pub(super) fn least_seconds(&self, writes: &Writes) -> f64 {
-        (writes.workflow_creates + writes.approval_creates + writes.events) / self.create()
-            + (writes.decisions + writes.approval_status + writes.workflow_status) / self.status_write()
-    }
-
-    /// As [`Self::least_seconds`], every kind by its own rate.
-    pub(super) fn least_seconds_by_kind(&self, writes: &Writes) -> f64 {
+    /// Returns the time in seconds that these writes take at the rates of their kinds.
+    pub(super) fn seconds_for(&self, writes: &Writes) -> f64 {
         writes.workflow_creates / self.workflow_create
             + writes.approval_creates / self.approval_create
             + writes.decisions / self.decision
@@ -94,50 +81,47 @@ impl Writes {
     }
 }
 
-impl std::ops::Add for Writes {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            workflow_creates: self.workflow_creates + other.workflow_creates,
-            approval_creates: self.approval_creates + other.approval_creates,
-            decisions: self.decisions + other.decisions,
-            approval_status: self.approval_status + other.approval_status,
-            workflow_status: self.workflow_status + other.workflow_status,
-            events: self.events + other.events,
-        }
-    }
-}
-
 impl Ceiling {
-    /// Measures one client first, then many; at most a minute. No operator may be running.
+    /// Measures each kind of write for at most five seconds. No operator must be running.
     pub(super) async fn measure(stage: &Stage, sample: &Sample) -> Result<Self> {
-        let (alone, _, times) = measure(stage, sample, 1, WRITES_ALONE).await?;
-        let (crowd, cost_ms, _) = measure(stage, sample, CLIENTS, WRITES).await?;
-        Ok(Self { crowd, alone, cost_ms, write_p50: crowd::percentile(&times, 0.5) })
-    }
-
-    /// Measures many clients again.
-    pub(super) async fn again(stage: &Stage, sample: &Sample) -> Result<Rates> {
-        let (crowd, _, _) = measure(stage, sample, CLIENTS, WRITES).await?;
-        Ok(crowd)
+        let before = Reading::take(stage, None)?;
+        let (rates, cost_ms) = measure(stage, sample).await?;
+        Ok(Self { rates, cost_ms, others: Reading::take(stage, None)?.since(&before).others() })
     }
 }
 
-/// The rates, the costs, and how long each create and status write took.
-async fn measure(
-    stage: &Stage,
-    sample: &Sample,
-    clients: usize,
-    count: usize,
-) -> Result<(Rates, Costs, Vec<Duration>)> {
+impl LoneWrites {
+    /// Writes the status of Workflows, one after the other. No operator must be running.
+    pub(super) async fn measure(stage: &Stage, sample: &Sample) -> Result<Self> {
+        let namespace = stage.namespace().await?;
+        let operator = stage.cluster.operator_client().await?;
+        let workflows = sample::path(&namespace, "workflows");
+        let approver = approver_user()?;
+        let bodies = bodies(LONE_WRITES, |index| Ok(sample::workflow(&sample::name(index), approver)))?;
+        let post = async |index: usize| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await;
+        let created = crowd::each(CLIENTS, LONE_WRITES, post).await?;
+        let puts = statuses(&created, &workflows, &sample.workflow["status"])?;
+        let before = Reading::take(stage, None)?;
+        let mut times = Vec::with_capacity(puts.len());
+        for (path, body) in puts {
+            let began = Instant::now();
+            crowd::put(&operator, &path, body).await?;
+            times.push(began.elapsed());
+        }
+        Ok(Self { times, others: Reading::take(stage, None)?.since(&before).others() })
+    }
+}
+
+/// Returns the rates and the costs.
+async fn measure(stage: &Stage, sample: &Sample) -> Result<(Rates, Costs)> {
+    let count = WRITES;
     let namespace = stage.namespace().await?;
     let operator = stage.cluster.operator_client().await?;
     let approver = approver_user()?;
     let workflows = sample::path(&namespace, "workflows");
     let approvals = sample::path(&namespace, "approvals");
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    let bursts = Bursts { stage, clients };
+    let bursts = Bursts { stage };
 
     let bodies = bodies(count, |index| Ok(sample::workflow(&sample::name(index), approver)))?;
     let workflow_create = bursts
@@ -170,16 +154,12 @@ async fn measure(
         workflow_status: value(&workflow_status),
         event_create: value(&event_create),
     };
-    let (rates, costs) = (each(Burst::rate), each(Burst::cost_ms));
-    let state = [&workflow_create, &approval_create, &workflow_status, &approval_status];
-    let times = state.into_iter().flat_map(|burst| burst.times.iter().copied()).collect();
-    Ok((rates, costs, times))
+    Ok((each(Burst::rate), each(Burst::cost_ms)))
 }
 
 /// One kind of write, done often.
 struct Burst {
     answers: Vec<String>,
-    times: Vec<Duration>,
     took: Duration,
     /// The API server's processor time meanwhile.
     cpu: Duration,
@@ -195,28 +175,17 @@ impl Burst {
     }
 }
 
-/// On which stage, and by how many clients.
+/// Writes of one kind by [`CLIENTS`] at once, timed.
 struct Bursts<'a> {
     stage: &'a Stage,
-    clients: usize,
 }
 
 impl Bursts<'_> {
     async fn of(&self, count: usize, act: impl AsyncFn(usize) -> Result<String>) -> Result<Burst> {
-        let (before, began) = (self.cpu()?, Instant::now());
-        let done = crowd::each_within(self.clients, count, PATIENCE, async |index| {
-            let began = Instant::now();
-            Ok((act(index).await?, began.elapsed()))
-        })
-        .await?;
+        let (before, began) = (self.stage.api_server_cpu()?, Instant::now());
+        let answers = crowd::each_within(CLIENTS, count, PATIENCE, act).await?;
         let took = began.elapsed();
-        let (answers, times) = done.into_iter().unzip();
-        Ok(Burst { answers, times, took, cpu: self.cpu()?.saturating_sub(before) })
-    }
-
-    fn cpu(&self) -> Result<Duration> {
-        let apiserver = self.stage.pids().into_iter().find(|(name, _)| *name == "kube-apiserver");
-        process::cpu(apiserver.context("this control plane has no kube-apiserver")?.1)
+        Ok(Burst { answers, took, cpu: self.stage.api_server_cpu()?.saturating_sub(before) })
     }
 }
 
@@ -253,19 +222,12 @@ mod tests {
     };
 
     #[test]
-    fn the_two_rates_are_those_of_an_equal_mix() {
-        assert!((RATES.create() - 400.0).abs() < 1e-9);
-        assert!((RATES.status_write() - 500.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_least_time_of_writes_is_the_sum_of_each_kinds() {
+    fn the_time_of_writes_is_the_sum_of_each_kinds_and_events_can_be_left_out() {
         let opening =
             Writes { workflow_creates: 100.0, approval_creates: 100.0, workflow_status: 100.0, ..Writes::default() };
-        assert!((RATES.least_seconds(&opening) - 0.7).abs() < 1e-9);
-        assert!((RATES.least_seconds_by_kind(&opening) - 0.7).abs() < 1e-9);
+        assert!((RATES.seconds_for(&opening) - 0.7).abs() < 1e-9);
         let deciding = Writes { decisions: 100.0, events: 100.0, ..Writes::default() };
-        assert!((RATES.least_seconds(&deciding.of_state()) - 0.2).abs() < 1e-9);
-        assert!((RATES.least_seconds_by_kind(&deciding) - 0.6).abs() < 1e-9);
+        assert!((RATES.seconds_for(&deciding) - 0.6).abs() < 1e-9);
+        assert!((RATES.seconds_for(&deciding.of_state()) - 0.5).abs() < 1e-9);
     }
 }

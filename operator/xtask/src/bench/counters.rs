@@ -31,8 +31,10 @@ pub(super) struct Requests {
     pub(super) other_writes: f64,
     /// Events that were written.
     pub(super) events: f64,
-    /// Events that were not: dropped, repeated or refused.
-    pub(super) events_lost: f64,
+    /// Events that were sent and not written: there already, or refused.
+    pub(super) events_failed: f64,
+    /// Events that were not sent: too many were waiting.
+    pub(super) events_dropped: f64,
     /// Requests that read, but for the Lease.
     pub(super) reads: f64,
 }
@@ -50,21 +52,34 @@ impl Counters {
         Ok(Self::parse(&operator.get("/metrics").await.context("the operator's /metrics")?))
     }
 
-    /// Looks until nothing is written or read any more.
+    /// Reads until nothing is written or read any more.
     pub(super) async fn at_rest(operator: &OperatorProcess) -> Result<Self> {
+        Ok(Self::at_rest_with(operator, || Ok(())).await?.0)
+    }
+
+    /// Reads until nothing is written or read any more; also returns what `note` returned when the last change had just been read.
+    pub(super) async fn at_rest_with<T>(
+        operator: &OperatorProcess,
+        mut note: impl FnMut() -> Result<T>,
+    ) -> Result<(Self, T)> {
         let deadline = Instant::now() + PATIENCE;
         let mut ticks = interval(LOOK_AGAIN);
         let (mut last, mut equal) = (Self::look(operator).await?, 0);
+        let mut noted = note()?;
         while equal < EQUAL_LOOKS {
             if Instant::now() > deadline {
                 bail!("the operator is not at rest after {PATIENCE:?}");
             }
             ticks.tick().await;
             let now = Self::look(operator).await?;
-            equal = if now.work() == last.work() { equal + 1 } else { 0 };
+            if now.work() == last.work() {
+                equal += 1;
+            } else {
+                (equal, noted) = (0, note()?);
+            }
             last = now;
         }
-        Ok(last)
+        Ok((last, noted))
     }
 
     /// Reads the text form of Prometheus; lines that are no samples are left out.
@@ -97,13 +112,15 @@ impl Counters {
         let creates = writes(&[r#"verb="create""#, ok]);
         let (approval_status, workflow_status) = (status(r#"kind="Approval""#), status(r#"kind="Workflow""#));
         let events = self.sum("signoff_events_total", &[r#"result="written""#]);
+        let events_dropped = self.sum("signoff_events_total", &[r#"result="dropped""#]);
         Requests {
             creates,
             approval_status,
             workflow_status,
             other_writes: writes(&[]) - creates - approval_status - workflow_status,
             events,
-            events_lost: self.sum("signoff_events_total", &[]) - events,
+            events_failed: self.sum("signoff_events_total", &[]) - events - events_dropped,
+            events_dropped,
             // The Lease is upkeep, as in the audit log.
             reads: self.sum("signoff_reads_total", &[]) - self.sum("signoff_reads_total", &[r#"resource="leases""#]),
         }
@@ -120,7 +137,8 @@ impl std::ops::Sub for Requests {
             workflow_status: self.workflow_status - before.workflow_status,
             other_writes: self.other_writes - before.other_writes,
             events: self.events - before.events,
-            events_lost: self.events_lost - before.events_lost,
+            events_failed: self.events_failed - before.events_failed,
+            events_dropped: self.events_dropped - before.events_dropped,
             reads: self.reads - before.reads,
         }
     }
@@ -138,6 +156,9 @@ mod tests {
         signoff_writes_total{kind=\"Workflow\",verb=\"replace\",result=\"conflict\"} 2\n\
         signoff_events_total{result=\"written\"} 7\n\
         signoff_events_total{result=\"dropped\"} 1\n\
+        signoff_events_total{result=\"repeated\"} 2\n\
+        signoff_reads_total{resource=\"workflows\",verb=\"list\"} 6\n\
+        signoff_reads_total{resource=\"leases\",verb=\"get\"} 3\n\
         signoff_approvals_pending 3\n# EOF\n";
 
     #[test]
@@ -145,7 +166,12 @@ mod tests {
         let requests = Counters::parse(TEXT).requests();
         assert_eq!([requests.creates, requests.approval_status, requests.workflow_status], [5.0, 4.0, 10.0]);
         assert_eq!([requests.other_writes, requests.state_writes()], [2.0, 21.0]);
-        assert_eq!([requests.events, requests.events_lost, requests.reads], [7.0, 1.0, 0.0]);
+        assert_eq!([requests.events, requests.events_failed, requests.events_dropped], [7.0, 2.0, 1.0]);
+    }
+
+    #[test]
+    fn reads_of_the_lease_are_upkeep_and_not_counted() {
+        assert_eq!(Counters::parse(TEXT).requests().reads, 6.0);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The engine alone: steps a second, what a turn costs at a journal of 10, 100 and 1,000 records, and bytes a step.
-//! It may not measure: the program `operator/engine/benches/engine.rs` does, built as the engine is shipped.
+//! Must not measure: the program `operator/engine/benches/engine.rs` does, built as the engine is shipped.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -7,6 +7,10 @@ use serde::Deserialize;
 use super::table::table;
 use crate::cargo::{cargo, output};
 use crate::say;
+
+const PROGRAM: [&str; 6] = ["bench", "--quiet", "--package", "signoff-engine", "--bench", "engine"];
+/// The run of which a replay is told.
+const REPLAYED: &str = "chain of 1,000 calls";
 
 /// What the program says of one run.
 #[derive(Debug, Deserialize)]
@@ -23,13 +27,30 @@ struct Run {
 
 pub(super) fn measure() -> Result<String> {
     say::step("building the engine as it is shipped, and running it");
-    let text = output(&mut cargo(&["bench", "--quiet", "--package", "signoff-engine", "--bench", "engine"]))?;
+    Ok(render(&runs(&[])?))
+}
+
+/// Builds the engine as it is shipped, and nothing else.
+pub(super) fn build() -> Result<()> {
+    output(&mut cargo(&[&PROGRAM[..], &["--no-run"]].concat())).map(drop)
+}
+
+/// Measures a turn of a chain of calls at a journal of a thousand records, which replays all of them; in milliseconds.
+pub(super) fn replay_ms() -> Result<f64> {
+    let runs = runs(&["--", REPLAYED])?;
+    let at_a_thousand = runs.iter().find(|run| run.name == REPLAYED).and_then(|run| run.advance[2]);
+    Ok(at_a_thousand.with_context(|| format!("the engine's benchmark has no turn at 1,000 records of a {REPLAYED}"))?
+        / 1000.0)
+}
+
+fn runs(arguments: &[&str]) -> Result<Vec<Run>> {
+    let text = output(&mut cargo(&[&PROGRAM[..], arguments].concat()))?;
     let runs: Vec<Run> = text
         .lines()
         .map(|line| serde_json::from_str(line).with_context(|| format!("the engine's benchmark says {line}")))
         .collect::<Result<_>>()?;
     ensure!(!runs.is_empty(), "the engine's benchmark says nothing");
-    Ok(render(&runs))
+    Ok(runs)
 }
 
 fn render(runs: &[Run]) -> String {

@@ -33,6 +33,13 @@ pub(super) fn cpu(pid: u32) -> Result<Duration> {
     Ok(ticks(user + system))
 }
 
+/// Processor time until now of a process and of all its children, and theirs, that have ended and were waited for.
+pub(super) fn cpu_with_children(pid: u32) -> Result<Duration> {
+    let stat = read(&format!("/proc/{pid}/stat"))?;
+    let all = [14, 15, 16, 17].iter().map(|&number| field(&stat, number)).sum::<Result<u64>>()?;
+    Ok(ticks(all))
+}
+
 /// How long ago a process was started, to a hundredth of a second.
 pub(super) fn age(pid: u32) -> Result<Duration> {
     let uptime = read("/proc/uptime")?;
@@ -81,6 +88,15 @@ mod tests {
         let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 1900 20 21";
         assert_eq!(field(stat, 14).unwrap(), 11);
         assert_eq!(field(stat, 22).unwrap(), 1900);
+    }
+
+    #[test]
+    fn the_time_of_children_is_counted_when_they_have_ended() {
+        let before = cpu_with_children(std::process::id()).unwrap();
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        assert!(std::process::Command::new("sh").args(["-c", busy]).status().unwrap().success());
+        let (own, all) = (cpu(std::process::id()).unwrap(), cpu_with_children(std::process::id()).unwrap());
+        assert!(all > before && all > own, "{all:?} {before:?} {own:?}");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! It may not measure anything.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kube::Client;
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, Options, named};
 
+use super::process;
 use crate::cargo::{MESSAGES, cargo, executable};
 use crate::say;
 
@@ -52,6 +54,13 @@ impl Stage {
         self.operator_with(false).await
     }
 
+    /// Starts an operator with further arguments, ready to work.
+    pub(super) async fn operator_with_arguments(&self, arguments: &[&str]) -> Result<OperatorProcess> {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let options = OperatorOptions { program: Some(self.program.clone()), arguments, ..OperatorOptions::default() };
+        OperatorProcess::start(&self.cluster, options).await
+    }
+
     async fn operator_with(&self, wait: bool) -> Result<OperatorProcess> {
         let options = OperatorOptions { program: Some(self.program.clone()), wait, ..OperatorOptions::default() };
         OperatorProcess::start(&self.cluster, options).await
@@ -60,6 +69,12 @@ impl Stage {
     /// A namespace of its own for one run.
     pub(super) async fn namespace(&self) -> Result<String> {
         Ok(self.cluster.namespace("bench").await?.name)
+    }
+
+    /// Returns the API server's processor time until now.
+    pub(super) fn api_server_cpu(&self) -> Result<Duration> {
+        let pid = self.pids().into_iter().find(|(name, _)| *name == "kube-apiserver");
+        process::cpu(pid.context("this control plane has no kube-apiserver")?.1)
     }
 
     /// Process ids of the control plane by name.

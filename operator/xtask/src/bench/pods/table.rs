@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::{Level, Measured};
 use crate::bench::audit::{Sort, Tally, count, sort};
 use crate::bench::crowd::percentile;
-use crate::bench::report::milliseconds;
-use crate::bench::table::{hundredths, machine, table, tenths};
+use crate::bench::table::{hundredths, machine, milliseconds, table, tenths};
 
 /// All of it.
 pub(super) fn render(measured: &Measured, debug: bool) -> String {

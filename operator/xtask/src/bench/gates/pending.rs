@@ -1,16 +1,17 @@
 //! Many gates held open: what waiting costs, and how long a new operator takes to know them all.
-//! It may not count what an operator must do anyway: watches and its Lease.
+//! Must not count what an operator must do anyway: watches and its Lease.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::audit::{self, Audit, Sort, Tally};
-use super::ceiling::CLIENTS;
-use super::counters::Counters;
-use super::gates::{self, Gate};
-use super::process;
-use super::stage::Stage;
+use super::runs::{self, Gate};
+use crate::bench::audit::{self, Audit, Sort, Tally};
+use crate::bench::ceiling::CLIENTS;
+use crate::bench::counters::Counters;
+use crate::bench::process;
+use crate::bench::processors::Reading;
+use crate::bench::stage::Stage;
 use crate::say;
 
 /// How long nothing is done.
@@ -33,6 +34,8 @@ pub(super) struct Pending {
     pub(super) idle_cpu: Duration,
     /// From the new operator's start until every decision that was made before it has ended its Workflow.
     pub(super) caught_up: Duration,
+    /// Processors that others used in the idle minute and while the new operator caught up.
+    pub(super) others: f64,
 }
 
 /// Opens so many gates, waits a minute, and starts another operator in the first one's place.
@@ -40,24 +43,28 @@ pub(super) async fn hold(stage: &Stage, audit: &Audit, count: usize) -> Result<P
     say::step(&format!("opening {count} gates"));
     let operator = stage.operator().await?;
     let namespace = stage.namespace().await?;
-    let (gates, _) = gates::open(stage, &operator, &namespace, CLIENTS, count).await?;
+    let (gates, _) = runs::open(stage, &operator, &namespace, CLIENTS, count).await?;
     Counters::at_rest(&operator).await?;
 
     say::step("doing nothing for a minute");
     let (place, cpu) = (audit.here()?, process::cpu(operator.pid())?);
+    let before = Reading::take(stage, Some(&operator))?;
     tokio::time::sleep(IDLE).await;
     let idle = audit.since(place)?;
     let usage = process::usage(operator.pid())?;
+    let idle_others = Reading::take(stage, Some(&operator))?.since(&before).others();
     operator.stop().await?;
 
     say::step(&format!("deciding {MEANWHILE} gates while no operator runs, then starting one"));
     let decided = spread(gates, MEANWHILE);
-    gates::approve(stage, &namespace, 1, &decided).await?;
-    let watch = gates::watch_ends(stage, &namespace).await?;
+    runs::approve(stage, &namespace, 1, &decided).await?;
+    let watch = runs::watch_ends(stage, &namespace).await?;
     let operator = stage.operator_unready().await?;
+    let before = Reading::take(stage, Some(&operator))?;
     let (age, looked) = (process::age(operator.pid())?, Instant::now());
-    let ended = gates::within(count, &operator, "found", gates::ends(watch, decided.len())).await?;
+    let ended = runs::within(count, &operator, "found", runs::ends(watch, decided.len())).await?;
     let last = ended.values().max().copied().unwrap_or(looked);
+    let others = Reading::take(stage, Some(&operator))?.since(&before).others().max(idle_others);
     let caught_up = age + last.saturating_duration_since(looked);
     let known = Counters::at_rest(&operator).await?.sum("signoff_approvals_pending", &[]);
     let open = count - decided.len();
@@ -72,10 +79,17 @@ pub(super) async fn hold(stage: &Stage, audit: &Audit, count: usize) -> Result<P
         idle,
         idle_cpu: usage.cpu.saturating_sub(cpu),
         caught_up,
+        others,
     })
 }
 
 impl Pending {
+    /// Returns the memory it takes to hold the gates: of the operator that opened them, or of the one that found them open if that
+    /// is more.
+    pub(super) fn held_mib(&self) -> f64 {
+        self.rss_mib.max(self.rss_restarted_mib)
+    }
+
     /// Requests a minute while nothing was to do, watches and the Lease left out.
     pub(super) fn idle_requests_per_min(&self) -> f64 {
         let all: usize =

@@ -1,0 +1,89 @@
+//! Closed loop: a client decides a gate, waits for the watch event of its Workflow `Succeeded`, and only then decides its next.
+//! Measures latency. Must not measure the opening of the gates, which is over and at rest before the first decision.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use futures::future::try_join;
+use signoff_tests::control_plane::OperatorProcess;
+use tokio::sync::oneshot;
+
+use super::runs::{self, Decisions, Gate};
+use crate::bench::ceiling::CLIENTS;
+use crate::bench::counters::Counters;
+use crate::bench::crowd;
+use crate::bench::processors::{Reading, Used};
+use crate::bench::stage::Stage;
+
+/// One measured run.
+pub(super) struct ClosedLoop {
+    pub(super) clients: usize,
+    pub(super) latencies: Latencies,
+    pub(super) used: Used,
+}
+
+/// The latencies of some decisions.
+pub(super) struct Latencies {
+    /// From the first decision sent to the last Workflow seen to have succeeded.
+    pub(super) took: Duration,
+    /// From a decision sent to the arrival of the watch event.
+    pub(super) from_sent: Vec<Duration>,
+    /// From the answer to a decision to the arrival of the watch event; zero where the event came first.
+    pub(super) from_answer: Vec<Duration>,
+}
+
+impl ClosedLoop {
+    /// Opens so many gates, and decides them by `clients` that wait for each Workflow; with an operator of its own.
+    pub(super) async fn measure(stage: &Stage, clients: usize, workflows: usize) -> Result<Self> {
+        let operator = stage.operator().await?;
+        let namespace = stage.namespace().await?;
+        let (gates, _) = runs::open(stage, &operator, &namespace, CLIENTS, workflows).await?;
+        Counters::at_rest(&operator).await?;
+        let before = Reading::take(stage, Some(&operator))?;
+        let latencies = decide(stage, &operator, &namespace, clients, &gates).await?;
+        let used = Reading::take(stage, Some(&operator))?.since(&before);
+        operator.stop().await?;
+        Ok(Self { clients, latencies, used })
+    }
+}
+
+/// Approves every gate by `clients`, each of which waits until the Workflow of its gate is seen to have succeeded.
+pub(super) async fn decide(
+    stage: &Stage,
+    operator: &OperatorProcess,
+    namespace: &str,
+    clients: usize,
+    gates: &[Gate],
+) -> Result<Latencies> {
+    let decisions = Decisions::new(stage, namespace)?;
+    let mut senders = BTreeMap::new();
+    let mut receivers = Vec::with_capacity(gates.len());
+    for gate in gates {
+        let (sender, receiver) = oneshot::channel::<Instant>();
+        senders.insert(gate.workflow.clone(), sender);
+        receivers.push(Mutex::new(Some(receiver)));
+    }
+    let watch = runs::watch_ends(stage, namespace).await?;
+    let began = Instant::now();
+    let watching = runs::each_end(watch, gates.len(), |workflow, at| {
+        if let Some(sender) = senders.remove(workflow) {
+            // A client that gave up has returned its own error.
+            let _ = sender.send(at);
+        }
+    });
+    let deciding = crowd::each(clients, gates.len(), async |index| {
+        let receiver = receivers[index].lock().ok().and_then(|mut receiver| receiver.take());
+        let receiver = receiver.context("two clients decide one gate")?;
+        let sent = Instant::now();
+        decisions.send(&gates[index]).await?;
+        let answered = Instant::now();
+        let seen = receiver.await.context("the watch of Workflows ended")?;
+        Ok((seen.saturating_duration_since(sent), seen.saturating_duration_since(answered)))
+    });
+    let ((), times) = runs::within(gates.len(), operator, "closed", try_join(watching, deciding)).await?;
+    let took = began.elapsed();
+    let (from_sent, from_answer) = times.into_iter().unzip();
+    Ok(Latencies { took, from_sent, from_answer })
+}

@@ -1,0 +1,211 @@
+//! Long runs: what a step costs the API server in a run of ten steps and in a run of a thousand. Each step calls an address, so
+//! that the operator commits after each of them.
+//! Must not call anything but the service that it starts itself, on a loopback address of this machine.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use signoff_tests::control_plane::OperatorProcess;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::runs;
+use crate::bench::counters::Counters;
+use crate::bench::crowd;
+use crate::bench::processors::{API_SERVER, Reading, Used};
+use crate::bench::sample;
+use crate::bench::stage::Stage;
+use crate::say;
+
+/// Steps of a short run.
+const SHORT: usize = 10;
+/// Characters of an answer.
+const ANSWER: usize = 200;
+/// The service's address: the API server is at 127.0.0.1, which no run may call.
+const ADDRESS: &str = "127.0.0.6";
+
+/// What was measured.
+pub(super) struct LongRuns {
+    pub(super) short: Steps,
+    pub(super) long: Steps,
+}
+
+/// Runs of the same length, one after the other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    /// Steps of one run.
+    pub(super) a_run: usize,
+    /// Steps of all runs.
+    pub(super) all: usize,
+    pub(super) took: Duration,
+    pub(super) state_writes: f64,
+    pub(super) used: Used,
+}
+
+impl Steps {
+    /// Returns the API server's processor time a step, in milliseconds.
+    pub(super) fn api_server_ms(&self) -> f64 {
+        self.used.cpu(API_SERVER).as_secs_f64() * 1000.0 / self.all as f64
+    }
+}
+
+impl LongRuns {
+    /// Measures short runs, one long run, and short runs again: as many steps in short runs as in the long one.
+    pub(super) async fn measure(stage: &Stage, steps: usize) -> Result<Self> {
+        let service = Service::start().await?;
+        let operator = stage.operator_with_arguments(&["--allow-address", "127.0.0.0/8"]).await?;
+        let half = (steps / SHORT).div_ceil(2);
+        say::step(&format!("{half} runs of {SHORT} steps"));
+        let before = measure(stage, &operator, &service, SHORT, half).await?;
+        say::step(&format!("a run of {steps} steps"));
+        let long = measure(stage, &operator, &service, steps, 1).await?;
+        say::step(&format!("{half} runs of {SHORT} steps again"));
+        let after = measure(stage, &operator, &service, SHORT, half).await?;
+        operator.stop().await?;
+        let short = Steps {
+            a_run: SHORT,
+            all: before.all + after.all,
+            took: before.took + after.took,
+            state_writes: before.state_writes + after.state_writes,
+            used: before.used + after.used,
+        };
+        Ok(Self { short, long })
+    }
+
+    /// Returns a step's cost in the long run by its cost in a short one.
+    pub(super) fn ratio(&self) -> f64 {
+        self.long.api_server_ms() / self.short.api_server_ms()
+    }
+}
+
+/// Takes so many runs of so many steps to their end, one after the other.
+async fn measure(
+    stage: &Stage,
+    operator: &OperatorProcess,
+    service: &Service,
+    steps: usize,
+    count: usize,
+) -> Result<Steps> {
+    let namespace = stage.namespace().await?;
+    let workflows = sample::path(&namespace, "workflows");
+    let idle = Counters::at_rest(operator).await?.requests();
+    let before = Reading::take(stage, Some(operator))?;
+    let began = Instant::now();
+    let patience = Duration::from_secs(60) + Duration::from_secs(1) * u32::try_from(steps)?;
+    for index in 0..count {
+        let name = sample::name(index);
+        let body = serde_json::to_vec(&workflow(&name, &service.url(), steps))?;
+        crowd::post(&stage.requester, &workflows, body).await?;
+        let watch = runs::watch_ends(stage, &namespace).await?;
+        let ending = runs::ends(watch, index + 1);
+        runs::bounded(patience, operator, &format!("the run {name} of {steps} steps has not ended"), ending).await?;
+    }
+    let took = began.elapsed();
+    let (rest, after) = Counters::at_rest_with(operator, || Reading::take(stage, Some(operator))).await?;
+    let state_writes = (rest.requests() - idle).state_writes();
+    Ok(Steps { a_run: steps, all: steps * count, took, state_writes, used: after.since(&before) })
+}
+
+/// Returns a chain of calls, each of which renders a part of the answer before it.
+fn workflow(name: &str, url: &str, steps: usize) -> Value {
+    let step = |index: usize| {
+        let newest = if index == 0 { "" } else { "{{ last_response[:9] }}" };
+        json!({"name": format!("step-{index}"), "http": {"method": "GET", "url": format!("{url}{newest}")}})
+    };
+    json!({
+        "apiVersion": "signoff.dev/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": name},
+        // Admission stamps the requester, whatever is written here.
+        "spec": {"requestedBy": "requester", "steps": (0..steps).map(step).collect::<Vec<_>>()},
+    })
+}
+
+/// An HTTP service that answers every request alike. It ends when it is dropped.
+struct Service {
+    port: u16,
+    _tasks: JoinSet<()>,
+}
+
+impl Service {
+    async fn start() -> Result<Self> {
+        let listener = TcpListener::bind((ADDRESS, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((connection, _)) = listener.accept().await {
+                // A connection that breaks is the caller's to report: its step fails.
+                connections.spawn(async move { drop(answer(connection).await) });
+            }
+        });
+        Ok(Self { port, _tasks: tasks })
+    }
+
+    fn url(&self) -> String {
+        format!("http://{ADDRESS}:{}/", self.port)
+    }
+}
+
+/// Answers the requests of one connection, which must have no bodies, until the caller closes it.
+async fn answer(connection: TcpStream) -> std::io::Result<()> {
+    let mut connection = BufReader::new(connection);
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {ANSWER}\r\n\r\n{}",
+        "x".repeat(ANSWER)
+    );
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if connection.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        // An empty line ends the head.
+        if line == "\r\n" {
+            connection.write_all(answer.as_bytes()).await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[test]
+    fn the_long_workflow_is_one_that_the_types_know() {
+        let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", "http://x/", 1000)).unwrap();
+        assert_eq!(workflow.spec.steps.len(), 1000);
+        assert!(workflow.spec.steps.iter().all(|step| step.http.is_some()));
+    }
+
+    #[tokio::test]
+    async fn the_service_answers_each_request_of_a_connection() {
+        let service = Service::start().await.unwrap();
+        let mut connection = TcpStream::connect((ADDRESS, service.port)).await.unwrap();
+        for _ in 0..2 {
+            connection.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            let mut answer = vec![0; 300];
+            let mut read = 0;
+            while !answer[..read].ends_with(&[b'x'; ANSWER]) {
+                read += connection.read(&mut answer[read..]).await.unwrap();
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+        }
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_a_steps_processor_time() {
+        let steps = |all, seconds| Steps {
+            all,
+            used: Used::of_one(API_SERVER, Duration::from_secs(seconds)),
+            ..Steps::default()
+        };
+        let runs = LongRuns { short: steps(100, 1), long: steps(1000, 25) };
+        assert!((runs.ratio() - 2.5).abs() < 1e-9);
+    }
+}

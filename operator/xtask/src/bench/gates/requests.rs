@@ -1,0 +1,81 @@
+//! Requests of the operator, counted by the API server's audit log and, beside it, by the operator itself.
+//! Must not measure time: writing the audit log costs the API server some.
+
+use anyhow::Result;
+
+use super::closed_loop;
+use super::runs;
+use crate::bench::audit::{self, Audit, Sort, Tally};
+use crate::bench::counters::{Counters, Requests};
+use crate::bench::processors::Reading;
+use crate::bench::stage::Stage;
+
+/// How clients decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loop {
+    /// A client waits for nothing but the answer to its decision.
+    Open,
+    /// A client waits for each Workflow.
+    Closed,
+}
+
+/// One counted run: from before its first Workflow until the operator was at rest.
+pub(super) struct CountedRun {
+    pub(super) clients: usize,
+    pub(super) loop_: Loop,
+    pub(super) workflows: usize,
+    pub(super) audited: Tally,
+    /// By the operator's own counters.
+    pub(super) own: Requests,
+    /// Processors that others used meanwhile.
+    pub(super) others: f64,
+}
+
+/// Opens and decides so many gates for each number of clients, in both loops.
+pub(super) async fn count(
+    stage: &Stage,
+    audit: &Audit,
+    clients: &[usize],
+    workflows: usize,
+) -> Result<Vec<CountedRun>> {
+    let operator = stage.operator().await?;
+    let mut runs = Vec::new();
+    for &clients in clients {
+        for loop_ in [Loop::Open, Loop::Closed] {
+            let namespace = stage.namespace().await?;
+            let idle = Counters::at_rest(&operator).await?.requests();
+            let place = audit.here()?;
+            let before = Reading::take(stage, Some(&operator))?;
+            let (gates, _) = runs::open(stage, &operator, &namespace, clients, workflows).await?;
+            match loop_ {
+                Loop::Open => drop(runs::decide(stage, &operator, &namespace, clients, &gates).await?),
+                Loop::Closed => drop(closed_loop::decide(stage, &operator, &namespace, clients, &gates).await?),
+            }
+            let rest = Counters::at_rest(&operator).await?.requests();
+            let audited = audit.since(place)?;
+            let others = Reading::take(stage, Some(&operator))?.since(&before).others();
+            runs.push(CountedRun { clients, loop_, workflows, audited, own: rest - idle, others });
+        }
+    }
+    operator.stop().await?;
+    Ok(runs)
+}
+
+impl CountedRun {
+    /// Returns the audit log's requests of one sort, a Workflow.
+    pub(super) fn a_workflow(&self, sort: Sort) -> f64 {
+        audit::count(&self.audited, sort) as f64 / self.workflows as f64
+    }
+
+    /// Returns state writes, Events and reads: by the audit log, then by the operator's own counters.
+    pub(super) fn both(&self) -> [[f64; 3]; 2] {
+        let audited = [Sort::State, Sort::Event, Sort::Read].map(|sort| audit::count(&self.audited, sort) as f64);
+        [audited, [self.own.state_writes(), self.own.events + self.own.events_failed, self.own.reads]]
+    }
+
+    /// Returns whether the operator counted the same requests as the API server.
+    pub(super) fn agrees(&self) -> bool {
+        let [audited, own] = self.both();
+        audited == own
+    }
+}

@@ -1,0 +1,192 @@
+//! One-gate workflows: opened, decided, and waited for.
+//! Must not help the operator: clients act as themselves, and a run that ends otherwise than Succeeded is an error.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::future::try_join;
+use signoff_api::names::LABEL_WORKFLOW;
+use signoff_tests::control_plane::OperatorProcess;
+
+use crate::bench::crowd;
+use crate::bench::sample::{self, Sample};
+use crate::bench::stage::{Stage, approver_user};
+use crate::bench::watch::Watch;
+
+/// Runs before anything is measured: they fill caches and lend their objects to the ceiling.
+const WARM_UP: usize = 20;
+/// Phases from which a run of one gate goes on by itself; every other one is an end.
+const ENDED: &str = "status.phase!%3DPending%2Cstatus.phase!%3DRunning%2Cstatus.phase!%3DWaiting";
+
+/// An open gate.
+pub(super) struct Gate {
+    pub(super) workflow: String,
+    pub(super) approval: String,
+}
+
+/// A few runs, and what they left, to be copied.
+pub(in crate::bench) async fn warm_up(stage: &Stage) -> Result<Sample> {
+    let operator = stage.operator().await?;
+    let namespace = stage.namespace().await?;
+    let (gates, _) = open(stage, &operator, &namespace, 4, WARM_UP).await?;
+    let gate = gates.first().context("no gate was opened")?;
+    let read = async |plural: &str, name: &str| -> Result<serde_json::Value> {
+        let path = format!("{}/{name}", sample::path(&namespace, plural));
+        Ok(serde_json::from_str(&crowd::get(&stage.admin, &path).await?)?)
+    };
+    let waiting = read("workflows", &gate.workflow).await?["status"].take();
+    decide(stage, &operator, &namespace, 4, &gates).await?;
+    let sample = Sample {
+        workflow: read("workflows", &gate.workflow).await?,
+        approval: read("approvals", &gate.approval).await?,
+        waiting,
+    };
+    operator.stop().await?;
+    Ok(sample)
+}
+
+/// Applies so many Workflows; returns their gates by name, and how long it took until all were seen.
+pub(super) async fn open(
+    stage: &Stage,
+    operator: &OperatorProcess,
+    namespace: &str,
+    clients: usize,
+    count: usize,
+) -> Result<(Vec<Gate>, Duration)> {
+    let workflows = sample::path(namespace, "workflows");
+    let approver = approver_user()?;
+    let bodies: Vec<Vec<u8>> = (0..count)
+        .map(|index| serde_json::to_vec(&sample::workflow(&sample::name(index), approver)))
+        .collect::<Result<_, _>>()?;
+    let watch = Watch::open(&stage.admin, &sample::path(namespace, "approvals"), "").await?;
+    let mut seen = BTreeMap::new();
+    let mut last = Instant::now();
+    let began = last;
+    let watching = watch.until(|sight| {
+        let metadata = sight.object.metadata;
+        let workflow = metadata.labels.get(LABEL_WORKFLOW).cloned();
+        let workflow = workflow.with_context(|| format!("Approval {} has no label {LABEL_WORKFLOW}", metadata.name))?;
+        seen.insert(workflow, metadata.name);
+        last = sight.at;
+        Ok(seen.len() == count)
+    });
+    let applying = crowd::each(clients, count, async |index| {
+        crowd::post(&stage.requester, &workflows, bodies[index].clone()).await.map(drop)
+    });
+    within(count, operator, "open", try_join(watching, applying)).await?;
+    let gates = seen.into_iter().map(|(workflow, approval)| Gate { workflow, approval }).collect();
+    Ok((gates, last - began))
+}
+
+/// Approves every gate, as fast as `clients` can: none of them waits for a Workflow. Returns the time from the first decision sent
+/// to the last Workflow seen to have succeeded.
+pub(super) async fn decide(
+    stage: &Stage,
+    operator: &OperatorProcess,
+    namespace: &str,
+    clients: usize,
+    gates: &[Gate],
+) -> Result<Duration> {
+    let watch = watch_ends(stage, namespace).await?;
+    let began = Instant::now();
+    let acting = try_join(ends(watch, gates.len()), approve(stage, namespace, clients, gates));
+    let (ended, ()) = within(gates.len(), operator, "close", acting).await?;
+    let last = ended.values().max().copied().unwrap_or(began);
+    Ok(last - began)
+}
+
+/// Sends the approver's decisions, `clients` at a time.
+pub(super) async fn approve(stage: &Stage, namespace: &str, clients: usize, gates: &[Gate]) -> Result<()> {
+    let decisions = Decisions::new(stage, namespace)?;
+    crowd::each(clients, gates.len(), async |index| decisions.send(&gates[index]).await).await.map(drop)
+}
+
+/// The approver's decisions about gates of one namespace.
+pub(super) struct Decisions<'a> {
+    stage: &'a Stage,
+    approvals: String,
+    body: Vec<u8>,
+}
+
+impl<'a> Decisions<'a> {
+    /// Prepares the body, which is the same for every gate.
+    pub(super) fn new(stage: &'a Stage, namespace: &str) -> Result<Self> {
+        let body = serde_json::to_vec(&sample::decision(approver_user()?))?;
+        Ok(Self { stage, approvals: sample::path(namespace, "approvals"), body })
+    }
+
+    /// Approves one gate.
+    pub(super) async fn send(&self, gate: &Gate) -> Result<()> {
+        let path = format!("{}/{}", self.approvals, gate.approval);
+        crowd::patch(&self.stage.approver, &path, self.body.clone()).await.map(drop)
+    }
+}
+
+/// A watch of Workflows that ended.
+pub(super) async fn watch_ends(stage: &Stage, namespace: &str) -> Result<Watch> {
+    Watch::open(&stage.admin, &sample::path(namespace, "workflows"), ENDED).await
+}
+
+/// Waits until so many Workflows have succeeded; returns when each was seen to, by name.
+pub(super) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, Instant>> {
+    let mut ended = BTreeMap::new();
+    each_end(watch, count, |name, at| {
+        ended.insert(name.to_owned(), at);
+    })
+    .await?;
+    Ok(ended)
+}
+
+/// Waits until so many Workflows have succeeded, and reports each once, with the arrival of its watch event. A Workflow that ended
+/// otherwise is an error.
+pub(super) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnMut(&str, Instant)) -> Result<()> {
+    let mut known = BTreeSet::new();
+    watch
+        .until(|seen| {
+            let (name, status) = (seen.object.metadata.name, seen.object.status);
+            ensure!(
+                status.phase == "Succeeded",
+                "Workflow {name} ended {}: {}",
+                status.phase,
+                status.message.unwrap_or_default()
+            );
+            // The first event counts: later changes are no longer the run's.
+            if known.insert(name.clone()) {
+                succeeded(&name, seen.at);
+            }
+            Ok(known.len() == count)
+        })
+        .await
+}
+
+/// Bounds a phase in time: a minute, and a tenth of a second a Workflow.
+pub(super) async fn within<T>(
+    count: usize,
+    operator: &OperatorProcess,
+    what: &str,
+    phase: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let patience = Duration::from_secs(60) + Duration::from_millis(100) * u32::try_from(count).unwrap_or(u32::MAX);
+    bounded(patience, operator, &format!("not all of {count} gates were {what}"), phase).await
+}
+
+/// Bounds something that an operator does in time; `otherwise` is what to say where it takes longer.
+pub(in crate::bench) async fn bounded<T>(
+    patience: Duration,
+    operator: &OperatorProcess,
+    otherwise: &str,
+    phase: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let Ok(done) = tokio::time::timeout(patience, phase).await else {
+        bail!("{otherwise} after {patience:?}; the operator's log ends:\n{}", tail(operator.log()));
+    };
+    done.with_context(|| format!("the operator's log ends:\n{}", tail(operator.log())))
+}
+
+fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
+}
