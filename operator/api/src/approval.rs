@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::{self, Digest},
-    gate::{Form, PersonRule, Quorum, Subject, Timeout},
+    gate::{Form, PersonRule, Quorum, Subject, SubjectKind, Timeout},
     journal::BlobRef,
     values::{JsonObject, Moment},
     verdict::Verdict,
@@ -84,6 +84,28 @@ impl Approval {
             (_, Some(first)) => &first.approvers,
             (_, None) => &[],
         }
+    }
+
+    /// Returns the groups that a vote of somebody in these groups names: all that rules of the quorums ask for, and, where
+    /// there are several quorums, of each list of approvers the first one. Each of them once. More are not needed: an
+    /// escalation only appends to the approvers, so the first group stays one of them. The admission policies take the same.
+    #[must_use]
+    pub fn groups_of_voter(&self, groups: &[String]) -> Vec<String> {
+        let quorums = &self.spec.request.quorums;
+        let further = quorums.iter().skip(1).map(|quorum| quorum.approvers.as_slice());
+        let lists = std::iter::once(self.approvers()).chain(further).filter(|_| quorums.len() > 1);
+        let listed = lists.filter_map(|list| {
+            let mut of_list = list.iter().filter(|subject| subject.kind == SubjectKind::Group).map(|group| &group.name);
+            of_list.find(|name| groups.contains(*name))
+        });
+        let required = quorums.iter().flat_map(|quorum| &quorum.required_from).map(|rule| &rule.group);
+        let mut named: Vec<String> = Vec::new();
+        for group in required.filter(|name| groups.contains(*name)).chain(listed) {
+            if !named.contains(group) {
+                named.push(group.clone());
+            }
+        }
+        named
     }
 }
 

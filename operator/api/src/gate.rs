@@ -336,6 +336,9 @@ pub struct Quorum {
 }
 
 impl Quorum {
+    /// The most rules of `requiredFrom`.
+    pub const MAX_REQUIRED_FROM: usize = 8;
+
     /// Returns the number of distinct people who must agree.
     #[must_use]
     pub fn needed(&self) -> usize {

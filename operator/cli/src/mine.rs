@@ -3,10 +3,7 @@
 //! It only sorts lists and warns: the API server is the judge, and nothing here may keep a decision from being sent.
 
 use regex::Regex;
-use signoff_api::{
-    Approval, ApprovalRequest, Moment,
-    gate::{PersonRule, Subject},
-};
+use signoff_api::{Approval, ApprovalRequest, Moment, gate::PersonRule};
 
 use crate::client::Me;
 
@@ -78,19 +75,6 @@ pub fn is_invalid(approval: &Approval, key: &str) -> bool {
     matches!((recorded, found), (Some(recorded), Some(found)) if recorded.attempt() == found.attempt)
 }
 
-/// Returns the groups of a person that some quorum of this gate counts. Where there are several quorums, a group among
-/// the approvers counts too: only its name in the entry tells for which of them a vote is.
-pub fn counted_groups(approval: &Approval, me: &Me) -> Vec<String> {
-    let quorums = &approval.spec.request.quorums;
-    let listed = |group: &String| {
-        let further = quorums.iter().skip(1).flat_map(|quorum| &quorum.approvers);
-        approval.approvers().iter().chain(further).any(|subject| *subject == Subject::group(group))
-    };
-    let required = |group: &String| quorums.iter().flat_map(|quorum| &quorum.required_from).any(|r| r.group == *group);
-    let counted = |group: &&String| required(group) || (quorums.len() > 1 && listed(group));
-    me.groups.iter().filter(counted).cloned().collect()
-}
-
 /// The person behind a user name, where rules tell persons apart; `None` when no rule knows the name.
 fn counted_as(request: &ApprovalRequest, user: &str) -> Option<String> {
     if request.persons.is_empty() {
@@ -116,7 +100,7 @@ mod tests {
     use signoff_api::{
         Decision, Verdict,
         approval::ApprovalPhase,
-        gate::{Quorum, RequiredFrom},
+        gate::{Quorum, Subject},
     };
 
     use super::*;
@@ -218,17 +202,5 @@ mod tests {
         assert!(why(&approval, "oidc:bob", &["finance"]).contains("no person"));
         approval.spec.request.excluded = vec!["github:bob".into()];
         assert!(why(&approval, "bob@example.com", &["finance"]).contains("excluded"));
-    }
-
-    #[test]
-    fn only_groups_that_some_quorum_counts_are_named() {
-        let mut approval = sample::approval();
-        let me = sample::me("alice@example.com", &["finance", "sre", "staff"]);
-        assert!(counted_groups(&approval, &me).is_empty());
-        approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "sre".into(), min: 1 }];
-        assert_eq!(counted_groups(&approval, &me), ["sre"]);
-        let policy = Quorum { approvers: vec![Subject::group("staff")], ..approval.spec.request.quorums[0].clone() };
-        approval.spec.request.quorums.push(policy);
-        assert_eq!(counted_groups(&approval, &me), ["finance", "sre", "staff"], "each tells for which quorum it is");
     }
 }

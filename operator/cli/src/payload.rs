@@ -47,7 +47,7 @@ pub fn entry(wish: &Wish, file: Option<&str>, approval: &Approval, me: &Me) -> R
             format!("{person} via {}", me.user)
         }
         None => {
-            decision.groups = mine::counted_groups(approval, me);
+            decision.groups = approval.groups_of_voter(&me.groups);
             me.user.clone()
         }
     };

@@ -5,9 +5,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value, json};
-use signoff_api::Approval;
+use signoff_api::{Approval, ApprovalRequest, Decision, Verdict};
 
-use super::stage::{Answer, Stage, said};
+use super::stage::{Answer, Stage, counted, said};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -62,13 +62,34 @@ async fn add_doubled(stage: &Stage, kind: &str, name: &str, once: &[&str], chang
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
 }
 
+fn subjects(kind: &str, names: &[String]) -> Vec<Value> {
+    let namespace = (kind == "ServiceAccount").then(|| "n".repeat(63));
+    let subject = |name| json!({"kind": kind, "name": name, "namespace": namespace});
+    names.iter().map(subject).collect()
+}
+
+/// The groups of one quorum: its approvers, and those that its rules ask for.
+fn groups_of(quorum: usize) -> [Vec<String>; 2] {
+    [names(&format!("approvers{quorum}"), 64), names(&format!("required{quorum}"), 8)]
+}
+
+/// A request at the bounds of the schema whose nine quorums all ask groups, and no group twice.
+fn request_to_groups() -> Value {
+    let mut request = request(&[]);
+    let quorum = |n| {
+        let [approvers, required] = groups_of(n);
+        let required: Vec<_> = required.iter().map(|group| json!({"group": group, "min": 1})).collect();
+        (json!(subjects("Group", &approvers)), json!(required))
+    };
+    (request["approvers"], request["requiredFrom"]) = quorum(0);
+    for (n, further) in items(&mut request["further"]).enumerate() {
+        (further["approvers"], further["requiredFrom"]) = quorum(n + 1);
+    }
+    request
+}
+
 /// A request at the bounds of the schema: nine quorums of 64 people, groups and service accounts.
 fn request(voters: &[String]) -> Value {
-    let subjects = |kind: &str, names: &[String]| -> Vec<Value> {
-        let namespace = (kind == "ServiceAccount").then(|| "n".repeat(63));
-        let subject = |name| json!({"kind": kind, "name": name, "namespace": namespace});
-        names.iter().map(subject).collect()
-    };
     let further: Vec<_> = (0..8)
         .map(|n| {
             let kind = if n % 2 == 0 { "Group" } else { "ServiceAccount" };
@@ -101,14 +122,22 @@ fn request(voters: &[String]) -> Value {
 /// One of the voters, who is in 200 groups of the longest names that a vote can hold.
 async fn voter(stage: &Stage, user: &str) -> Api<Approval> {
     let groups = names("member", 100).into_iter().chain(names("memberof", 100));
-    let groups: Vec<String> = groups.chain(["system:masters".to_owned()]).collect();
-    let groups: Vec<&str> = groups.iter().map(String::as_str).collect();
+    in_groups(stage, user, &groups.collect::<Vec<_>>()).await
+}
+
+/// Somebody in these groups who may do everything.
+async fn in_groups(stage: &Stage, user: &str, groups: &[String]) -> Api<Approval> {
+    let groups: Vec<&str> = groups.iter().map(String::as_str).chain(["system:masters"]).collect();
     Api::namespaced(stage.cluster.client(user, &groups).await.unwrap(), &stage.namespace.name)
 }
 
 async fn vote(stage: &Stage, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
+    decide(voter(stage, user).await, user, approval, decision).await
+}
+
+async fn decide(api: Api<Approval>, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
     let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));
-    said(voter(stage, user).await.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
+    said(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
 }
 
 /// Waits until the copies are in force: one of them refuses a label that the shipped rules accept.
@@ -149,7 +178,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
     let answers: Map<_, _> =
         (0..16).map(|n| (format!("q{n}"), json!({"text": "some words ".repeat(80).trim()}))).collect();
     let answer = json!({"verdict": "Respond", "reason": "x".repeat(2000), "answers": answers});
-    vote(&stage, &voters[63], &approval, answer).await.unwrap();
+    vote(&stage, &voters[63], &approval, answer.clone()).await.unwrap();
     for user in &voters[..8] {
         let bulky = json!({"list": vec![json!({"a": [1, "two", {"b": "three"}]}); 150]});
         vote(&stage, user, &approval, json!({"verdict": "Modify", "reason": "y", "parameters": bulky})).await.unwrap();
@@ -157,6 +186,25 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
     for (user, verdict) in voters[8..].iter().zip(["Approve", "Reject", "Abort"]) {
         vote(&stage, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
     }
+
+    // A voter who is in every group that a request can name.
+    let approval = stage.ask(request_to_groups()).await;
+    let groups: Vec<String> = (0..ApprovalRequest::MAX_QUORUMS).flat_map(groups_of).flatten().collect();
+    for (user, decision) in voters.iter().zip([answer, approve(), json!({"verdict": "Reject", "reason": "last"})]) {
+        let api = in_groups(&stage, user, &groups).await;
+        let stored = decide(api, user, &approval, decision).await.unwrap();
+        let named = &stored.spec.decisions[user].groups;
+        assert_eq!((named.len(), named), (Decision::MAX_GROUPS, &stored.groups_of_voter(&groups)));
+        let have = counted(&stored).tally.map_or(0, |tally| tally.have);
+        assert_eq!(have, 1, "the vote of {user} counts");
+    }
+    let stored = stage.approvals_of_operator().get(&approval.name_any()).await.unwrap();
+    let outcome = counted(&stored).outcome.unwrap();
+    assert_eq!((outcome.verdict, &outcome.decided_by[..]), (Some(Verdict::Reject), &voters[2..3]));
+}
+
+fn approve() -> Value {
+    json!({"verdict": "Approve", "reason": "last"})
 }
 
 /// The policies of new Workflows, which are in force once more and doubled in a test's namespace.

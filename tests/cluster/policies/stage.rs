@@ -8,7 +8,11 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Workflow, names};
+use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Workflow, names};
+use signoff_engine::{
+    Now,
+    tally::{Owner, tally},
+};
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
 /// What the API server said: the object, or its refusal in its own words.
@@ -112,6 +116,12 @@ pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
         kube::Error::Api(status) => status.message,
         other => panic!("not an answer of the API server: {other}"),
     })
+}
+
+/// The status that the votes of an Approval come to at the moment.
+pub(crate) fn counted(approval: &Approval) -> ApprovalStatus {
+    let now = Now { at: jiff::Timestamp::now().into(), guard_epoch: approval.guard_epoch().to_owned() };
+    tally(approval, Owner::Live, &now).status
 }
 
 /// Demands that the API server refused in these words.

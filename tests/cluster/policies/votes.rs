@@ -1,9 +1,11 @@
 //! Whose vote it is, and who may vote at all. These tests may not know anything about what a vote says.
 
+use kube::ResourceExt;
 use serde_json::json;
+use signoff_api::approval::ApprovalPhase;
 use signoff_tests::control_plane::named;
 
-use super::stage::{Stage, group, refused, user};
+use super::stage::{Stage, counted, group, refused, user};
 
 #[tokio::test]
 async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
@@ -42,9 +44,43 @@ async fn groups_that_a_quorum_counts_are_stamped() {
     let approval = stage
         .ask(json!({"approvers": [group("finance-leads"), user("bob")], "requiredFrom": [{"group": "finance-leads", "min": 1}], "further": further}))
         .await;
-    for (who, groups) in [("alice", &["finance", "finance-leads"][..]), ("bob", &["finance"][..])] {
+    for (who, groups) in [("alice", &["finance-leads", "finance"][..]), ("bob", &["finance"][..])] {
         let approval = stage.decide(who, &approval, json!({"verdict": "Approve"})).await.unwrap();
         assert_eq!(approval.spec.decisions[named(who).unwrap().user].groups, groups);
+    }
+}
+
+#[tokio::test]
+async fn a_voter_in_more_groups_than_a_vote_needs_decides_by_a_plain_kubectl_patch() {
+    let stage = Stage::open("votes").await;
+    let alice = named("alice").unwrap().user;
+    let quorum = |n: usize| {
+        let approvers: Vec<_> = (0..20).map(|at| group(&format!("approvers{n}-{at}"))).collect();
+        let required: Vec<_> = (0..8).map(|at| json!({"group": format!("required{n}-{at}"), "min": 1})).collect();
+        json!({"source": format!("floor {n}"), "approvers": approvers, "requiredFrom": required, "threshold": 1})
+    };
+    let [first, further @ ..] = &(0..4).map(quorum).collect::<Vec<_>>()[..] else { unreachable!() };
+    let fields = json!({"approvers": first["approvers"], "requiredFrom": first["requiredFrom"], "further": further});
+    // Some identity providers name a group twice.
+    let groups: Vec<_> = (0..4)
+        .flat_map(|n| {
+            (0..20).map(move |at| format!("approvers{n}-{at}")).chain((0..8).map(move |at| format!("required{n}-{at}")))
+        })
+        .chain(["required0-0".to_owned(), "approvers1-0".to_owned()])
+        .collect();
+    for (verdict, phase) in [("Approve", ApprovalPhase::Approved), ("Reject", ApprovalPhase::Rejected)] {
+        let approval = stage.ask(fields.clone()).await;
+        let patch = json!({"spec": {"decisions": {alice: {"verdict": verdict}}}}).to_string();
+        let name = approval.name_any();
+        let mut arguments = vec!["patch", "approval", &name, "--type=merge", "-p", &patch, "-n", &stage.namespace.name];
+        arguments.extend(["--as", alice]);
+        arguments.extend(groups.iter().flat_map(|group| ["--as-group", group]));
+        stage.cluster.kubectl(&arguments).run().await.unwrap().ok().unwrap();
+        let stored = stage.approvals_of_operator().get(&name).await.unwrap();
+        let named = &stored.spec.decisions[alice].groups;
+        assert_eq!((named.len(), named), (4 * 8 + 4, &stored.groups_of_voter(&groups)), "{verdict}");
+        let status = counted(&stored);
+        assert_eq!((status.phase, status.outcome.unwrap().decided_by), (phase, vec![alice.to_owned()]), "{verdict}");
     }
 }
 

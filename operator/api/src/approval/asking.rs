@@ -70,7 +70,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Digest;
+    use crate::{
+        Decision, Digest,
+        gate::{Quorum, RequiredFrom, Subject},
+    };
 
     const UID: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -122,5 +125,67 @@ mod tests {
         assert_eq!(strange(|approval| approval.spec.request.quorums.clear()), undecidable);
         let why = strange(|approval| approval.spec.request.prompt = "Send it all?".into());
         assert_eq!(why, Some("asks something else than its digest says"));
+    }
+
+    /// Nine quorums with 64 groups of approvers and eight required groups each.
+    fn asks_groups() -> Approval {
+        let (mut approval, _) = asked();
+        let groups = |prefix: &str, count| (0..count).map(|n| format!("{prefix}-{n}")).collect::<Vec<_>>();
+        approval.spec.request.quorums = (0..ApprovalRequest::MAX_QUORUMS)
+            .map(|n| {
+                let approvers = groups(&format!("approvers{n}"), 64).iter().map(|name| Subject::group(name)).collect();
+                let required = groups(&format!("required{n}"), Quorum::MAX_REQUIRED_FROM);
+                let required_from = required.into_iter().map(|group| RequiredFrom { group, min: 1 }).collect();
+                Quorum { approvers, required_from, ..approval.spec.request.quorums[0].clone() }
+            })
+            .collect();
+        approval
+    }
+
+    fn all_groups(approval: &Approval) -> Vec<String> {
+        let quorums = approval.spec.request.quorums.iter();
+        let of = |quorum: &Quorum| {
+            let required = quorum.required_from.iter().map(|rule| rule.group.clone());
+            required.chain(quorum.approvers.iter().map(|group| group.name.clone())).collect::<Vec<_>>()
+        };
+        quorums.flat_map(of).collect()
+    }
+
+    #[test]
+    fn a_vote_names_at_most_as_many_groups_as_it_has_room_for() {
+        let schema = crate::crds::declared_schema("Approval");
+        let most = |pointer: &str| schema.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
+        let quorums = "/properties/spec/properties/request/properties/quorums";
+        let required = format!("{quorums}/items/properties/requiredFrom/maxItems");
+        let bounds = most(&format!("{quorums}/maxItems")) * (most(&required) + 1);
+        assert_eq!(bounds, Decision::MAX_GROUPS as u64);
+        assert_eq!(
+            bounds,
+            most("/properties/spec/properties/decisions/additionalProperties/properties/groups/maxItems")
+        );
+        assert_eq!(bounds, most("/properties/status/properties/votes/items/properties/groups/maxItems"));
+
+        let approval = asks_groups();
+        let all = all_groups(&approval);
+        let twice = [all.clone(), all].concat();
+        let named = approval.groups_of_voter(&twice);
+        assert_eq!(named.len(), Decision::MAX_GROUPS);
+        assert_eq!(named.iter().collect::<std::collections::BTreeSet<_>>().len(), named.len());
+    }
+
+    #[test]
+    fn a_vote_names_the_groups_that_count_and_no_others() {
+        let mut approval = asks_groups();
+        let of = |approval: &Approval, groups: &[&str]| {
+            approval.groups_of_voter(&groups.iter().map(|&group| group.to_owned()).collect::<Vec<_>>())
+        };
+        let mine = ["staff", "approvers1-9", "approvers1-3", "required2-0", "required1-1", "approvers0-5"];
+        assert_eq!(of(&approval, &mine), ["required1-1", "required2-0", "approvers0-5", "approvers1-3"]);
+        approval.status.get_or_insert_default().approvers = vec![Subject::group("staff")];
+        assert_eq!(of(&approval, &mine), ["required1-1", "required2-0", "staff", "approvers1-3"]);
+        approval.spec.request.quorums.truncate(1);
+        assert_eq!(of(&approval, &["approvers0-5", "required0-0"]), ["required0-0"], "alone, its list needs no name");
+        approval.spec.request.quorums.clear();
+        assert!(of(&approval, &mine).is_empty());
     }
 }

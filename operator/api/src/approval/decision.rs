@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ApprovalRequest;
 use crate::{
-    gate::Subject,
+    gate::{Quorum, Subject},
     values::{JsonObject, Span},
     verdict::Verdict,
 };
@@ -72,7 +73,7 @@ pub struct Decision {
     pub request_digest: Option<String>,
     /// One's groups that the gate counts; the API server checks that they are one's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
+    #[schemars(length(max = 81), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub groups: Vec<String>,
     /// The person one speaks for.
@@ -86,6 +87,9 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// The most groups that a vote names: of each quorum those of its `requiredFrom` rules, and one of its approvers.
+    pub const MAX_GROUPS: usize = ApprovalRequest::MAX_QUORUMS * (Quorum::MAX_REQUIRED_FROM + 1);
+
     /// A bare decision.
     #[must_use]
     pub fn new(verdict: Verdict) -> Self {

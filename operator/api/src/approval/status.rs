@@ -178,7 +178,7 @@ pub struct Vote {
     pub at: Moment,
     /// The groups it names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 253)))]
+    #[schemars(length(max = 81), inner(length(max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub groups: Vec<String>,
     /// By what means it was given.

@@ -5,6 +5,7 @@
 //! anything but the template and the identity: the same bytes every time.
 
 use super::{Identity, shape};
+use crate::ApprovalRequest;
 
 /// The template with every expression written out. What is no known name stays, so that a test finds it.
 pub(super) fn expand(template: &str, identity: &Identity) -> String {
@@ -24,6 +25,7 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
             "SHALLOW" => text.push_str(&nests_within(argument, 16, 0)),
             "FITS" => text.push_str(&fits(argument)),
             "NAMES" => text.push_str(&names(argument)),
+            "GROUPS_OF_VOTER" => text.push_str(&groups_of_voter()),
             "SHAPE_OPERATIONS" => text.push_str(shape::operations(argument)),
             "SHAPE_VARIABLES" => text.push_str(&shape::variables(argument)),
             "SHAPE_RULES" => text.push_str(&shape::validations(argument)),
@@ -70,6 +72,37 @@ fn excluded(from: &str) -> String {
         at.join(", "),
         person("u")
     )
+}
+
+/// The variables that end in `counted`, the groups that a vote names: as [`crate::Approval::groups_of_voter`], and so at
+/// most [`crate::Decision::MAX_GROUPS`]. A caller may be in a group several times; every group is taken once. The first
+/// groups are found in three parts, because an expression has a budget of its own. Needs `variables.groups`, `quorums`
+/// and `lists`, the approvers in force of each quorum.
+fn groups_of_voter() -> String {
+    let quorums = ApprovalRequest::MAX_QUORUMS;
+    let mut lines = vec![
+        "  - {name: requiredGroups, expression: \"variables.quorums.map(q, has(q.requiredFrom) ? q.requiredFrom.filter(r, r.group in variables.groups).map(r, string(r.group)) : [])\"}".to_owned(),
+    ];
+    let parts = quorums.div_ceil(3);
+    for part in 0..parts {
+        let at: Vec<_> = (part * 3..quorums.min(part * 3 + 3)).map(|at| at.to_string()).collect();
+        lines.push(format!(
+            "  - name: firstGroups{part}\n    expression: >-\n      size(variables.quorums) < 2 ? [] : [{}].filter(i, i < size(variables.lists)).map(i,\n        \
+             variables.lists[i].filter(a, a.kind == 'Group' && a.name in variables.groups)).filter(l, size(l) > 0).map(l, [string(l[0].name)])",
+            at.join(", ")
+        ));
+    }
+    let first: Vec<_> = (0..parts).map(|part| format!("variables.firstGroups{part}")).collect();
+    lines.push(format!("  - {{name: namedGroups, expression: \"variables.requiredGroups + {}\"}}", first.join(" + ")));
+    let list = |at: usize| {
+        let before: Vec<_> = (0..at).map(|at| at.to_string()).collect();
+        let is_new = format!("![{}].exists(i, g in variables.namedGroups[i])", before.join(", "));
+        let new = if at == 0 { String::new() } else { format!(".filter(g, {is_new})") };
+        format!("(size(variables.namedGroups) > {at} ? variables.namedGroups[{at}]{new} : [])")
+    };
+    let lists: Vec<_> = (0..2 * quorums).map(list).collect();
+    lines.push(format!("  - name: counted\n    expression: >-\n      {}", lists.join(" +\n      ")));
+    lines.join("\n")
 }
 
 /// About how many bytes of a decision are its author's choice; a million when `parameters` nests deeper than five.

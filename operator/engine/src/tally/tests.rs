@@ -246,6 +246,22 @@ fn an_escalation_replaces_the_approvers_of_the_first_quorum_only() {
 }
 
 #[test]
+fn a_vote_that_names_one_of_the_voters_groups_counts_after_an_escalation() {
+    let groups = |names: &[&str]| names.iter().map(|name| Subject::group(name)).collect::<Vec<_>>();
+    let further = json!([{"source": "policy", "approvers": groups(&["sre", "leads"]), "threshold": 1}]);
+    let mut open = approval(json!({"threshold": 2, "approvers": groups(&["finance", "leads"]), "further": further,
+        "escalateTo": users(&["olga"])}));
+    let named = open.groups_of_voter(&["leads".to_owned(), "sre".to_owned(), "finance".to_owned()]);
+    assert_eq!(named, ["finance", "sre"]);
+    vote(&mut open, "alice", json!({"verdict": "Approve", "groups": named}));
+    vote(&mut open, "bob", json!({"verdict": "Escalate", "groups": ["finance"]}));
+    assert_eq!(count(&mut open, 1).status.level, Some(1));
+    says(&mut open, "olga", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve));
+}
+
+#[test]
 fn the_requester_counts_nowhere_where_the_first_quorum_excludes_them() {
     let further = json!([quorum("policy", &["dana", "olga"])]);
     let mut open = approval(json!({"excludeRequester": true, "further": further}));

@@ -82,7 +82,7 @@ pub(super) fn rows() -> Vec<Row> {
             "should be at least 1 chars long",
             vote("Defer", "guidance", json!("x")),
         ),
-        ("names 17 groups", json!({}), groups(17), "must have at most 16 items", plain()),
+        ("names 82 groups", json!({}), groups(82), "must have at most 81 items", plain()),
         ("escalates to nine", json!({}), targets(9), "must have at most 8 items", json!({"verdict": "Escalate"})),
         (
             "escalates to an empty list",
