@@ -83,10 +83,17 @@ impl Blob {
         Self { metadata, spec: BlobSpec::of_bytes(bytes) }
     }
 
-    /// Whether it belongs to the Workflow with this uid: no other Blob counts for a run.
+    /// Whether the Workflow with this name and uid is its controller: no other Blob counts for a run.
     #[must_use]
-    pub fn is_of_run(&self, uid: &str) -> bool {
-        !uid.is_empty() && self.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid)
+    pub fn is_of_run(&self, workflow: &str, uid: &str) -> bool {
+        let is_run = |owner: &OwnerReference| {
+            owner.api_version == Workflow::api_version(&())
+                && owner.kind == Workflow::kind(&())
+                && owner.name == workflow
+                && owner.uid == uid
+                && owner.controller == Some(true)
+        };
+        !uid.is_empty() && self.metadata.owner_references.iter().flatten().any(is_run)
     }
 }
 
@@ -128,9 +135,25 @@ mod tests {
     #[test]
     fn a_blob_counts_only_for_the_run_that_owns_it() {
         let blob = Blob::of_run("finance", "refund", "uid-1", b"x".to_vec());
-        assert!(blob.is_of_run("uid-1") && !blob.is_of_run("uid-2") && !blob.is_of_run(""));
-        let mut alone = blob;
+        assert!(blob.is_of_run("refund", "uid-1"));
+        for (workflow, uid) in [("refund", "uid-2"), ("refund", ""), ("other", "uid-1")] {
+            assert!(!blob.is_of_run(workflow, uid), "{workflow} {uid}");
+        }
+        let mut alone = blob.clone();
         alone.metadata.owner_references = None;
-        assert!(!alone.is_of_run("uid-1"));
+        assert!(!alone.is_of_run("refund", "uid-1"));
+        let changes: [fn(&mut OwnerReference); 6] = [
+            |owner| owner.api_version = "example.com/v1alpha1".to_owned(),
+            |owner| owner.kind = "Approval".to_owned(),
+            |owner| owner.name = "other".to_owned(),
+            |owner| owner.uid = "uid-2".to_owned(),
+            |owner| owner.controller = Some(false),
+            |owner| owner.controller = None,
+        ];
+        for change in changes {
+            let mut foreign = blob.clone();
+            foreign.metadata.owner_references.iter_mut().flatten().for_each(change);
+            assert!(!foreign.is_of_run("refund", "uid-1"), "{:?}", foreign.metadata.owner_references);
+        }
     }
 }

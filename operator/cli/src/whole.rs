@@ -3,7 +3,7 @@
 //! It must not return bytes that do not have the digest that the request names.
 
 use serde::Deserialize;
-use signoff_api::{Approval, ApprovalRequest, Blob, Digest, journal::BlobRef, names};
+use signoff_api::{Approval, ApprovalRequest, Blob, Digest, approval::WorkflowRef, journal::BlobRef, names};
 
 use crate::{client::Session, fence::one_line, refusal::Failure};
 
@@ -63,7 +63,7 @@ async fn text(session: &Session, request: &ApprovalRequest, digest: &Digest, wha
     let run = &request.workflow;
     let usual = names::blob(&run.name, &run.uid, digest);
     let found = match session.blob(&usual).await {
-        Ok(blob) if blob.is_of_run(&run.uid) => Ok(blob),
+        Ok(blob) if blob.is_of_run(&run.name, &run.uid) => Ok(blob),
         Ok(_) => Err(mismatch(what, &format!("the Blob {usual} belongs to another run"))),
         Err(failure) => Err(failure),
     };
@@ -75,13 +75,13 @@ async fn text(session: &Session, request: &ApprovalRequest, digest: &Digest, wha
             _ => return Err(explained(failure, what)),
         },
     };
-    verified(blob, &run.uid, digest, what)
+    verified(blob, run, digest, what)
 }
 
 /// Returns the text of a Blob if it is the run's and has the digest.
-fn verified(blob: Blob, uid: &str, digest: &Digest, what: &str) -> Result<String, Failure> {
+fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<String, Failure> {
     let name = blob.metadata.name.clone().unwrap_or_default();
-    if !blob.is_of_run(uid) {
+    if !blob.is_of_run(&run.name, &run.uid) {
         return Err(mismatch(what, &format!("the Blob {name} belongs to another run")));
     }
     let bytes = blob.spec.into_bytes();
@@ -146,11 +146,15 @@ mod tests {
     #[test]
     fn a_text_is_shown_only_with_the_digest_that_the_request_names() {
         let digest = Digest::of_bytes(b"we refund 420 EUR");
-        let shown = |blob: Blob| verified(blob, UID, &digest, "the context");
+        let run = WorkflowRef { name: "refund-4711".to_owned(), uid: UID.to_owned() };
+        let shown = |blob: Blob| verified(blob, &run, &digest, "the context");
+        let mut of_approval = blob(UID, "we refund 420 EUR");
+        of_approval.metadata.owner_references.iter_mut().flatten().for_each(|owner| owner.kind = "Approval".to_owned());
         assert_eq!(shown(blob(UID, "we refund 420 EUR")).unwrap(), "we refund 420 EUR");
         for (wrong, why) in [
             (blob(UID, "we refund 420000 EUR"), "and the request names sha256:"),
             (blob("another", "we refund 420 EUR"), "the Blob refund-4711-0a1b belongs to another run"),
+            (of_approval, "the Blob refund-4711-0a1b belongs to another run"),
         ] {
             let failure = shown(wrong).unwrap_err();
             assert_eq!(failure.code(), 1);

@@ -1,7 +1,7 @@
 //! Long values of a run as Blobs that the Workflow owns.
 //!
 //! The usual name can be computed by everyone who knows the value, so an object that was created while the policies were
-//! absent may have it. A Blob counts only with the Workflow as its owner and the right bytes. Every other one counts as
+//! absent may have it. A Blob counts only with the Workflow as its controller and the right bytes. Every other one counts as
 //! absent: the name then gets a random suffix, which the run's status records (`status.valueNames`).
 //!
 //! It must not serve bytes that do not have the digest they were asked by, and never changes a Blob.
@@ -78,7 +78,7 @@ impl ClusterBlobs {
             Err(error) if status_code(&error) == Some(404) => return Ok(None),
             Err(error) => return Err(store(digest, error)),
         };
-        if !found.is_of_run(&owner.uid) {
+        if !found.is_of_run(&owner.workflow, &owner.uid) {
             tracing::warn!(
                 namespace = owner.namespace,
                 name,

@@ -44,7 +44,7 @@ async fn nobody_is_first_at_the_name_of_a_value() {
     let recorded = runs.see::<Workflow>().get("planted").await.unwrap().status.unwrap().value_names;
     assert!(recorded.is_empty(), "{recorded:?}");
     let stored = runs.see::<Blob>().get(&first).await.unwrap();
-    assert!(stored.is_of_run(&uid));
+    assert!(stored.is_of_run("planted", &uid));
     assert_eq!(stored.spec.data.as_deref(), Some(&*long()));
     runs.alice_approves(&approval).await.unwrap();
     assert_eq!(runs.ended("planted").await.status.unwrap().phase, WorkflowPhase::Succeeded);
