@@ -137,7 +137,9 @@ impl Plan {
     /// Checks and parses a Workflow under the floors that hold in its namespace.
     ///
     /// Once it was accepted, the gates that floors added are those of its status, and what floors contradict is no
-    /// complaint: the gates in question are held when they are about to ask.
+    /// complaint: the gates in question are held when they are about to ask. The rules of the types were evaluated at
+    /// acceptance, and are not again: a rule of a newer version must not stop a run that was accepted before it. Callers
+    /// compare [`Plan::spec_digest`] with the digest that was recorded then, so that no other spec goes by that acceptance.
     ///
     /// # Errors
     /// Everything that is wrong with it, in the order of its fields.
@@ -179,7 +181,7 @@ impl Plan {
         }
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
         check.added_fit(&added, steps.chain(&start).chain(&end));
-        if check.complaints.is_empty() {
+        if accepted.is_none() && check.complaints.is_empty() {
             // Where the plan has words of its own, the rule behind them would say the same again.
             check.complaints = shape::of_spec(spec);
         }

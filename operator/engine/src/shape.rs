@@ -1,7 +1,7 @@
 //! The rules that the types of the API declare beyond types and bounds: which items of a list differ, and CEL rules.
 //!
 //! The API server evaluates them in admission policies, and not at all while a policy is away: [`of_spec`] and
-//! [`of_decision`] find what an object breaks that was stored then. They must not judge what the CRD itself enforces.
+//! [`of_decision`] find what an object breaks that was stored then, at acceptance and before a vote is counted. They must not judge what the CRD itself enforces.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,7 +51,8 @@ pub fn prepare() {
     LazyLock::force(&DECISION);
 }
 
-/// Returns every declared rule that a spec breaks, in the order of its fields.
+/// Returns every declared rule that a spec breaks, in the order of its fields. For specs that are not accepted yet: a rule
+/// that a later version adds is not for runs under way, whose specs are compared with the digest that acceptance recorded.
 pub(crate) fn of_spec(spec: &WorkflowSpec) -> Vec<Complaint> {
     let mut broken = Vec::new();
     match serde_json::to_value(spec) {

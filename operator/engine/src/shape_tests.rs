@@ -104,6 +104,31 @@ fn what_stands_twice_in_a_list_whose_items_differ_is_refused_at_its_place() {
     }
 }
 
+#[test]
+fn a_rule_that_an_accepted_spec_breaks_does_not_stop_its_run() {
+    let mut workflow = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+        "spec": {"requestedBy": "dana", "steps": [{"name": "ask", "hitl": {
+            "prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}], "excluded": ["eve", "eve"]}}]},
+    });
+    let plan = |workflow: &Value| {
+        let workflow: signoff_api::Workflow = serde_json::from_value(workflow.clone()).unwrap();
+        let digest = crate::plan::spec_digest(&workflow.spec).unwrap();
+        (digest, Plan::of(&workflow, &Settings::default(), &Arc::default()))
+    };
+    let (digest, refused) = plan(&workflow);
+    let refused: Vec<_> = refused.unwrap_err().iter().map(ToString::to_string).collect();
+    assert!(matches!(&refused[..], [one] if one.contains("excluded[1]: eve stands twice")), "{refused:?}");
+    // As an operator without that rule left it.
+    workflow["status"] = json!({"phase": "Waiting", "seq": 1, "specDigest": digest});
+    assert_eq!(*plan(&workflow).1.unwrap().spec_digest(), digest);
+    // What the plan itself cannot read is refused as ever, and a changed spec has another digest.
+    workflow["spec"]["steps"][0]["hitl"]["excluded"] = json!(["eve", "eve", "mallory"]);
+    assert_ne!(*plan(&workflow).1.unwrap().spec_digest(), digest);
+    workflow["spec"]["steps"][0]["hitl"]["prompt"] = json!("{{ ");
+    assert!(plan(&workflow).1.is_err());
+}
+
 /// Broken and honest shapes; the API server is sent the same.
 fn table(part: &str) -> Vec<Value> {
     let table: Value = serde_json::from_str(include_str!("../../../tests/contract/shapes.json")).unwrap();
