@@ -86,8 +86,8 @@ pub fn tally_reading(approval: &Approval, owner: Owner, now: &Now, reading: &Rea
         return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
     let request = &approval.spec.request;
-    // Nobody can decide it: no vote counts, and no timeout decides in place of people.
-    if request.quorums.is_empty() {
+    // Nobody can decide it: no vote counts, and no timeout decides in place of people. It ends with its run.
+    if request.quorums.is_empty() && owner == Owner::Live {
         return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
     let mut count = Count { approval, request, now, status: before.clone(), notes: Vec::new(), reading };

@@ -518,6 +518,19 @@ fn a_status_that_adds_approvers_or_moves_the_deadline_is_not_taken_over_into_a_n
 }
 
 #[test]
+fn an_approval_without_a_quorum_ends_undecided_with_its_run_and_never_before() {
+    for owner in [Owner::Live, Owner::Over, Owner::Gone] {
+        let mut open = approval(json!({}));
+        open.spec.request.quorums.clear();
+        says(&mut open, "alice", "Approve");
+        let ruling = tally(&open, owner, &at(48 * 3600));
+        let ended = ruling.status.outcome.map(|outcome| (outcome.phase, outcome.verdict, outcome.decided_by));
+        let expected = (owner != Owner::Live).then(|| (ApprovalPhase::Cancelled, None, Vec::new()));
+        assert_eq!((ended, ruling.wake_at, ruling.status.votes.len()), (expected, None, 0), "{owner:?}");
+    }
+}
+
+#[test]
 fn a_run_that_has_ended_cancels_its_approval_in_any_epoch() {
     let mut open = approval(json!({}));
     says(&mut open, "alice", "Approve");
