@@ -8,7 +8,7 @@ use crate::{
     ending::list,
     people::{name, verdict},
     scenarios::{ONE_GATE, RUN, chain, gate, post},
-    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
+    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, is_status_write, workflows},
     telling::TINY,
 };
 
@@ -72,13 +72,28 @@ async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
         if let Some(asked) = &asked {
             stage.people().votes("alice", asked, verdict("Approve"));
         }
+        let before = stage.workflow(RUN);
+        let written = stage.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
         let life = stage.begin(OPERATOR);
-        stage.ended(RUN).await;
         stage.pass(48 * 3600).await;
         let reason = if accepted { "OldShape" } else { "Invalid" };
         assert_eq!(stage.condition("Accepted"), ("False".to_owned(), reason.to_owned()));
         let message = stage.workflow(RUN)["status"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains("spec.steps"), "{message}");
+        assert_eq!(stage.events(reason).len(), 1, "it is told once");
+        if accepted {
+            let stands = stage.workflow(RUN);
+            for field in ["phase", "steps", "pending", "seq", "specDigest", "finishedAt"] {
+                assert_eq!(stands["status"][field], before["status"][field], "{field}");
+            }
+            assert_eq!(list(&stands["status"]["conditions"]).count(), 1, "{stands:#}");
+            let writes = stage.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
+            assert_eq!(writes, written + 1, "{}", stage.server.story());
+            stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
+            assert_eq!(stage.ended(RUN).await["status"]["phase"], "Cancelled");
+        } else {
+            assert_eq!(stage.workflow(RUN)["status"]["phase"], "Failed", "a Workflow that was not accepted is refused");
+        }
         assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
         life.crash().await;
     }

@@ -1,19 +1,21 @@
-//! Approvals that are stored without a quorum, as a CRD took them before there were quorums: nobody can decide them, and
-//! their runs say so. These tests have a control plane of their own: a CRD is the cluster's.
+//! Approvals that are stored without a quorum, as a CRD took them before there were quorums, and runs whose steps a newer
+//! CRD dropped: nobody can decide them, and the runs say so. These tests have a control plane of their own: a CRD is the
+//! cluster's.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::ApiResource;
+use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
-use signoff_api::{Approval, Workflow};
+use signoff_api::{Approval, Workflow, workflow::WorkflowPhase};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, named};
 
 use crate::policies::stage::refused;
 use crate::runs::Runs;
 
 const CRD: &str = "approvals.signoff.dev";
-const BINDING: &str = "validatingadmissionpolicybinding/signoff-approvals";
+const BINDINGS: [&str; 2] =
+    ["validatingadmissionpolicybinding/signoff-approvals", "validatingadmissionpolicybinding/signoff-workflows"];
 const REQUEST: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/request";
 
 async fn kubectl(cluster: &Cluster, words: &[&str]) -> String {
@@ -36,13 +38,18 @@ async fn plant(runs: &Runs, approval: &str, quorums: Option<Value>) {
         json!({"op": "add", "path": "/spec/decisions", "value": {"bob@example.com": {"verdict": "Approve"}}}),
     ];
     change.extend(quorums.map(|list| json!({"op": "add", "path": "/spec/request/quorums", "value": list})));
-    let (admin, resource) = (runs.cluster.admin().await.unwrap(), ApiResource::erase::<Approval>(&()));
+    force::<Approval>(runs, approval, change).await;
+}
+
+/// Stores this change of an object while no rule is in force.
+async fn force<K: Resource<DynamicType = ()>>(runs: &Runs, name: &str, change: Vec<Value>) {
+    let (admin, resource) = (runs.cluster.admin().await.unwrap(), ApiResource::erase::<K>(&()));
     let api: Api<DynamicObject> = Api::namespaced_with(admin, &runs.namespace.name, &resource);
     let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::from(change)).unwrap());
     // The API server goes by the loosened rules a moment after they were stored, and says so by no event.
     let mut refusal = None;
     for _ in 0..1000 {
-        match api.patch(approval, &PatchParams::default(), &patch).await {
+        match api.patch(name, &PatchParams::default(), &patch).await {
             Ok(_) => return,
             Err(why) => refusal = Some(why),
         }
@@ -51,33 +58,42 @@ async fn plant(runs: &Runs, approval: &str, quorums: Option<Value>) {
 }
 
 #[tokio::test]
-async fn an_approval_stored_without_a_quorum_takes_no_vote_and_its_run_says_so() {
+async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and_say_so() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let operator = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
     let runs = Runs::on(cluster, "quorumless").await;
-    for run in ["absent", "empty"] {
+    for run in ["absent", "empty", "pruned"] {
         runs.request(run, json!({})).await;
     }
     let absent = runs.asked("absent").await;
     let empty = runs.asked("empty").await;
+    let pruned = runs.asked("pruned").await;
     operator.stop().await.unwrap();
 
-    let mut binding = stored(&runs.cluster, BINDING).await;
+    let mut bindings = [stored(&runs.cluster, BINDINGS[0]).await, stored(&runs.cluster, BINDINGS[1]).await];
     let shipped = stored(&runs.cluster, &format!("crd/{CRD}")).await.pointer(REQUEST).unwrap().clone();
-    kubectl(&runs.cluster, &["delete", BINDING]).await;
+    kubectl(&runs.cluster, &["delete", BINDINGS[0], BINDINGS[1]]).await;
     let mut loose = shipped.clone();
     loose.as_object_mut().unwrap().remove("required").expect("the rule is in the schema");
     loose["properties"]["quorums"].as_object_mut().unwrap().remove("minItems").expect("the bound is in the schema");
     set_schema(&runs.cluster, &loose).await;
     plant(&runs, &absent.name_any(), None).await;
     plant(&runs, &empty.name_any(), Some(json!([]))).await;
+    let without_steps = vec![
+        json!({"op": "remove", "path": "/spec/steps"}),
+        json!({"op": "add", "path": "/spec/pattern", "value": {}}),
+    ];
+    force::<Workflow>(&runs, "pruned", without_steps).await;
+    let before = runs.see::<Workflow>().get("pruned").await.unwrap().status.unwrap();
     set_schema(&runs.cluster, &shipped).await;
-    for field in ["uid", "resourceVersion", "generation", "creationTimestamp"] {
-        binding["metadata"].as_object_mut().unwrap().remove(field);
+    for binding in &mut bindings {
+        for field in ["uid", "resourceVersion", "generation", "creationTimestamp"] {
+            binding["metadata"].as_object_mut().unwrap().remove(field);
+        }
+        let create = runs.cluster.kubectl(["create", "--filename=-"]).input(binding.to_string());
+        create.run().await.unwrap().ok().unwrap();
     }
-    let create = runs.cluster.kubectl(["create", "--filename=-"]).input(binding.to_string());
-    create.run().await.unwrap().ok().unwrap();
     runs.cluster.in_force().await.unwrap();
 
     let alice = runs.cluster.token_client("alice").await.unwrap();
@@ -105,6 +121,32 @@ async fn an_approval_stored_without_a_quorum_takes_no_vote_and_its_run_says_so()
     }
     let undecided: Approval = runs.see().get(&empty.name_any()).await.unwrap();
     assert!(undecided.status.is_none_or(|status| status.outcome.is_none() && status.votes.is_empty()));
+    let accepted = |run: Option<&Workflow>| {
+        let status = run.and_then(|run| run.status.clone()).unwrap_or_default();
+        let of_kind = |c: Condition| (c.type_ == "Accepted").then_some((c.status, c.reason));
+        status.conditions.into_iter().find_map(of_kind)
+    };
+    let old = Some(("False".to_owned(), "OldShape".to_owned()));
+    runs.until(runs.see::<Workflow>(), "pruned", "says that it is of the old shape", |run| accepted(run) == old).await;
+    runs.alice_approves(&pruned).await.unwrap();
+    let decided =
+        |found: Option<&Approval>| found.is_some_and(|a| a.status.as_ref().is_some_and(|s| s.outcome.is_some()));
+    runs.until(runs.see::<Approval>(), &pruned.name_any(), "is decided", decided).await;
     runs.another_gate_is_decided_in_time("beside").await;
+    let stands = runs.see::<Workflow>().get("pruned").await.unwrap();
+    assert_eq!(accepted(Some(&stands)), old);
+    let status = stands.status.unwrap();
+    assert_eq!((status.phase, &status.steps, &status.pending), (before.phase, &before.steps, &before.pending));
+    assert_eq!(status.conditions.len(), 1, "{:#?}", status.conditions);
+    assert_eq!(runs.events("pruned", "OldShape").await.len(), 1, "it is told once");
+    let dana = runs.as_a::<Workflow>("dana").await;
+    let cancel = Patch::Merge(json!({"spec": {"cancel": true}}));
+    dana.patch("pruned", &PatchParams::default(), &cancel).await.unwrap();
+    let ended = runs.ended("pruned").await.status.unwrap();
+    assert_eq!(ended.phase, WorkflowPhase::Cancelled);
+    assert!(!ended.steps.iter().any(|step| step.path == "act"), "{:#?}", ended.steps);
+    let namespace = runs.namespace.name.clone();
+    // It returns when the object is gone.
+    kubectl(&runs.cluster, &["delete", "workflow", "pruned", "--namespace", &namespace, "--timeout=60s"]).await;
     operator.stop().await.unwrap();
 }

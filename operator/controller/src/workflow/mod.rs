@@ -88,6 +88,7 @@ async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result
     let plan = match plan::plan(context, seen).await? {
         Planned::Runs(plan) => plan,
         Planned::Held(why) => return hold::hold(context, seen, &why).await,
+        Planned::OldShape(why) => return hold::old_shape(context, seen, &why).await,
         Planned::Refused(why) => return commit::refuse(context, seen, &why).await,
     };
     // Otherwise it goes on at once, behind the others that wait.

@@ -15,6 +15,8 @@ pub(super) enum Planned {
     Runs(Arc<Plan>),
     /// Not until an administrator's policies allow it; nothing is lost meanwhile.
     Held(Refusal),
+    /// Never by this operator, which cannot tell what the run was: it stands still until it is cancelled or deleted.
+    OldShape(Refusal),
     /// Never.
     Refused(Refusal),
 }
@@ -52,10 +54,10 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         Err(_) => spec_digest(&seen.workflow.spec).ok(),
     };
     if is.as_ref() != Some(pinned) && planned.is_err() && seen.workflow.spec.steps.is_empty() {
-        return Ok(Planned::Refused(Refusal {
+        return Ok(Planned::OldShape(Refusal {
             reason: "OldShape",
             message: format!(
-                "{}: the run was accepted with its steps within spec.pattern, where this version has none: every step stands in spec.steps; write the Workflow so and apply it again",
+                "{}: the run was accepted with its steps within spec.pattern, where this version has none: it stands still; every step stands in spec.steps: cancel or delete the Workflow, write it so and apply it again",
                 conditions::ACCEPTED
             ),
         }));

@@ -92,6 +92,19 @@ pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowS
     status
 }
 
+/// The status of a run of the old shape: as it was, but for the only condition that says anything of it.
+pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    evaluated(&mut status);
+    ended(&mut status);
+    // Nobody has to decide: a decision would not move the run.
+    conditions::remove(&mut status.conditions, conditions::WAITING);
+    status.observed_generation = workflow.metadata.generation;
+    status.message = Some(text::display(&why.message, 1024));
+    say(&mut status, workflow, now, conditions::ACCEPTED, false, why.reason, &why.message);
+    status
+}
+
 /// The status of a run that ends because of its spec.
 pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();

@@ -233,7 +233,7 @@ pub const TERMS: &[Term] = &[
     term(
         REASON,
         "OldShape",
-        "The run was accepted by an older version, with its steps within `spec.pattern`. It does nothing any more: write the Workflow with its steps in `spec.steps` and apply it again.",
+        "The run was accepted by an older version, with its steps within `spec.pattern`. It does nothing any more, and does not end by itself: cancel or delete it, write the Workflow with its steps in `spec.steps` and apply it again.",
     ),
     term(
         REASON,
