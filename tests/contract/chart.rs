@@ -182,6 +182,25 @@ fn blobs_are_read_by_name_only_and_by_no_aggregated_role() {
     assert_eq!(readers, ["signoff-operator", "signoff-viewer", "signoff-approver"]);
 }
 
+#[test]
+fn the_operator_creates_workflows_in_its_own_namespace_only() {
+    let arguments = ["--namespace", "my-signoff-system", "--set", "roles.aggregateRequester=true"];
+    let rendered = template(&arguments).unwrap();
+    let roles = rendered.split("---\n").filter_map(|document| serde_saphyr::from_str::<Value>(document).ok());
+    let creates = |role: &Value| {
+        let mut rules = role["rules"].as_array().into_iter().flatten();
+        rules.any(|rule| {
+            rule["resources"].to_string().contains("\"workflows\"") && rule["verbs"].to_string().contains("\"create\"")
+        })
+    };
+    let creators: Vec<_> = roles.filter(creates).map(|role| (role["kind"].clone(), role["metadata"].clone())).collect();
+    let name_of = |(kind, metadata): &(Value, Value)| format!("{kind} {} {}", metadata["name"], metadata["namespace"]);
+    assert_eq!(
+        creators.iter().map(name_of).collect::<Vec<_>>(),
+        [r#""ClusterRole" "signoff-requester" null"#, r#""Role" "signoff-operator" "my-signoff-system""#,]
+    );
+}
+
 /// Every `group/resource` and verb that a rendered chart grants to the operator's service account.
 fn rights_of_the_operator(rendered: &str) -> BTreeSet<(String, String)> {
     let documents: Vec<Value> =

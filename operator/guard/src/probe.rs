@@ -11,7 +11,7 @@ use kube::{
     core::{Request, Status},
 };
 use serde_json::{Value, json};
-use signoff_api::{Approval, Blob, Digest};
+use signoff_api::{Approval, Blob, Digest, Workflow, policies::Identity};
 
 /// The name in every API server's certificate.
 const SERVER_NAME: &str = "kubernetes.default.svc";
@@ -25,7 +25,7 @@ pub enum Answer {
     Otherwise(String),
 }
 
-/// A request that nobody may make, not even the operator, who alone may create objects of its kind.
+/// A request that a policy refuses to everybody, and that breaks no rule of another policy.
 struct Forged {
     /// The policy that must refuse it.
     rule: &'static str,
@@ -35,11 +35,14 @@ struct Forged {
     object: Value,
 }
 
-/// Sends one forged request for each policy that can be tried so. `namespace` is the operator's own.
+/// Sends one forged request for each policy that can be tried so, all in the operator's own namespace. A policy cannot
+/// be tried where the operator has no right to send what it refuses, because RBAC comes first.
 ///
 /// # Errors
 /// No answer.
-pub async fn forged(client: &Client, namespace: &str) -> Result<Answer, kube::Error> {
+pub async fn forged(client: &Client, operator: &Identity) -> Result<Answer, kube::Error> {
+    let namespace = operator.namespace.as_str();
+    let workflows = || Workflow::url_path(&(), Some(namespace));
     let all = [
         Forged {
             rule: "signoff-approvals",
@@ -52,6 +55,18 @@ pub async fn forged(client: &Client, namespace: &str) -> Result<Answer, kube::Er
             what: "a Blob of no Workflow",
             path: Blob::url_path(&(), Some(namespace)),
             object: blob(namespace),
+        },
+        Forged {
+            rule: "signoff-workflows",
+            what: "a Workflow in the name of another person",
+            path: workflows(),
+            object: workflow(operator, json!({"requestedFor": "nobody"})),
+        },
+        Forged {
+            rule: "signoff-workflows-shape",
+            what: "a Workflow with a step that does nothing",
+            path: workflows(),
+            object: workflow(operator, json!({"steps": [{"name": "nothing"}]})),
         },
     ];
     let mut earliest = None;
@@ -154,10 +169,38 @@ fn blob(namespace: &str) -> Value {
     })
 }
 
+/// Right in everything but these fields of its spec. A dry run of the operator is the only Workflow that `signoff-workflows`
+/// lets into the operator's namespace, and nothing of it is stored.
+fn workflow(operator: &Identity, fields: Value) -> Value {
+    let mut workflow = json!({
+        "apiVersion": "signoff.dev/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": "probe", "namespace": operator.namespace},
+        "spec": {
+            "requestedBy": operator.user_name(),
+            "steps": [{"name": "only", "set": {"value": "Is a broken Workflow refused?"}}],
+        },
+    });
+    if let (Some(spec), Value::Object(fields)) = (workflow["spec"].as_object_mut(), fields) {
+        spec.extend(fields);
+    }
+    workflow
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn the_forged_workflows_are_whole_but_for_the_fields_that_break_a_rule() {
+        let whole: Workflow = serde_json::from_value(workflow(&Identity::default(), json!({}))).unwrap();
+        assert_eq!(whole.spec.requested_by, "system:serviceaccount:signoff-system:signoff-operator");
+        let empty = workflow(&Identity::default(), json!({"steps": [{"name": "nothing"}]}));
+        let empty: Workflow = serde_json::from_value(empty).unwrap();
+        assert!(empty.spec.steps.iter().all(|step| step.set.is_none()));
+        assert_eq!(empty.spec.requested_by, whole.spec.requested_by);
+    }
 
     #[test]
     fn the_forged_approval_is_one_in_everything_but_its_decision() {

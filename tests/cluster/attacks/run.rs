@@ -49,7 +49,7 @@ impl Case<'_> {
         let row = &attack.row;
         let there = self.set(&row.scene).await.map_err(|why| format!("the scene could not be set: {why}"))?;
         let answer = self.send(attack.who, attack.how, row.on, &row.body, &there, (row.strict, row.dry_run)).await;
-        match (row.answer, answer) {
+        match (attack.how.unsupported().map_or(row.answer, Answer::Refused), answer) {
             (Answer::Refused(words), Err(said)) => {
                 let words = self.filled(words, attack.who).replace("{verb}", attack.how.verb());
                 if !said.contains(&words) && !row.or.is_some_and(|or| said.contains(or)) {
@@ -85,7 +85,9 @@ impl Case<'_> {
             Some(There { path, .. }) => Some(There { object: self.seen(&path).await?, path }),
             None => None,
         };
-        let (who, how, on) = (who.unwrap_or(attack.who), how.unwrap_or(attack.how), on.unwrap_or(row.on));
+        // A way that the API server does not read says the same as a merge patch.
+        let same = if attack.how.unsupported().is_some() { Way::Merge } else { attack.how };
+        let (who, how, on) = (who.unwrap_or(attack.who), how.unwrap_or(same), on.unwrap_or(row.on));
         // About one object where the attack was about all of them.
         let on = if on == Object::All && how != Way::DeleteAll { Object::Scene } else { on };
         match (self.send(who, how, on, body, &there, (row.strict, row.dry_run)).await, reaches) {
@@ -193,7 +195,9 @@ impl Case<'_> {
         };
         let name = stored["metadata"]["name"].as_str().unwrap_or_default();
         let by_name = |collection: String| match how {
-            Way::Apply | Way::Replace if there.is_none() => format!("{collection}/{name}"),
+            Way::Merge | Way::Json | Way::Strategic | Way::Apply | Way::Replace if there.is_none() => {
+                format!("{collection}/{name}")
+            }
             _ => collection,
         };
         let scene = there.as_ref().map(|there| there.path.clone()).unwrap_or_default();

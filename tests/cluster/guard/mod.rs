@@ -4,6 +4,7 @@
 
 mod elsewhere;
 mod foreign;
+mod probes;
 mod stage;
 mod told;
 mod windows;

@@ -7,6 +7,8 @@ mod page;
 mod request;
 mod table;
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 pub use actors::{Actor, Token};
@@ -117,7 +119,7 @@ pub struct Twin {
 #[derive(Clone, Debug)]
 pub struct Row {
     /// What is tried, as the rest of a sentence that begins with who tries it.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// Before the attack.
     pub scene: Scene,
     /// On what ground.
@@ -144,9 +146,14 @@ pub struct Row {
 
 impl Row {
     /// A row about the plain Approval, on careless ground.
-    fn new<const N: usize, const M: usize>(what: &'static str, who: [Actor; N], how: [Way; M], change: Value) -> Self {
+    fn new<const N: usize, const M: usize>(
+        what: impl Into<Cow<'static, str>>,
+        who: [Actor; N],
+        how: [Way; M],
+        change: Value,
+    ) -> Self {
         Self {
-            what,
+            what: what.into(),
             scene: Scene::Approval(Gate::default()),
             ground: Ground::Careless,
             who: who.into(),

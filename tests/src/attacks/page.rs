@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::request::UNSUPPORTED;
 use super::{Answer, CHANGES, CHAPTERS, Chapter, Ground, Row, Scene};
 
 /// Where the page stands below the repository.
@@ -16,7 +17,10 @@ pub fn page() -> String {
     let (attacks, rows) = CHAPTERS
         .iter()
         .fold((0, 0), |(attacks, rows), chapter| (attacks + chapter.attacks().len(), rows + (chapter.rows)().len()));
-    let mut page = OPENING.replace("{attacks}", &attacks.to_string()).replace("{rows}", &rows.to_string());
+    let mut page = OPENING
+        .replace("{attacks}", &attacks.to_string())
+        .replace("{rows}", &rows.to_string())
+        .replace("{unsupported}", UNSUPPORTED);
     for chapter in CHAPTERS {
         write(&mut page, chapter);
     }
@@ -55,10 +59,9 @@ fn what(row: &Row) -> String {
 }
 
 fn how(row: &Row) -> String {
-    match row.how == CHANGES {
-        true => "any change".to_owned(),
-        false => row.how.iter().map(|how| how.words()).collect::<Vec<_>>().join(", "),
-    }
+    let any = CHANGES.iter().all(|how| row.how.contains(how));
+    let others = row.how.iter().filter(|how| !any || !CHANGES.contains(how)).map(|how| how.words());
+    any.then_some("any change").into_iter().chain(others).collect::<Vec<_>>().join(", ")
 }
 
 fn answer(row: &Row) -> String {

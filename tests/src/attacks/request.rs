@@ -12,6 +12,8 @@ pub enum Way {
     Merge,
     /// PATCH with a JSON patch.
     Json,
+    /// PATCH with a strategic merge patch, which the API server reads for no custom resource.
+    Strategic,
     /// PATCH with server-side apply, by a field manager of its own, with force.
     Apply,
     /// Server-side apply in the name of the field manager that another's vote belongs to, with force.
@@ -27,6 +29,9 @@ pub enum Way {
     /// GET with an upgrade: exec, attach.
     Connect,
 }
+
+/// The answer to a media type that is not read.
+pub(super) const UNSUPPORTED: &str = "the body of the request was in an unknown format";
 
 /// What goes over the wire, save for the host.
 #[derive(Clone, Debug)]
@@ -48,6 +53,7 @@ impl Way {
         match self {
             Self::Merge => "merge patch",
             Self::Json => "JSON patch",
+            Self::Strategic => "strategic merge patch",
             Self::Apply => "apply with force",
             Self::ApplyAsAnother => "apply in another's field manager",
             Self::Replace => "PUT",
@@ -58,11 +64,17 @@ impl Way {
         }
     }
 
+    /// The API server's refusal of this way for every custom resource, whatever is sent, in its words.
+    #[must_use]
+    pub fn unsupported(self) -> Option<&'static str> {
+        (self == Self::Strategic).then_some(UNSUPPORTED)
+    }
+
     /// The verb that RBAC knows it by.
     #[must_use]
     pub fn verb(self) -> &'static str {
         match self {
-            Self::Merge | Self::Json | Self::Apply | Self::ApplyAsAnother => "patch",
+            Self::Merge | Self::Json | Self::Strategic | Self::Apply | Self::ApplyAsAnother => "patch",
             Self::Replace => "update",
             Self::Create => "create",
             Self::Delete => "delete",
@@ -77,6 +89,7 @@ impl Way {
         let (method, content) = match self {
             Self::Merge => ("PATCH", "application/merge-patch+json"),
             Self::Json => ("PATCH", "application/json-patch+json"),
+            Self::Strategic => ("PATCH", "application/strategic-merge-patch+json"),
             Self::Apply | Self::ApplyAsAnother => ("PATCH", "application/apply-patch+yaml"),
             Self::Replace => ("PUT", "application/json"),
             Self::Create => ("POST", "application/json"),

@@ -249,7 +249,7 @@ impl Keeping<'_> {
             let each = self.settings.each_server.as_ref();
             let attempt = async {
                 sleep_until(again).await;
-                every_server_refuses(&keeper.client, each, &identity.namespace).await
+                every_server_refuses(&keeper.client, each, identity).await
             };
             tokio::select! {
                 () = self.news() => return None,
@@ -293,11 +293,11 @@ enum Seen {
 async fn every_server_refuses(
     client: &Client,
     each: Option<&kube::Config>,
-    namespace: &str,
+    operator: &Identity,
 ) -> Result<Option<Timestamp>, String> {
     let mut earliest: Option<Timestamp> = None;
     for (name, client) in probe::servers(client, each).await? {
-        let answer = timeout(PATIENCE, probe::forged(&client, namespace)).await;
+        let answer = timeout(PATIENCE, probe::forged(&client, operator)).await;
         let answer = answer.map_err(|_| format!("{name} does not answer within {PATIENCE:?}"))?;
         match answer.map_err(|error| format!("{name} cannot be asked: {}", plain(&error)))? {
             probe::Answer::Refused(at) => earliest = earliest.into_iter().chain(at).min(),

@@ -10,6 +10,7 @@ mod names;
 mod object;
 mod operator;
 mod payload;
+mod shapes;
 mod status;
 mod time;
 mod votes;
@@ -63,6 +64,11 @@ pub const CHAPTERS: &[Chapter] = &[
         name: "blobs",
         rule: "A long value is what the operator wrote, for as long as its run is there",
         rows: blobs::rows,
+    },
+    Chapter {
+        name: "shapes",
+        rule: "A shape that the types rule out is stored by no write, to an object or to its status",
+        rows: shapes::rows,
     },
     Chapter { name: "workflow", rule: "Who asked is known, and what was asked stays as it is", rows: workflow::rows },
 ];

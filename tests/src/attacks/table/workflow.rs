@@ -7,11 +7,13 @@ use crate::attacks::Actor::{
 };
 use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way, user};
 
-const WORKFLOWS: Object = Object::Path("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows");
-const FIXED: &str = "spec is immutable save suspend, cancel and ttlAfterFinished";
+pub(super) const WORKFLOWS: Object = Object::Path("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows");
+/// Where nobody creates a Workflow.
+const OF_OPERATOR: &str = "/apis/signoff.dev/v1alpha1/namespaces/signoff-system/workflows";
+pub(super) const FIXED: &str = "spec is immutable save suspend, cancel and ttlAfterFinished";
 
 /// A Workflow that is not there yet, with these fields of its spec.
-fn asks(fields: Value) -> Value {
+pub(super) fn asks(fields: Value) -> Value {
     let mut spec = json!({"requestedBy": "to-be-stamped", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -241,7 +243,25 @@ fn creates() -> Vec<Row> {
             .refused("cannot {verb} resource \"workflows\"")
             .honest("the requester's", asks(json!({})))
             .by(Requester),
-        somewhere("asks in the operator's namespace", "/apis/signoff.dev/v1alpha1/namespaces/signoff-system/workflows"),
+        somewhere("asks in the operator's namespace", OF_OPERATOR)
+            .honest("a dry run of the operator, by which the guard tries the policies", asks(json!({})))
+            .by(Operator)
+            .about(Object::Path(OF_OPERATOR)),
+        Row::new("asks in its own namespace, and not as a dry run", [Operator], [Way::Create], asks(json!({})))
+            .given(Scene::Nothing)
+            .on(Object::Path(OF_OPERATOR))
+            .shipped_roles()
+            .refused(system)
+            .honest("the requester's in a namespace of its own", asks(json!({})))
+            .by(Requester)
+            .about(WORKFLOWS),
+        Row::new("asks in another namespace", [Operator], [Way::Create], asks(json!({})))
+            .given(Scene::Nothing)
+            .on(WORKFLOWS)
+            .shipped_roles()
+            .refused("cannot {verb} resource \"workflows\"")
+            .honest("the requester's", asks(json!({})))
+            .by(Requester),
         somewhere("asks in kube-system", "/apis/signoff.dev/v1alpha1/namespaces/kube-system/workflows"),
         somewhere("asks in kube-public", "/apis/signoff.dev/v1alpha1/namespaces/kube-public/workflows"),
         somewhere("asks in kube-node-lease", "/apis/signoff.dev/v1alpha1/namespaces/kube-node-lease/workflows"),

@@ -1,0 +1,55 @@
+//! The forged requests of the guard on a real API server: each is refused by its own policy, and says so where that policy
+//! refuses nothing any more, whatever is stored of it. Must not start an operator: it would tell the same in other words.
+
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use signoff_api::Workflow;
+use signoff_api::policies::Identity;
+use signoff_guard::probe::{self, Answer};
+use signoff_tests::control_plane::OPERATOR_NAMESPACE;
+
+use super::stage::Stage;
+
+const BINDING: &str = "ValidatingAdmissionPolicyBinding";
+
+/// Each policy that is tried, and the request by which it is.
+const TRIED: [(&str, &str); 4] = [
+    ("signoff-approvals", "a forged decision"),
+    ("signoff-blobs", "a Blob of no Workflow"),
+    ("signoff-workflows", "a Workflow in the name of another person"),
+    ("signoff-workflows-shape", "a Workflow with a step that does nothing"),
+];
+
+#[tokio::test]
+async fn a_policy_that_is_lifted_or_only_warns_is_named_by_its_forged_request() {
+    let stage = Stage::open().await;
+    let operator = stage.cluster.operator_client().await.unwrap();
+    let asked = async || probe::forged(&operator, &Identity::default()).await.unwrap();
+    let all_refused = async || match asked().await {
+        Answer::Refused(at) => Ok(at),
+        Answer::Otherwise(what) => Err(what),
+    };
+    let warns = |binding: &mut Value| {
+        binding["spec"]["validationActions"] = json!(["Warn"]);
+        true
+    };
+    stage.until_accepted("that all are refused", all_refused).await.unwrap();
+    for (policy, what) in TRIED {
+        let lifts: [&dyn Fn(&mut Value) -> bool; 2] = [&warns, &|_| false];
+        for lift in lifts {
+            let before = stage.lift(BINDING, policy, lift).await;
+            let said = stage
+                .until_accepted(&format!("a probe of {policy}"), async || match asked().await {
+                    Answer::Refused(_) => Err("every forged request is refused".to_owned()),
+                    Answer::Otherwise(what) => Ok(what),
+                })
+                .await;
+            assert_eq!(said, format!("it accepts {what}"));
+            stage.restore(BINDING, before).await;
+            stage.until_accepted(&format!("that {policy} refuses again"), all_refused).await;
+        }
+    }
+    let workflows: Api<Workflow> = Api::namespaced(stage.admin.clone(), OPERATOR_NAMESPACE);
+    assert!(workflows.list(&ListParams::default()).await.unwrap().items.is_empty(), "a probe was stored");
+}
