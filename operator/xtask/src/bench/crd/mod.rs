@@ -1,9 +1,13 @@
 //! `cargo xtask bench crd`: what the six writes of a one-gate workflow cost the API server, in bytes that it allocates and in
-//! processor time, with the policies in force, without them, and without schemas. An Event beside them is the measure.
+//! processor time, with the policies in force, without them, and without schemas. An Event beside them is the measure. Then what
+//! the rules that stay in the CRDs add to a write (`locks`), and the memory that the CRDs take (`heap`).
 //!
 //! one real run -> copies of its objects and statuses -> the same writes on three shapes of one control plane
 //!
 //! Allocation hardly varies from run to run; processor time does where others use the machine.
+
+mod heap;
+mod locks;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -54,12 +58,16 @@ pub(super) struct Measured {
     rows: Vec<Row>,
     /// A finished Workflow and its Approval: bytes of JSON, and the part of it that is `managedFields`.
     sizes: [(&'static str, usize, usize); 2],
+    locks: locks::Locks,
+    heaps: heap::Heaps,
 }
 
 /// Measures so many writes of each kind on each shape.
 pub(super) async fn measure(writes: usize) -> Result<Measured> {
     // The operator makes the objects that are copied; how fast it is says nothing here.
     let program = stage::build(true)?;
+    say::step("measuring the heap of an API server with our CRDs and without");
+    let heaps = heap::measure().await?;
     say::step("starting a control plane and installing the chart");
     let stage = Stage::open(Options::default(), &program).await?;
     let sample = gates::warm_up(&stage).await?;
@@ -72,46 +80,32 @@ pub(super) async fn measure(writes: usize) -> Result<Measured> {
     bindings::lift(&stage.cluster, &path, serde_json::to_vec(&refused)?).await?;
     say::step("writing without policies");
     rows.push(row(&stage, &sample, "no policy", writes).await?);
+    let locks = locks::measure(&stage, &sample, writes).await?;
     without_schemas(&stage, &path).await?;
     say::step("writing without policies and schemas");
     rows.push(row(&stage, &sample, "no policy, no schema", writes).await?);
     let size =
         |kind, object: &Value| (kind, object.to_string().len(), object["metadata"]["managedFields"].to_string().len());
-    Ok(Measured { writes, rows, sizes: [size("Workflow", &sample.workflow), size("Approval", &sample.approval)] })
+    let sizes = [size("Workflow", &sample.workflow), size("Approval", &sample.approval)];
+    Ok(Measured { writes, rows, sizes, locks, heaps })
 }
 
 /// Makes the writes of so many workflows, kind by kind, by one client.
 async fn row(stage: &Stage, sample: &Sample, shape: &'static str, count: usize) -> Result<Row> {
     let namespace = stage.namespace().await?;
     let operator = stage.cluster.operator_client().await?;
-    let approver = approver_user()?;
     let workflows = sample::path(&namespace, "workflows");
-    let approvals = sample::path(&namespace, "approvals");
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
     let meter = Meter::calibrate(stage).await?;
 
-    let bodies = ceiling::bodies(count, |index| {
-        let mut workflow = sample::workflow(&sample::name(index), approver);
-        // Without policies the API server does not stamp who asked.
-        workflow["spec"]["requestedBy"] = sample.workflow["spec"]["requestedBy"].clone();
-        Ok(workflow)
-    })?;
+    let bodies = bodies_of_workflows(sample, count)?;
     let (create_workflow, created) =
         meter.of(count, async |index| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await).await?;
     let puts = ceiling::statuses(&created, &workflows, &sample.waiting)?;
     let (open, opened) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
-    let bodies = ceiling::bodies(count, |index| sample.approval(&created[index]))?;
-    let (create_approval, asked) =
-        meter.of(count, async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
-    let vote = serde_json::to_vec(&sample::decision(approver))?;
-    let paths = ceiling::names(&asked, &approvals)?;
-    let (vote, voted) =
-        meter.of(count, async |index| crowd::patch(&stage.approver, &paths[index], vote.clone()).await).await?;
-    let puts = ceiling::statuses(&voted, &approvals, &sample.approval["status"])?;
-    let (decide, _) =
-        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+    let [create_approval, vote, decide] = of_approvals(&meter, sample, &namespace, &created).await?;
     let puts = ceiling::statuses(&opened, &workflows, &sample.workflow["status"])?;
     let (finish, _) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
@@ -123,6 +117,34 @@ async fn row(stage: &Stage, sample: &Sample, shape: &'static str, count: usize) 
 
     let heap = reading(stage).await?.sum("go_memstats_heap_inuse_bytes", &[]) / 1024.0 / 1024.0;
     Ok(Row { shape, costs: [create_workflow, open, create_approval, vote, decide, finish, event], heap })
+}
+
+/// Makes the writes of an Approval for each of these Workflows: its creation, the vote, and the status that counts it.
+async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workflows: &[String]) -> Result<[Cost; 3]> {
+    let (stage, count) = (meter.stage, workflows.len());
+    let operator = stage.cluster.operator_client().await?;
+    let approvals = sample::path(namespace, "approvals");
+    let bodies = ceiling::bodies(count, |index| sample.approval(&workflows[index]))?;
+    let (create, asked) =
+        meter.of(count, async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
+    let vote = serde_json::to_vec(&sample::decision(approver_user()?))?;
+    let paths = ceiling::names(&asked, &approvals)?;
+    let (vote, voted) =
+        meter.of(count, async |index| crowd::patch(&stage.approver, &paths[index], vote.clone()).await).await?;
+    let puts = ceiling::statuses(&voted, &approvals, &sample.approval["status"])?;
+    let (decide, _) =
+        meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+    Ok([create, vote, decide])
+}
+
+/// Returns so many Workflows, as JSON. Without policies the API server does not stamp who asked.
+fn bodies_of_workflows(sample: &Sample, count: usize) -> Result<Vec<Vec<u8>>> {
+    let approver = approver_user()?;
+    ceiling::bodies(count, |index| {
+        let mut workflow = sample::workflow(&sample::name(index), approver);
+        workflow["spec"]["requestedBy"] = sample.workflow["spec"]["requestedBy"].clone();
+        Ok(workflow)
+    })
 }
 
 /// Reads the API server's own counters around a number of writes.
@@ -215,6 +237,6 @@ impl fmt::Display for Measured {
         for (kind, bytes, managed) in [workflow, approval] {
             writeln!(f, "a finished {kind} has {bytes} bytes, {managed} of them managedFields")?;
         }
-        Ok(())
+        write!(f, "{}{}", self.locks, self.heaps)
     }
 }

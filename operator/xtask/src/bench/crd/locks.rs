@@ -1,0 +1,168 @@
+//! The cost of the rules that stay in the CRD of Approvals as a second lock: the writes of an Approval with both of them, and
+//! without each. Must be used while no policy is in force: a policy refuses what a lock refuses.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+
+use super::crowd;
+use super::sample::{self, Sample};
+use super::stage::Stage;
+use super::{Meter, bodies_of_workflows, of_approvals};
+use crate::say;
+
+const CRD: &str = "approvals.signoff.dev";
+/// A lock may add so much to a write.
+const GOAL_PERCENT: f64 = 2.0;
+/// How often each is measured, one after the other, so that a machine that gets slower does so for all.
+const ROUNDS: usize = 2;
+/// The writes of an Approval.
+const WRITES: [&str; 3] = ["create", "vote", "status"];
+/// How long an API server may take to go by another schema, and to be at rest afterwards.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two readings of what an API server allocates by itself.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// A change of a CRD lets the API server make the documents of its API anew. It is at rest when it allocates less in
+/// [`LOOK_AGAIN`], in KiB, three times in a row.
+const REST: f64 = 4096.0;
+
+/// A rule at the root of an Approval, by the field that it locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lock {
+    Outcome,
+    Digest,
+}
+
+/// Which locks are left out, and how the row is called.
+const VARIANTS: [(&str, &[Lock]); 3] =
+    [("both locks", &[]), ("without the outcome's", &[Lock::Outcome]), ("without the digest's", &[Lock::Digest])];
+
+/// KiB for each write of an Approval, by variant.
+#[derive(Debug)]
+pub(super) struct Locks {
+    kib: [[f64; WRITES.len()]; VARIANTS.len()],
+}
+
+/// Measures so many writes of each kind with each set of locks.
+pub(super) async fn measure(stage: &Stage, sample: &Sample, writes: usize) -> Result<Locks> {
+    let crds: Api<CustomResourceDefinition> = Api::all(stage.admin.clone());
+    let whole = serde_json::to_value(crds.get(CRD).await?)?;
+    let mut kib = [[0.0; WRITES.len()]; VARIANTS.len()];
+    for round in 1..=ROUNDS {
+        for (at, (name, left_out)) in VARIANTS.iter().enumerate() {
+            say::step(&format!("writing Approvals, {name}, {round} of {ROUNDS}"));
+            install(stage, sample, &crds, &whole, left_out).await?;
+            let namespace = stage.namespace().await?;
+            let workflows = sample::path(&namespace, "workflows");
+            let mut created = Vec::with_capacity(writes);
+            for body in bodies_of_workflows(sample, writes)? {
+                created.push(crowd::post(&stage.requester, &workflows, body).await?);
+            }
+            let meter = Meter::calibrate(stage).await?;
+            let costs = of_approvals(&meter, sample, &namespace, &created).await?;
+            for (sum, cost) in kib[at].iter_mut().zip(costs) {
+                *sum += cost.kib / ROUNDS as f64;
+            }
+        }
+    }
+    install(stage, sample, &crds, &whole, &[]).await?;
+    Ok(Locks { kib })
+}
+
+fn is(rule: &Value, lock: Lock) -> bool {
+    let text = rule["rule"].as_str().unwrap_or_default();
+    match lock {
+        Lock::Outcome => text.contains("outcome"),
+        Lock::Digest => text.contains("digest"),
+    }
+}
+
+/// Installs the CRD without some locks, and waits until the API server goes by it and is at rest.
+async fn install(
+    stage: &Stage,
+    sample: &Sample,
+    crds: &Api<CustomResourceDefinition>,
+    whole: &Value,
+    left_out: &[Lock],
+) -> Result<()> {
+    let mut schema = whole["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
+    let rules = schema["x-kubernetes-validations"].as_array_mut().context("the CRD of Approvals has no locks")?;
+    if rules.len() != 2 || ![Lock::Outcome, Lock::Digest].iter().all(|lock| rules.iter().any(|rule| is(rule, *lock))) {
+        bail!("the CRD of Approvals has other rules at its root than the two locks: {rules:?}");
+    }
+    rules.retain(|rule| !left_out.iter().any(|lock| is(rule, *lock)));
+    let mut crd = serde_json::to_value(crds.get(CRD).await?)?;
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
+    crds.replace(CRD, &PostParams::default(), &serde_json::from_value(crd)?).await?;
+
+    let metadata = &sample.approval["metadata"];
+    let text = |field: &str| metadata[field].as_str().with_context(|| format!("the sample has no {field}"));
+    let path = format!("{}/{}", sample::path(text("namespace")?, "approvals"), text("name")?);
+    let outcome = serde_json::to_vec(&json!({"status": {"outcome": {"reason": "another"}}}))?;
+    let digest = format!("sha256:{}", "f".repeat(64));
+    let digest = serde_json::to_vec(&json!({"spec": {"request": {"digest": digest}}}))?;
+    let deadline = Instant::now() + PATIENCE;
+    // An API server has no event for the schema it goes by: it is asked until it does.
+    for (lock, path, body) in [(Lock::Outcome, format!("{path}/status"), outcome), (Lock::Digest, path, digest)] {
+        let path = format!("{path}?dryRun=All");
+        loop {
+            let answer = crowd::patch(&stage.admin, &path, body.clone()).await;
+            if answer.is_ok() == left_out.contains(&lock) {
+                break;
+            }
+            if Instant::now() > deadline {
+                bail!("the API server does not go by the changed CRD after {PATIENCE:?}: {lock:?}: {answer:?}");
+            }
+        }
+    }
+    at_rest(stage).await
+}
+
+async fn at_rest(stage: &Stage) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut ticks = tokio::time::interval(LOOK_AGAIN);
+    let mut last = super::allocated(&super::reading(stage).await?);
+    let mut quiet = 0;
+    while quiet < 3 {
+        ticks.tick().await;
+        let now = super::allocated(&super::reading(stage).await?);
+        quiet = if (now - last) / 1024.0 < REST { quiet + 1 } else { 0 };
+        if Instant::now() > deadline {
+            bail!("the API server is not at rest: it allocated {:.0} KiB in {LOOK_AGAIN:?}", (now - last) / 1024.0);
+        }
+        last = now;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\nthe locks in the CRD of Approvals, no policy; KiB for one write, and what the locks that are left out are of it"
+        )?;
+        write!(f, "{:<24}", "")?;
+        for name in WRITES {
+            write!(f, "{name:>18}")?;
+        }
+        writeln!(f, "{:>9}", "goal")?;
+        for ((name, left_out), kib) in VARIANTS.iter().zip(&self.kib) {
+            write!(f, "{name:<24}")?;
+            for (write, both) in kib.iter().zip(&self.kib[0]) {
+                let share = if left_out.is_empty() {
+                    String::new()
+                } else {
+                    format!("{:.1} %", (both - write) / write * 100.0)
+                };
+                write!(f, "{write:>9.0}{share:>9}")?;
+            }
+            let goal = if left_out.len() == 1 { format!("{GOAL_PERCENT:.0} %") } else { String::new() };
+            writeln!(f, "{goal:>9}")?;
+        }
+        Ok(())
+    }
+}
