@@ -289,7 +289,7 @@ fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
 }
 
 #[test]
-fn without_a_quorum_neither_votes_nor_timeouts_decide() {
+fn without_a_quorum_neither_votes_nor_timeouts_decide_and_it_ends_with_its_run() {
     for owner in [Owner::Live, Owner::Over, Owner::Gone] {
         let mut open = approval(json!({"timeout": {"after": "60s", "action": "Approve"}}));
         open.spec.request.quorums.clear();
@@ -297,8 +297,13 @@ fn without_a_quorum_neither_votes_nor_timeouts_decide() {
             says(&mut open, who, what);
         }
         let ruling = tally(&open, owner, &at(4000));
-        assert!(!ruling.changed && ruling.notes.is_empty(), "{owner:?}: {ruling:?}");
-        assert_eq!((ruling.wake_at, ruling.status.outcome), (None, None));
+        assert_eq!((ruling.wake_at, ruling.status.votes.len(), ruling.status.tally), (None, 0, None), "{owner:?}");
+        let ended = ruling.status.outcome.map(|end| (end.phase, end.source, end.verdict, end.decided_by));
+        if owner == Owner::Live {
+            assert!(!ruling.changed && ruling.notes.is_empty() && ended.is_none(), "{ended:?}: {:?}", ruling.notes);
+        } else {
+            assert_eq!(ended, Some((ApprovalPhase::Cancelled, Source::Policy, None, Vec::new())), "{owner:?}");
+        }
     }
 }
 
@@ -514,19 +519,6 @@ fn a_status_that_adds_approvers_or_moves_the_deadline_is_not_taken_over_into_a_n
         let mut open = approval(json!({}));
         open.status = Some(serde_json::from_value(forged).unwrap());
         assert_eq!(count_in(&mut open, "e2").status.phase, ApprovalPhase::Superseded);
-    }
-}
-
-#[test]
-fn an_approval_without_a_quorum_ends_undecided_with_its_run_and_never_before() {
-    for owner in [Owner::Live, Owner::Over, Owner::Gone] {
-        let mut open = approval(json!({}));
-        open.spec.request.quorums.clear();
-        says(&mut open, "alice", "Approve");
-        let ruling = tally(&open, owner, &at(48 * 3600));
-        let ended = ruling.status.outcome.map(|outcome| (outcome.phase, outcome.verdict, outcome.decided_by));
-        let expected = (owner != Owner::Live).then(|| (ApprovalPhase::Cancelled, None, Vec::new()));
-        assert_eq!((ended, ruling.wake_at, ruling.status.votes.len()), (expected, None, 0), "{owner:?}");
     }
 }
 
