@@ -58,6 +58,22 @@ impl Verdict {
         }
     }
 
+    /// The words that people type for it, in lower case; none for Respond, whose word is the answer itself.
+    #[must_use]
+    pub fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Approve => &["approve", "approved", "yes", "y", "true", "continue", "confirm", "allow", "proceed"],
+            Self::Reject => &["reject", "rejected", "deny", "denied", "decline", "no", "n", "false"],
+            Self::Modify => &["modify", "edit", "update"],
+            Self::Respond => &[],
+            Self::Defer => &["defer", "revise", "reconsider"],
+            Self::Escalate => &["escalate"],
+            Self::Abort => &["abort", "stop", "cancel"],
+            Self::Skip => &["skip"],
+            Self::Retry => &["retry"],
+        }
+    }
+
     /// Whether it takes as many people as the gate's threshold says. One person is enough for the others
     /// (for Reject only where `rejectPolicy` is `any`).
     #[must_use]
@@ -93,21 +109,12 @@ impl Word {
     /// ```
     #[must_use]
     pub fn read(text: &str) -> Self {
-        let verdict = match text.trim().to_lowercase().as_str() {
-            "approve" | "approved" | "yes" | "y" | "true" | "continue" | "confirm" | "allow" | "proceed" => {
-                Verdict::Approve
-            }
-            "deny" | "denied" | "decline" | "reject" | "rejected" | "no" | "n" | "false" => Verdict::Reject,
-            "edit" | "update" | "modify" => Verdict::Modify,
-            "defer" | "revise" | "reconsider" => Verdict::Defer,
-            "stop" | "cancel" | "abort" => Verdict::Abort,
-            "skip" => Verdict::Skip,
-            "retry" => Verdict::Retry,
-            "escalate" => Verdict::Escalate,
-            "trust" | "always" | "t" => return Self::Trust,
-            _ => return Self::Answer(text.to_owned()),
-        };
-        Self::Verdict(verdict)
+        let word = text.trim().to_lowercase();
+        match Verdict::ALL.into_iter().find(|verdict| verdict.words().contains(&word.as_str())) {
+            Some(verdict) => Self::Verdict(verdict),
+            None if ["trust", "always", "t"].contains(&word.as_str()) => Self::Trust,
+            None => Self::Answer(text.to_owned()),
+        }
     }
 }
 

@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use signoff_api::{GROUP, Json, VERSION, Workflow, names, workflow::InputType};
-use signoff_engine::{Complaint, Plan, Settings};
+use signoff_engine::{Complaint, Plan, Settings, language::nearest};
 
 use crate::{
-    nearest::nearest,
     problem::{Problem, Problems, Severity, place},
     schema,
     source::{self, Node},

@@ -7,7 +7,6 @@ pub mod explain;
 pub mod flow;
 #[doc(hidden)]
 pub mod fuzz;
-mod nearest;
 mod old_fields;
 mod problem;
 pub mod report;

@@ -11,9 +11,9 @@ use std::{
 use regex::Regex;
 use serde_json::Value as Json;
 use signoff_api::crds;
+use signoff_engine::language::nearest;
 
 use crate::{
-    nearest::nearest,
     old_fields,
     problem::Problems,
     rules,

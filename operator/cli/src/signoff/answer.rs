@@ -15,12 +15,15 @@ use serde_json::{Map, Value};
 use signoff_api::{
     Approval, ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Subject, verdict::Word,
 };
-use signoff_runtime::local::decision_of;
+use signoff_cli::fence::one_line;
+use signoff_runtime::local::{decision_of, mistyped};
 
 /// Answers that wait for their gates.
 #[derive(Debug, Default)]
 pub struct Answers {
     entries: Vec<Entry>,
+    /// The file that they stand in, if any, as it is named in messages.
+    file: Option<String>,
 }
 
 /// The answers for a gate: the first one for the first time it asks, and so on.
@@ -34,13 +37,15 @@ struct Entry {
 /// One answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given {
-    /// What somebody typed: a word for a verdict, or an answer.
+    /// What somebody said: a word for a verdict, or an answer.
     Text {
         /// The text.
         text: String,
         /// Why.
         reason: Option<String>,
     },
+    /// What stands in a file: as what somebody said, but a single word is a verdict wherever the gate asks for one.
+    Word(String),
     /// A verdict, and what goes with it.
     Decision(Box<Decision>),
 }
@@ -53,7 +58,21 @@ impl Given {
     pub fn decision(self, request: &ApprovalRequest) -> Result<Decision, String> {
         match self {
             Self::Decision(decision) => Ok(*decision),
-            Self::Text { text, reason } => Ok(Decision { reason, ..decision_of(request, &text)? }),
+            Self::Text { text, reason } => {
+                let decision = decision_of(request, &text).map_err(|why| {
+                    let is_mistyped = takes_answers(request) && mistyped(request, &text, false).is_some();
+                    let way = "; `--verdict respond` with it takes the text as the answer";
+                    why + if is_mistyped { way } else { "" }
+                })?;
+                Ok(Decision { reason, ..decision })
+            }
+            Self::Word(text) => match mistyped(request, &text, true) {
+                Some(why) if takes_answers(request) => {
+                    Err(format!("{why}; `{{response: {}}}` takes the text as the answer", one_line(text.trim(), 100)))
+                }
+                Some(why) => Err(why),
+                None => decision_of(request, &text),
+            },
         }
     }
 }
@@ -61,14 +80,15 @@ impl Given {
 impl Answers {
     /// The one answer of a command line, for one Approval.
     pub fn one(approval: &str, given: Given) -> Self {
-        Self { entries: vec![Entry { gate: approval.to_owned(), given: VecDeque::from([given]) }] }
+        Self { entries: vec![Entry { gate: approval.to_owned(), given: VecDeque::from([given]) }], file: None }
     }
 
-    /// The answers of a file: a gate's name, path or Approval, and a text, a decision, or a list of such.
+    /// The answers of a file: a gate's name, path or Approval, and a text, a decision, or a list of such. Messages name
+    /// the file as `name`.
     ///
     /// # Errors
     /// What is wrong with the text.
-    pub fn of_file(text: &str) -> Result<Self, String> {
+    pub fn of_file(name: &str, text: &str) -> Result<Self, String> {
         let value = read(text)?;
         let Value::Object(gates) = value else {
             return Err("not a map from gates to answers, such as `review: approve`".to_owned());
@@ -82,7 +102,7 @@ impl Answers {
             let given: Result<VecDeque<Given>, String> = list.into_iter().map(given).collect();
             entries.push(Entry { given: given.map_err(|why| format!("{gate}: {why}"))?, gate });
         }
-        Ok(Self { entries })
+        Ok(Self { entries, file: Some(name.to_owned()) })
     }
 
     /// The next answer for an Approval: by its own name, its gate's path, or its gate's name, whichever is closest.
@@ -93,6 +113,11 @@ impl Answers {
             .iter()
             .find_map(|name| self.entries.iter().position(|entry| entry.gate == **name && !entry.given.is_empty()))?;
         self.entries.get_mut(place)?.given.pop_front()
+    }
+
+    /// The file that they stand in, if any.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
     }
 
     /// The gates whose answers nobody asked for.
@@ -115,13 +140,17 @@ struct Written {
     escalate_to: Vec<Subject>,
 }
 
+fn takes_answers(request: &ApprovalRequest) -> bool {
+    request.allowed_verdicts.contains(&Verdict::Respond)
+}
+
 fn given(value: Value) -> Result<Given, String> {
     match value {
         Value::Object(fields) => {
             let written: Written = serde_json::from_value(Value::Object(fields)).map_err(|why| why.to_string())?;
             decision(written).map(|decision| Given::Decision(Box::new(decision)))
         }
-        other => scalar(other).map(|text| Given::Text { text, reason: None }),
+        other => scalar(other).map(Given::Word),
     }
 }
 
@@ -220,12 +249,13 @@ mod tests {
     }
 
     fn text(text: &str) -> Given {
-        Given::Text { text: text.to_owned(), reason: None }
+        Given::Word(text.to_owned())
     }
 
     #[test]
     fn each_answer_is_given_once_and_to_the_closest_name() {
-        let mut answers = Answers::of_file("{review: [one, two], 'review#2': path, w-review-3: own}").unwrap();
+        let mut answers =
+            Answers::of_file("answers.yaml", "{review: [one, two], 'review#2': path, w-review-3: own}").unwrap();
         assert_eq!(answers.take(&approval("w-review-1", "review", "review")), Some(text("one")));
         assert_eq!(answers.take(&approval("w-review-2", "review", "review#2")), Some(text("path")));
         assert_eq!(answers.take(&approval("w-review-3", "review", "review#3")), Some(text("own")));
@@ -239,7 +269,7 @@ mod tests {
     fn a_file_may_hold_everything_that_goes_with_a_verdict() {
         let file = "a: {verdict: reject, reason: no}\nb: {parameters: {response: x}}\nc: 5\nd: true\n\
                     e: {answers: {one: yes, two: [x, y], three: {text: z}}}";
-        let answers = Answers::of_file(file).unwrap();
+        let answers = Answers::of_file("answers.yaml", file).unwrap();
         let given: Vec<_> = answers.entries.iter().map(|entry| entry.given[0].clone()).collect();
         let Given::Decision(reject) = &given[0] else { panic!("{given:?}") };
         assert_eq!((reject.verdict, reject.reason.as_deref()), (Verdict::Reject, Some("no")));
@@ -263,7 +293,7 @@ mod tests {
             ("a: {verdict: approve, parameters: 1}", "invalid type"),
             ("a: null", "an answer is a text"),
         ] {
-            let found = Answers::of_file(file).unwrap_err();
+            let found = Answers::of_file("answers.yaml", file).unwrap_err();
             assert!(found.contains(why), "{file}: {found}");
         }
     }

@@ -134,7 +134,7 @@ Answers in a file (--answers), each used once:
   review: approve                        a word, or the text of an answer
   review#2: {verdict: Reject, reason: too long}
   plan: {verdict: Modify, parameters: {route: billing}}
-  city: [Lisbon, Porto]                  the first and the second time it asks
+  city: [{response: Lisbon}, {response: Porto}]    the first and the second time it asks
 
 ctrl-C pauses: calls that must not be repeated are waited for, everything else goes on with --resume.";
 
@@ -151,7 +151,7 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
         None => None,
     };
     let asks = options.answer.asks();
-    let attendant = Attendant::new(answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
+    let attendant = Attendant::new(&decider, answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
     let evaluator = Evaluator::start(EvaluatorSettings::default()).context("starting threads")?;
     let local = local.handler(Arc::clone(&attendant)).evaluator(evaluator);
 
@@ -184,8 +184,8 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     };
     let place = options.place.said();
     let written = tell::artifacts(&sessions, &snapshot, place, options.out.as_deref(), options.force).await;
-    let told =
-        tell::Told { snapshot: &snapshot, sessions: place, artifacts: written.as_ref().map_or(&[], Vec::as_slice) };
+    let written_files = written.as_ref().map_or(&[][..], Vec::as_slice);
+    let told = tell::Told { snapshot: &snapshot, sessions: place, decider: &user, artifacts: written_files };
     terminal::print(&tell::result(&sessions, &told, options.format).await?)?;
     attendant.unused().iter().for_each(|why| terminal::note(why));
     let unwritten: Vec<_> = [written.map(drop), exported].into_iter().filter_map(Result::err).collect();
@@ -245,7 +245,8 @@ impl Answer {
 fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
     let Some(file) = &options.answers else { return Ok(Answers::default()) };
     let text = fs::read_to_string(file).map_err(|why| Exit::Usage.because(format!("{}: {why}", file.display())))?;
-    Answers::of_file(&text).map_err(|why| Exit::Usage.because(format!("{}: {}", file.display(), one_line(&why, 2000))))
+    let name = shown(file);
+    Answers::of_file(&name, &text).map_err(|why| Exit::Usage.because(format!("{name}: {}", one_line(&why, 2000))))
 }
 
 /// Gives an answer to the pending gate that it is for. Where time has decided meanwhile, nothing is answered.

@@ -4,6 +4,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use signoff_api::{Moment, Span, workflow::WorkflowPhase};
@@ -163,7 +164,8 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
         Some(out) => tell::artifacts(&sessions, &session, place, Some(out), options.force).await?,
         None => Vec::new(),
     };
-    let told = tell::Told { snapshot: &session, sessions: place, artifacts: &artifacts };
+    let decider = whoami::username().context("finding out who asks")?;
+    let told = tell::Told { snapshot: &session, sessions: place, decider: &decider, artifacts: &artifacts };
     let result = tell::result(&sessions, &told, options.format).await?;
     let page = match options.format {
         Format::Json => result,

@@ -29,13 +29,62 @@ fn a_run_pauses_and_every_command_that_it_shows_goes_on() {
 
 #[test]
 fn what_somebody_said_is_a_verdict_only_as_a_whole_word_that_the_gate_allows() {
-    for (said, out) in [(" Yes ", "approved"), ("do not approve", "do not approve"), ("skip", "skip")] {
+    for (said, out) in [(" Yes ", "approved"), ("do not approve", "do not approve"), ("shorter", "shorter")] {
         let home = Home::new();
         home.file("letter.yaml", LETTER);
         home.run(&["run", "letter.yaml", "--var", "customer=Bob"]).with(19);
         let ended = home.run(&["run", "--resume", &home.id(), "--hitl-response", said]).with(0);
         assert_eq!(ended.out, format!("Dear customer: {out}\n"));
     }
+}
+
+#[test]
+fn a_misspelt_verdict_is_refused_with_what_is_allowed_and_the_session_stays_as_it_was() {
+    let home = Home::new();
+    home.file("letter.yaml", LETTER);
+    home.run(&["run", "letter.yaml"]).with(19);
+    let id = home.id();
+    let approval = home.approvals()[0].clone();
+    let before = fs::read(&approval).unwrap();
+    for (word, hint) in [("aprove", "; did you mean approve?"), ("skip", ""), ("nope", "")] {
+        home.file("answers.yaml", &format!("review: {word}"));
+        let refused = home.run(&["run", "--resume", &id, "--answers", "answers.yaml"]).with(2);
+        let allowed = "it allows Approve, Reject, Modify, Respond, Abort";
+        let said = format!(
+            "answers.yaml: review: the answer does not count, and the gate stays open: `{word}` is no verdict of this gate: {allowed}{hint}; `{{response: {word}}}` takes the text as the answer"
+        );
+        assert!(refused.err.contains(&said), "{refused:?}");
+    }
+    for word in ["aprove", "skip"] {
+        let refused = home.run(&["run", "--resume", &id, "--hitl-response", word]).with(2);
+        assert!(refused.err.contains("is no verdict of this gate"), "{refused:?}");
+    }
+    assert_eq!(fs::read(&approval).unwrap(), before);
+    home.file("answers.yaml", "review: {response: aprove}");
+    let ended = home.run(&["run", "--resume", &id, "--answers", "answers.yaml"]).with(0);
+    assert_eq!(ended.out, "Dear customer: aprove\n");
+    home.run(&["run", "letter.yaml"]).with(19);
+}
+
+#[test]
+fn a_quorum_says_how_many_agree_and_offers_only_commands_that_count() {
+    let home = Home::new();
+    let approvers = "approvers: [{kind: Group, name: finance}, {kind: User, name: erin}]\n      threshold: 2";
+    let text = LETTER
+        .replace("approvers: [{kind: Group, name: finance}]", approvers)
+        .replace("[Approve, Reject, Modify, Respond, Abort]", "[Approve, Reject]");
+    home.file("letter.yaml", &text);
+    let paused = home.run(&["run", "letter.yaml"]).with(19);
+    assert!(paused.out.contains("Asks group finance, erin; 0 of 2 agree."), "{paused:?}");
+    let id = home.id();
+    let first = home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(19);
+    assert!(first.err.contains("is recorded; 1 of 2 agree"), "{first:?}");
+    assert!(first.out.contains("1 of 2 agree (decided: "), "{first:?}");
+    let command = first.out.lines().find(|line| line.contains("--verdict approve")).unwrap().trim();
+    assert_eq!(command, format!("signoff run --resume {id} --verdict approve --as erin"));
+    let words = shlex::split(command).unwrap();
+    let ended = home.run(&words.iter().skip(1).map(String::as_str).collect::<Vec<_>>()).with(0);
+    assert_eq!(ended.out, "Dear customer: approved\n");
 }
 
 #[test]
@@ -77,7 +126,7 @@ fn several_gates_are_told_apart_and_answered_in_any_order() {
 fn a_file_answers_gates_as_they_come_and_what_nobody_asked_is_said() {
     let home = Home::new();
     home.file("branches.yaml", BRANCHES);
-    home.file("answers.yaml", "ask: [one, two]\nother: approve\n");
+    home.file("answers.yaml", "ask: [{response: one}, {response: two}]\nother: approve\n");
     let ended = home.run(&["run", "branches.yaml", "--answers", "answers.yaml"]).with(0);
     assert!(ended.out.contains("one") && ended.out.contains("two"), "{ended:?}");
     assert!(ended.err.contains("the answer for other was not used"), "{ended:?}");

@@ -57,6 +57,37 @@ fn a_person_sees_what_is_asked_and_answers_with_a_word() {
 }
 
 #[test]
+fn a_misspelt_word_is_asked_again_and_never_an_answer() {
+    let home = Home::new();
+    letter(&home);
+    let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
+    for (word, why) in [("aprove", "did you mean approve?"), ("nope", "no verdict of this gate")] {
+        person.exp_string("> ").unwrap();
+        person.send_line(word).unwrap();
+        person.exp_string(why).unwrap();
+    }
+    person.exp_string("> ").unwrap();
+    person.send_line("approve").unwrap();
+    let (rest, code) = end(person);
+    assert!(rest.contains("Dear customer: approved"), "{rest}");
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn a_person_whose_decision_would_not_count_is_told_who_may_and_not_asked() {
+    let home = Home::new();
+    let approvers = "approvers: [{kind: User, name: erin}]\n      excludeRequester: true";
+    home.file("letter.yaml", &LETTER.replace("approvers: [{kind: Group, name: finance}]", approvers));
+    let (rest, code) = end(at_terminal(&home, &["run", "letter.yaml"], None));
+    assert!(rest.contains("asked for this run") && rest.contains("--verdict approve --as erin"), "{rest}");
+    assert_eq!(code, 19);
+    let mut person = at_terminal(&home, &["run", "--resume", &home.id(), "--as", "erin"], None);
+    person.exp_string("> ").unwrap();
+    person.send_line("approve").unwrap();
+    assert_eq!(end(person).1, 0);
+}
+
+#[test]
 fn an_answer_may_have_several_lines() {
     let home = Home::new();
     letter(&home);

@@ -10,6 +10,7 @@
 //! | [`cel`] | whether a condition holds in a scope |
 //! | [`when`] | whether an edge of a graph is taken |
 //! | [`reference`] | which names an expression uses, and whether they will exist |
+//! | [`nearest`] | which known word was meant by one that was typed |
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
 //! | [`budget`] | when an evaluation must stop, and how much work it charged |
@@ -26,6 +27,7 @@ pub mod handbook;
 pub mod json;
 #[cfg(test)]
 mod manual_tests;
+pub mod nearest;
 pub(crate) mod pattern;
 pub(crate) mod re2;
 pub mod reference;
@@ -35,6 +37,7 @@ pub mod text;
 pub mod when;
 
 pub use cel::Condition;
+pub use nearest::nearest;
 pub use reference::{Known, Member, Members, Reference, check, is_identifier};
 pub use scope::Scope;
 pub use template::Template;

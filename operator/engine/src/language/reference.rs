@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use super::LanguageError;
+use super::{LanguageError, nearest::is_near};
 
 /// A name as an expression uses it, as far as it can be read without evaluating:
 /// `steps.draft.response`, `steps[0]`, `inputs['full name']`.
@@ -184,40 +184,6 @@ fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str
     let listed: Vec<String> = existing.iter().take(10).map(write).collect();
     let more = if existing.len() > 10 { ", …" } else { "" };
     format!("there are {}{more}", listed.join(", "))
-}
-
-/// Whether someone who typed `typed` may have meant `name`.
-///
-/// `my` is near `my-step`, because `steps.my-step` reads as a subtraction and refers to `my`.
-pub(super) fn is_near(typed: &str, name: &str) -> bool {
-    let (typed, name) = (typed.to_lowercase(), name.to_lowercase());
-    let typed: Vec<char> = typed.chars().take(64).map(dashed).collect();
-    let name: Vec<char> = name.chars().take(64).map(dashed).collect();
-    let allowed = if name.len() < 4 { 1 } else { 2 };
-    let prefix = !typed.is_empty() && name.starts_with(&typed) && name.get(typed.len()) == Some(&'-');
-    prefix || distance(&typed, &name) <= allowed
-}
-
-fn dashed(c: char) -> char {
-    if c == '_' { '-' } else { c }
-}
-
-/// Edits that turn one word into the other; two neighbours swapped count as one.
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let mut best = (row[j] + usize::from(x != y)).min(row[j + 1] + 1).min(next[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                best = best.min(before[j - 1] + 1);
-            }
-            next.push(best);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 
 use serde_json::Value as Json;
 
-use crate::{nearest::nearest, schema};
+use signoff_engine::language::nearest;
+
+use crate::schema;
 
 /// Where steps stand.
 const STEPS: [&str; 2] = ["spec", "steps"];

@@ -7,7 +7,7 @@ mod terms;
 
 pub use terms::{TERMS, Term};
 
-use crate::nearest::nearest;
+use signoff_engine::language::nearest;
 
 /// What a field (`workflow.spec.steps.hitl.timeout`, also from its middle on: `hitl.timeout`) or a word
 /// (`Superseded`) means.

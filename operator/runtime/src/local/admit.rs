@@ -27,15 +27,8 @@ pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: M
     if let Some(closes) = closes.filter(|closes| now > *closes) {
         return Err(format!("it closed at {closes}"));
     }
-    if let Some(own) = approval.spec.decisions.get(user) {
-        return Err(format!("{user} decided {} already: somebody else has to decide too", own.verdict));
-    }
-    let is_requester = request.requested_by == user || request.requested_for.as_deref() == Some(user);
-    if is_requester && request.bars_requester() {
-        return Err(format!("{user} asked for this run, and the gate lets nobody decide who did"));
-    }
-    if request.excluded.iter().any(|name| name == user) {
-        return Err(format!("{user} is excluded from deciding this gate"));
+    if let Some(why) = barred(approval, user) {
+        return Err(why);
     }
     if user.is_empty() || user.len() > 253 || user.contains(" via ") {
         return Err("the name of whoever decides has 1 to 253 characters, and no ` via `".to_owned());
@@ -46,6 +39,21 @@ pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: M
         return Err(format!("{} is not allowed here: use one of {}", decision.verdict, names.join(", ")));
     }
     shape(request, decision)
+}
+
+/// Returns why a user cannot decide an Approval, whatever they decide, or `None` where they can.
+#[must_use]
+pub fn barred(approval: &Approval, user: &str) -> Option<String> {
+    let request = &approval.spec.request;
+    if let Some(own) = approval.spec.decisions.get(user) {
+        return Some(format!("{user} decided {} already: somebody else has to decide too", own.verdict));
+    }
+    let is_requester = request.requested_by == user || request.requested_for.as_deref() == Some(user);
+    if is_requester && request.bars_requester() {
+        return Some(format!("{user} asked for this run, and the gate lets nobody decide who did"));
+    }
+    let is_excluded = request.excluded.iter().any(|name| name == user);
+    is_excluded.then(|| format!("{user} is excluded from deciding this gate"))
 }
 
 /// What belongs to which verdict, and how long it may be.

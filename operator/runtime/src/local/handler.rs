@@ -84,6 +84,13 @@ pub enum Event<'a> {
     Asks(&'a Approval),
     /// Something about an open Approval, such as an escalation.
     Said(&'a Approval, &'a Note),
+    /// A decision was recorded, and the gate takes more of them.
+    Counted {
+        /// The Approval with that decision.
+        approval: &'a Approval,
+        /// Who decided.
+        user: &'a str,
+    },
     /// The run was asked to pause and waits for the end of calls that must not be repeated.
     Finishing {
         /// How many there are.

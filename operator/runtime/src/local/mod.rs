@@ -90,6 +90,7 @@ use signoff_api::{
 };
 use signoff_engine::{Floors, Journal, Plan, Settings, journal::Segments, plan::spec_digest};
 
+pub use admit::barred;
 pub use error::Error;
 pub use handler::{Asked, Event, Handler, Pause};
 pub use history::{Decided, history};
@@ -99,7 +100,7 @@ pub use secrets::LocalSecrets;
 pub use session::{Sessions, Snapshot, owner};
 pub use source::{SourceError, from_yaml};
 pub use stop::Stop;
-pub use word::decision_of;
+pub use word::{decision_of, mistyped};
 
 use crate::{AddressSettings, CallError, Caller, Clock, Evaluator, HttpClient, Outside, Providers, http::HttpSettings};
 

@@ -179,6 +179,9 @@ impl Run {
         };
         next.status = Some(ruling.status);
         self.tell(&next, &ruling.notes);
+        if counted != Counted::Decided {
+            self.local.handler.happened(&Event::Counted { approval: &next, user });
+        }
         self.session.put(next)?;
         Ok(counted)
     }

@@ -2,19 +2,23 @@
 //!
 //! It may not look for a verdict inside a sentence, and never turns an answer into a verdict that was not meant.
 
-use signoff_api::{ApprovalRequest, Decision, Verdict, verdict::Word};
+use signoff_api::{ApprovalRequest, Decision, Verdict, gate::Question, verdict::Word};
+use signoff_engine::language::{nearest, text::display};
+
+/// The shortest word that is taken for a misspelt one where any word may be an answer, in characters.
+const SHORTEST: usize = 5;
 
 /// The decision that a text means at a gate: a word for a verdict where the gate allows that verdict and the word is
 /// the whole text, else an answer.
 ///
 /// # Errors
-/// The text is no word for what the gate allows, and the gate takes no answers: what it does allow.
+/// The text is no word for what the gate allows, and the gate takes no answers or the word was perhaps meant as a
+/// verdict ([`mistyped`]): what it does allow.
 pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, String> {
     let allowed = &request.allowed_verdicts;
-    let is_option = request.form.iter().flat_map(|form| &form.questions).any(|q| q.option_named(text.trim()).is_some());
     let word = match Word::read(text) {
         // Options are the author's own words: they come before ours.
-        Word::Verdict(verdict) if !is_option && allowed.contains(&verdict) => Some(verdict),
+        Word::Verdict(verdict) if !is_option(request, text) && allowed.contains(&verdict) => Some(verdict),
         Word::Trust => return Err(format!("trust is not known here: {}", remedy(request))),
         _ => None,
     };
@@ -22,17 +26,74 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
         Some(Verdict::Modify) => Err("Modify needs parameters: say what to go on with instead".to_owned()),
         Some(Verdict::Defer) => Err("Defer needs guidance: say what to do differently".to_owned()),
         Some(verdict) => Ok(Decision::new(verdict)),
-        None if allowed.contains(&Verdict::Respond) => {
-            Ok(Decision { response: Some(text.to_owned()), ..Decision::new(Verdict::Respond) })
-        }
-        None => Err(format!("this gate takes no free answer: {}", remedy(request))),
+        None => match mistyped(request, text, false) {
+            Some(why) => Err(why),
+            None if allowed.contains(&Verdict::Respond) => {
+                Ok(Decision { response: Some(text.to_owned()), ..Decision::new(Verdict::Respond) })
+            }
+            None => Err(format!("this gate takes no free answer: {}", remedy(request))),
+        },
     }
 }
 
-/// What a gate allows, as a sentence.
+/// Returns why a text must not be taken for an answer, or `None` where it may be one.
+///
+/// A single word is refused that is near to a verdict or an option of the gate. A gate that is approved or asked again,
+/// and has no form of its own, also refuses a word for a verdict that it does not allow; a `strict` reader refuses every
+/// other word there.
+#[must_use]
+pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<String> {
+    let typed = text.trim();
+    let allowed = &request.allowed_verdicts;
+    let is_word = !typed.is_empty() && !typed.contains(char::is_whitespace);
+    let read = Word::read(typed);
+    let is_allowed = matches!(&read, Word::Verdict(verdict) if allowed.contains(verdict));
+    if !is_word || is_allowed || is_option(request, typed) {
+        return None;
+    }
+    let respond = allowed.contains(&Verdict::Respond).then_some("respond");
+    let words = allowed.iter().flat_map(|verdict| verdict.words()).copied().chain(respond);
+    let options = request.form.iter().flat_map(|form| &form.questions).flat_map(|question| &question.options);
+    let options = options.flat_map(|option| [option.id.as_str(), option.label()]);
+    let near = nearest(typed, options.chain(words));
+    let is_perhaps_misspelt = near.is_some() && typed.chars().count() >= SHORTEST;
+    let is_other_word = asks_for_a_verdict(request) && (strict || !matches!(read, Word::Answer(_)));
+    let takes_answers = respond.is_some();
+    if takes_answers && !is_perhaps_misspelt && !is_other_word {
+        return None;
+    }
+    let is = match takes_answers {
+        true => format!("`{}` is no verdict of this gate", display(typed, 100)),
+        false => "this gate takes no free answer".to_owned(),
+    };
+    let hint = near.map_or_else(String::new, |near| format!("; did you mean {}?", display(near, 253)));
+    Some(format!("{is}: {}{hint}", remedy(request)))
+}
+
+/// Whether a gate is there to be approved or asked again, rather than answered: no form is its author's own.
+fn asks_for_a_verdict(request: &ApprovalRequest) -> bool {
+    let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
+    let is_plain = match questions {
+        [] => true,
+        [only] => *only == Question { id: Question::PLAIN.to_owned(), ..Question::default() },
+        _ => false,
+    };
+    is_plain && [Verdict::Approve, Verdict::Retry].iter().any(|verdict| request.allowed_verdicts.contains(verdict))
+}
+
+fn is_option(request: &ApprovalRequest, text: &str) -> bool {
+    request.form.iter().flat_map(|form| &form.questions).any(|question| question.option_named(text.trim()).is_some())
+}
+
+/// What a gate allows, as the end of a sentence.
 fn remedy(request: &ApprovalRequest) -> String {
     let names: Vec<_> = request.allowed_verdicts.iter().map(|verdict| verdict.name()).collect();
-    format!("it allows {}", names.join(", "))
+    let options = request.form.iter().flat_map(|form| &form.questions).flat_map(|question| &question.options);
+    let options: Vec<_> = options.map(|option| display(&option.id, 63)).collect();
+    match options.as_slice() {
+        [] => format!("it allows {}", names.join(", ")),
+        options => format!("it allows {}; its options are {}", names.join(", "), options.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -52,7 +113,7 @@ mod tests {
         use Verdict::{Approve, Reject, Respond, Skip};
         assert_eq!(verdict(&[Approve, Reject], "y"), Ok(Approve));
         assert_eq!(verdict(&[Approve, Reject], " Denied\n"), Ok(Reject));
-        assert_eq!(verdict(&[Approve, Respond], "skip"), Ok(Respond));
+        assert_eq!(verdict(&[Reject, Respond], "skip"), Ok(Respond), "this gate wants an answer");
         assert_eq!(verdict(&[Approve, Skip], "skip"), Ok(Skip));
         let refused = verdict(&[Approve, Reject], "skip").unwrap_err();
         assert_eq!(refused, "this gate takes no free answer: it allows Approve, Reject");
@@ -77,6 +138,50 @@ mod tests {
         assert_eq!(decision_of(&request, "yes").unwrap().verdict, Verdict::Respond);
         assert_eq!(decision_of(&request, "ok").unwrap().verdict, Verdict::Respond);
         assert_eq!(decision_of(&request, "y").unwrap().verdict, Verdict::Approve);
+    }
+
+    #[test]
+    fn a_misspelt_word_is_never_an_answer() {
+        use Verdict::{Approve, Reject, Respond};
+        let request = sample_request(&[Approve, Reject, Respond]);
+        for word in ["aprove", "APPORVE", "rejct", "respnd", "skip", "respond"] {
+            assert!(decision_of(&request, word).is_err(), "{word}");
+        }
+        assert_eq!(
+            decision_of(&request, "aprove").unwrap_err(),
+            "`aprove` is no verdict of this gate: it allows Approve, Reject, Respond; did you mean approve?"
+        );
+        for answer in ["nope", "aprove it", "5000"] {
+            assert_eq!(decision_of(&request, answer).map(|it| it.verdict), Ok(Respond), "{answer}");
+        }
+        let strict = |text: &str| mistyped(&request, text, true);
+        assert_eq!(strict("nope").unwrap(), "`nope` is no verdict of this gate: it allows Approve, Reject, Respond");
+        assert_eq!((strict("nope, not this"), strict("yes")), (None, None));
+        let no_answers = verdict(&[Approve, Reject], "aprove").unwrap_err();
+        assert_eq!(no_answers, "this gate takes no free answer: it allows Approve, Reject; did you mean approve?");
+    }
+
+    #[test]
+    fn a_gate_that_wants_an_answer_takes_every_word_but_a_misspelt_one() {
+        use Verdict::{Approve, Reject, Respond};
+        let mut request = sample_request(&[Reject, Respond]);
+        assert_eq!(mistyped(&request, "Lisbon", true), None);
+        assert_eq!(mistyped(&request, "yes", true), None);
+        assert_eq!(mistyped(&request, "now", true), None, "too short to be taken for `no`");
+        assert!(mistyped(&request, "rejectt", true).unwrap().ends_with("did you mean reject?"));
+        let choice = Choice { id: "lis".into(), label: Some("Lisbon".into()), description: None };
+        let form = |more: Question| Form { questions: vec![Question { id: "answer".into(), ..more }] };
+        let options = Question { options: vec![choice], allow_text: Some(true), ..Question::default() };
+        request.form = Some(form(options));
+        assert_eq!((mistyped(&request, "Lisbon", true), mistyped(&request, "Porto", true)), (None, None));
+        assert_eq!(
+            mistyped(&request, "Lisbno", true).unwrap(),
+            "`Lisbno` is no verdict of this gate: it allows Reject, Respond; its options are lis; did you mean Lisbon?"
+        );
+        // A form of the author's own asks for text, whatever else is allowed.
+        request.allowed_verdicts = vec![Approve, Respond];
+        request.form = Some(form(Question { pattern: Some("[A-Z]+".into()), ..Question::default() }));
+        assert_eq!(mistyped(&request, "CHG", true), None);
     }
 
     #[test]

@@ -4,12 +4,16 @@
 
 use signoff_api::{ApprovalRequest, Verdict, gate::Question};
 use signoff_cli::fence::one_line;
+use signoff_engine::language::nearest::did_you_mean;
+use signoff_runtime::local::mistyped;
 
 use super::verdict;
 
 /// What can be chosen.
 #[derive(Debug)]
 pub struct Menu<'r> {
+    /// What the gate asks; `None` for one of several questions.
+    request: Option<&'r ApprovalRequest>,
     /// The only question, where Respond is allowed and there is only one.
     question: Option<&'r Question>,
     verdicts: Vec<Verdict>,
@@ -39,7 +43,8 @@ impl<'r> Menu<'r> {
         };
         // Options are listed themselves: where nothing else is an answer, Respond adds nothing.
         let listed = |verdict: &Verdict| *verdict != Verdict::Respond || question.is_none_or(Question::takes_text);
-        Self { question, verdicts: request.allowed_verdicts.iter().copied().filter(listed).collect() }
+        let verdicts = request.allowed_verdicts.iter().copied().filter(listed).collect();
+        Self { request: Some(request), question, verdicts }
     }
 
     /// Whether a line that is nothing else is an answer.
@@ -49,7 +54,7 @@ impl<'r> Menu<'r> {
 
     /// The menu of one of several questions.
     pub fn of_question(question: &'r Question) -> Self {
-        Self { question: Some(question), verdicts: Vec::new() }
+        Self { request: None, question: Some(question), verdicts: Vec::new() }
     }
 
     fn options(&self) -> usize {
@@ -101,8 +106,17 @@ impl<'r> Menu<'r> {
         }
         match verdict(typed) {
             Ok(verdict) if self.verdicts.contains(&verdict) => Picked::Verdict(verdict),
-            _ if self.takes_text() => Picked::Text(line.to_owned()),
-            _ => Picked::Unknown(format!("that is none of 1 to {}", self.options() + self.verdicts.len())),
+            _ if self.takes_text() => match self.request.and_then(|request| mistyped(request, typed, true)) {
+                Some(why) => Picked::Unknown(format!("{why}; `respond` takes it as your answer")),
+                None => Picked::Text(line.to_owned()),
+            },
+            _ => {
+                let options = self.question.iter().flat_map(|question| &question.options);
+                let names = options.flat_map(|option| [option.id.as_str(), option.label()]);
+                let known = names.chain(self.verdicts.iter().flat_map(|verdict| verdict.words()).copied());
+                let hint = one_line(&did_you_mean(typed, known), 300);
+                Picked::Unknown(format!("that is none of 1 to {}{hint}", self.options() + self.verdicts.len()))
+            }
         }
     }
 }
@@ -139,7 +153,7 @@ fn meaning(verdict: Verdict) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use serde_json::json;
     use signoff_api::gate::Form;
 
@@ -159,11 +173,31 @@ mod tests {
         use Verdict::{Approve, Reject, Respond};
         let request = request(&[Approve, Reject, Respond], json!({"id": "answer"}));
         let menu = Menu::of(&request);
-        assert_eq!(menu.pick("2"), Picked::Text("2".into()));
+        assert!(matches!(menu.pick("2"), Picked::Unknown(_)));
         assert_eq!(menu.pick(" no "), Picked::Verdict(Reject));
         assert_eq!(menu.pick("respond"), Picked::Verdict(Respond));
         assert_eq!(menu.pick("do not approve"), Picked::Text("do not approve".into()));
-        assert_eq!(menu.pick("skip"), Picked::Text("skip".into()), "what is not allowed is no verdict");
+        for word in ["skip", "aprove", "nope"] {
+            assert!(matches!(menu.pick(word), Picked::Unknown(_)), "{word} is neither a verdict nor an answer");
+        }
+        let own = json!({"id": "answer", "pattern": "[0-9]+"});
+        let request = self::request(&[Approve, Reject, Respond], own);
+        assert_eq!(Menu::of(&request).pick("2"), Picked::Text("2".into()));
+    }
+
+    #[test]
+    fn a_misspelt_word_is_told_what_was_meant() {
+        use Verdict::{Approve, Reject, Respond};
+        let plain = request(&[Approve, Reject, Respond], json!({"id": "answer"}));
+        let Picked::Unknown(why) = Menu::of(&plain).pick("aprove") else { panic!("it was chosen") };
+        assert_eq!(
+            why,
+            "`aprove` is no verdict of this gate: it allows Approve, Reject, Respond; did you mean approve?; \
+             `respond` takes it as your answer"
+        );
+        let options = request(&[Approve, Reject], json!({"id": "answer"}));
+        let Picked::Unknown(why) = Menu::of(&options).pick("rejcet") else { panic!("it was chosen") };
+        assert_eq!(why, "that is none of 1 to 2: did you mean reject?");
     }
 
     #[test]

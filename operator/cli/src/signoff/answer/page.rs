@@ -51,16 +51,24 @@ fn title(request: &ApprovalRequest) -> String {
     format!("Gate {}{visit}:", one_line(&request.gate.path, 512))
 }
 
+/// How many people agree, and how many must: `1 of 2 agree`.
+pub fn progress(approval: &Approval) -> String {
+    let have = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default().have;
+    format!("{have} of {} agree", approval.spec.request.threshold())
+}
+
+/// Whom an Approval asks, as one line.
+pub fn asks(approval: &Approval) -> String {
+    let whom = approval.approvers();
+    whom.iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect::<Vec<_>>().join(", ")
+}
+
 /// Who is asked, how many it takes, and until when.
 fn terms(approval: &Approval, now: Moment) -> String {
     let request = &approval.spec.request;
-    let status = approval.status.clone().unwrap_or_default();
-    let whom: Vec<_> =
-        approval.approvers().iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect();
-    let mut terms = format!("Asks {}", whom.join(", "));
+    let mut terms = format!("Asks {}", asks(approval));
     if request.threshold() > 1 {
-        let have = status.tally.unwrap_or_default().have;
-        terms += &format!(" ({have} of {} agree)", request.threshold());
+        terms += &format!(" ({})", progress(approval));
     }
     if !request.after_reject.is_empty() {
         terms += &format!(". After Reject the run goes on with {}", one_line(&request.after_reject.join(", "), 2000));

@@ -11,16 +11,19 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_cli::{fence::one_line, terminal};
-use signoff_runtime::local::{Asked, Event, Handler};
+use signoff_runtime::local::{Asked, Event, Handler, barred};
 use tokio::sync::Mutex as Turns;
 
 use crate::answer::{
     Answers,
+    page::progress,
     person::{Editing, Person},
 };
 
 /// Attends a run.
 pub struct Attendant {
+    /// In whose name gates are decided.
+    decider: String,
     state: Mutex<State>,
     person: Option<Turns<Person>>,
 }
@@ -29,17 +32,21 @@ pub struct Attendant {
 struct State {
     /// In the order in which they are looked at.
     given: Vec<Answers>,
-    /// The Approval for which the last of them was given.
-    last: Option<String>,
+    /// The Approval for which the last of them was given, and the file in which it stood, if any.
+    last: Option<(Option<String>, Option<String>)>,
     /// Whether one did not count.
     refused: bool,
 }
 
 impl Attendant {
-    /// With these answers, and a person where there is one, whose editor locks what is given.
-    pub fn new(answers: Answers, person: Option<Editing>) -> Arc<Self> {
+    /// In the name of `decider`, with these answers, and a person where there is one, whose editor locks what is given.
+    pub fn new(decider: &str, answers: Answers, person: Option<Editing>) -> Arc<Self> {
         let state = Mutex::new(State { given: vec![answers], ..State::default() });
-        Arc::new(Self { state, person: person.map(|editing| Turns::new(Person::new(editing))) })
+        Arc::new(Self {
+            decider: decider.to_owned(),
+            state,
+            person: person.map(|editing| Turns::new(Person::new(editing))),
+        })
     }
 
     /// One more answer, before the others.
@@ -65,41 +72,52 @@ impl Attendant {
 
     /// An answer that was given beforehand.
     fn given(&self, asked: &Asked) -> Option<Decision> {
-        let given = {
+        let (given, file) = {
             let mut state = self.state();
-            let given = state.given.iter_mut().find_map(|answers| answers.take(&asked.approval))?;
-            state.last.clone_from(&asked.approval.metadata.name);
-            given
+            let take =
+                |answers: &mut Answers| Some((answers.take(&asked.approval)?, answers.file().map(str::to_owned)));
+            let (given, file) = state.given.iter_mut().find_map(take)?;
+            state.last = Some((asked.approval.metadata.name.clone(), file.clone()));
+            (given, file)
         };
         match given.decision(asked.request()) {
             Ok(decision) => Some(decision),
             Err(why) => {
-                self.refused(&asked.approval, &why);
+                self.refused(&asked.approval, file.as_deref(), &why);
                 None
             }
         }
     }
 
-    fn refused(&self, approval: &Approval, why: &str) {
+    fn refused(&self, approval: &Approval, file: Option<&str>, why: &str) {
         self.state().refused = true;
+        let file = file.map_or_else(String::new, |file| format!("{file}: "));
         let gate = one_line(&approval.spec.request.gate.path, 512);
         let why = one_line(why, 1000);
-        terminal::note(&format!("{gate}: the answer does not count, and the gate stays open: {why}"));
+        terminal::note(&format!("{file}{gate}: the answer does not count, and the gate stays open: {why}"));
     }
 }
 
 #[async_trait]
 impl Handler for Attendant {
     async fn answer(&self, mut asked: Asked) -> Option<Decision> {
-        if let Some(why) = asked.refused.take_if(|_| self.state().last.take() == asked.approval.metadata.name) {
+        let last = self.state().last.take().filter(|(name, _)| *name == asked.approval.metadata.name);
+        if let Some((_, file)) = last
+            && let Some(why) = asked.refused.take()
+        {
             // It was given beforehand: whoever is at the terminal has not seen the gate yet.
-            self.refused(&asked.approval, &why);
+            self.refused(&asked.approval, file.as_deref(), &why);
         } else if asked.refused.is_none()
             && let Some(decision) = self.given(&asked)
         {
             return Some(decision);
         }
         let mut person = self.person.as_ref()?.lock().await;
+        if let Some(why) = barred(&asked.approval, &self.decider) {
+            let gate = one_line(&asked.request().gate.path, 512);
+            terminal::note(&format!("{gate}: {}; nothing is asked here", one_line(&why, 600)));
+            return None;
+        }
         match person.decide(&asked).await {
             Ok(decision) => decision,
             Err(error) => {
@@ -132,6 +150,12 @@ impl Handler for Attendant {
             Event::Said(approval, note) if note.key != "decided" => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 terminal::note(&format!("{gate}: {}", one_line(&note.message, 500)));
+            }
+            Event::Counted { approval, user } => {
+                let gate = one_line(&approval.spec.request.gate.path, 512);
+                let verdict = approval.spec.decisions.get(*user).map_or("a decision", |own| own.verdict.name());
+                let progress = progress(approval);
+                terminal::note(&format!("{gate}: {verdict} of {} is recorded; {progress}", one_line(user, 253)));
             }
             Event::Finishing { calls } => {
                 let what = if *calls == 1 { "one call that" } else { "calls that" };

@@ -8,7 +8,12 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use signoff_api::{Approval, Verdict, gate::Question, journal::BlobRef, workflow::WorkflowPhase};
+use signoff_api::{
+    Approval, Verdict,
+    gate::{Question, SubjectKind},
+    journal::BlobRef,
+    workflow::WorkflowPhase,
+};
 use signoff_cli::{
     clock,
     fence::{self, one_line, quoted},
@@ -17,17 +22,22 @@ use signoff_cli::{
 use signoff_engine::{language::text::display, parameters};
 use signoff_runtime::{
     BlobStore as _,
-    local::{Sessions, Snapshot, history, owner, write_outputs},
+    local::{Sessions, Snapshot, barred, history, owner, write_outputs},
 };
 
 use super::{Format, shown};
-use crate::{answer::page::deadline, exit::Exit};
+use crate::{
+    answer::page::{asks, deadline, progress},
+    exit::Exit,
+};
 
 /// What is told of a session.
 pub struct Told<'s> {
     pub snapshot: &'s Snapshot,
     /// Where sessions are, if that was said.
     pub sessions: Option<&'s Path>,
+    /// In whose name commands decide that have no `--as`.
+    pub decider: &'s str,
     /// The artifacts that were written.
     pub artifacts: &'s [PathBuf],
 }
@@ -158,6 +168,9 @@ pub fn paused(told: &Told<'_>) -> String {
             one_line(&request.prompt, 300),
             deadline(approval, clock::now())
         );
+        if request.threshold() > 1 || decides_as(told, approval).is_some() {
+            text += &format!("  {}.\n", who(told, approval));
+        }
         for command in commands(told, approval, pending.len() > 1) {
             text += &format!("  {command}\n");
         }
@@ -184,6 +197,8 @@ pub fn next(told: &Told<'_>) -> String {
 fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> {
     let request = &approval.spec.request;
     let gate: &[&str] = if several { &["--gate", &request.gate.path] } else { &[] };
+    let decider = decides_as(told, approval);
+    let decider: Vec<&str> = decider.iter().flat_map(|name| ["--as", name.as_str()]).collect();
     let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "why"] } else { &[] };
     let better = parameters::schema(request, Verdict::Modify).map(|schema| parameters::example(&schema));
     let better = Value::Object(better.unwrap_or_default()).to_string();
@@ -201,9 +216,32 @@ fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> 
             (Verdict::Defer, _) => parts.extend(["--verdict", &word, "--guidance", "what to do differently"]),
             _ => parts.extend(["--verdict", &word]),
         }
-        resume(told, &[&parts[..], gate, reason].concat())
+        resume(told, &[&parts[..], gate, reason, &decider].concat())
     };
     request.allowed_verdicts.iter().map(command).collect()
+}
+
+/// Returns the name for `--as` where a decision of this command's own user would not count: one that the gate lists
+/// and that has not decided, else a word to replace.
+fn decides_as(told: &Told<'_>, approval: &Approval) -> Option<String> {
+    barred(approval, told.decider)?;
+    let users =
+        approval.approvers().iter().filter(|subject| subject.kind == SubjectKind::User).map(|it| it.name.clone());
+    let name = users.into_iter().find(|name| barred(approval, name).is_none());
+    Some(name.unwrap_or_else(|| "NAME".to_owned()))
+}
+
+/// Who may decide, how many agree so far, and why this command's own user does not count.
+fn who(told: &Told<'_>, approval: &Approval) -> String {
+    let mut text = format!("Asks {}; {}", asks(approval), progress(approval));
+    let decided: Vec<_> = approval.spec.decisions.keys().map(|key| one_line(key, 253)).collect();
+    if !decided.is_empty() {
+        text += &format!(" (decided: {})", decided.join(", "));
+    }
+    if let Some(why) = barred(approval, told.decider) {
+        text += &format!(". {}; --as says who does", one_line(&why, 600));
+    }
+    text
 }
 
 fn example(question: &Question) -> &str {

@@ -2,7 +2,7 @@
 //!
 //! It may not say what a function does, only which exist and with how many arguments.
 
-use crate::language::reference::is_near;
+use crate::language::nearest::is_near;
 
 /// The functions of conditions. Those of texts are methods, with the text as first argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,7 @@ use minijinja::syntax::SyntaxConfig;
 
 use super::shape::{constant_member, is_number, path};
 use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS, has, words};
-use crate::language::reference::{Member, is_near};
-use crate::language::{LanguageError, Reference, text};
+use crate::language::{LanguageError, Reference, nearest::is_near, reference::Member, text};
 
 /// Bytes of source.
 pub(in crate::language) const MAX_SOURCE: usize = 16 << 10;

@@ -1,0 +1,76 @@
+//! The known word that was most likely meant by one that was typed.
+//!
+//! It must not guess across words that merely sound alike: a wrong suggestion is worse than none.
+
+/// Returns the known word that was most likely meant by `typed`, or `None` where no word is near. Case, dashes,
+/// underscores and spaces do not count.
+#[must_use]
+pub fn nearest<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let plain = |word: &str| -> Vec<char> {
+        word.chars().take(64).filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+    };
+    let typed = plain(typed);
+    let near = known.into_iter().filter_map(|word| {
+        let known = plain(word);
+        let edits = distance(&typed, &known);
+        (edits <= (known.len().min(typed.len()) / 3).max(1)).then_some((edits, word))
+    });
+    near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
+}
+
+/// Returns the end of a message about an unknown name: `: did you mean x?`, or nothing where no name is near.
+#[must_use]
+pub fn did_you_mean<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+    nearest(typed, known).map_or_else(String::new, |near| format!(": did you mean {near}?"))
+}
+
+/// Whether someone who typed `typed` may have meant `name`.
+///
+/// `my` is near `my-step`, because `steps.my-step` reads as a subtraction and refers to `my`.
+pub(super) fn is_near(typed: &str, name: &str) -> bool {
+    let (typed, name) = (typed.to_lowercase(), name.to_lowercase());
+    let typed: Vec<char> = typed.chars().take(64).map(dashed).collect();
+    let name: Vec<char> = name.chars().take(64).map(dashed).collect();
+    let allowed = if name.len() < 4 { 1 } else { 2 };
+    let prefix = !typed.is_empty() && name.starts_with(&typed) && name.get(typed.len()) == Some(&'-');
+    prefix || distance(&typed, &name) <= allowed
+}
+
+fn dashed(c: char) -> char {
+    if c == '_' { '-' } else { c }
+}
+
+/// Edits that turn one word into the other; two neighbours swapped count as one.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut next = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let mut best = (row[j] + usize::from(x != y)).min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            next.push(best);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_near_word_is_meant() {
+        let known = ["contextDisplay", "prompt", "approvers", "form"];
+        let near = |typed: &str| nearest(typed, known);
+        assert_eq!(near("context_display"), Some("contextDisplay"));
+        assert_eq!(near("aprovers"), Some("approvers"));
+        assert_eq!(near("frm"), Some("form"));
+        assert_eq!(near("timeout"), None);
+        assert_eq!(did_you_mean("promt", known), ": did you mean prompt?");
+        assert_eq!(did_you_mean("timeout", known), "");
+    }
+}
