@@ -26,7 +26,6 @@ use crate::{
     kind = "ClusterApprovalPolicy",
     plural = "clusterapprovalpolicies",
     shortname = "capol",
-    category = "signoff",
     derive = "PartialEq",
     doc = "A ClusterApprovalPolicy sets floors for the Workflows of the namespaces that it matches: who must be among the deciders of every gate, what a gate may allow at most, gates that are always added, hosts and Secrets that may be used. No Workflow can lower them.",
     printcolumn(name = "Deciders", type_ = "string", json_path = ".spec.gates.deciders.approvers[*].name"),

@@ -45,7 +45,7 @@ fn unread(wish: &Wish, approval: &Approval, namespace: &str) -> Option<String> {
     asks.then(|| {
         let show = quoted(&["kubectl", "approve", "show", "--full", &wish.name, "-n", namespace]);
         format!(
-            "The request holds only the beginning of {}.\nThe whole: {show}\nApprove {} without the whole?",
+            "The request holds only the beginning of {}.\nThe whole: {show}\nThis is asked each time; --yes does not ask.\nApprove {} without the whole?",
             cut.join(" and of "),
             one_line(&wish.name, 253)
         )

@@ -85,7 +85,7 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>) -> String 
     let name = approval.metadata.name.as_deref().unwrap_or_default();
     if !status.phase.is_end() {
         for verdict in [Verdict::Modify, Verdict::Retry] {
-            if let Some(how) = taken(request, verdict, name) {
+            if let Some(how) = taken(request, verdict, name, approval.metadata.namespace.as_deref()) {
                 page.section(&format!("{verdict} takes"), &how);
             }
         }
@@ -337,7 +337,7 @@ fn form(question: &Question) -> String {
 }
 
 /// What a verdict takes along, in words and as a command; none where it takes nothing or is not allowed.
-fn taken(request: &ApprovalRequest, verdict: Verdict, name: &str) -> Option<String> {
+fn taken(request: &ApprovalRequest, verdict: Verdict, name: &str, namespace: Option<&str>) -> Option<String> {
     let schema = parameters::schema(request, verdict).filter(|_| request.allowed_verdicts.contains(&verdict))?;
     let mut words = ["kubectl", "approve", &verdict.name().to_lowercase(), name].map(str::to_owned).to_vec();
     for (field, value) in parameters::example(&schema) {
@@ -350,6 +350,7 @@ fn taken(request: &ApprovalRequest, verdict: Verdict, name: &str) -> Option<Stri
             other => ["--set".to_owned(), format!("{field}={other}")],
         });
     }
+    words.extend(namespace.iter().flat_map(|namespace| ["-n".to_owned(), (*namespace).to_owned()]));
     Some(format!("  {}\n  such as: {}\n", one_line(&parameters::shape(&schema), 1000), quoted(&words)))
 }
 

@@ -2,15 +2,16 @@
 //!
 //! It may not stop at the first mistake, and it may not run anything.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use signoff_api::{GROUP, Json, VERSION, Workflow, names, workflow::InputType};
 use signoff_engine::{Complaint, Plan, Settings, language::nearest};
 
 use crate::{
+    old_fields,
     problem::{Problem, Problems, Severity, place},
     schema,
-    source::{self, Node},
+    source::{self, Node, Value},
     strands::{self, Imported, Note, Weight},
 };
 
@@ -108,10 +109,57 @@ pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked 
             problems.error("UnknownKind", "kind", place(node, "kind"), format!("write the kind: {remedy}"));
         }
     }
-    let workflow = (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten();
+    let has_moved = |field: &str| field.starts_with("spec.pattern.") && old_fields::remedy(field).is_some();
+    let moved = problems.found.iter().find(|problem| has_moved(&problem.field));
+    let workflow = match moved.map(|problem| problem.at.clone()) {
+        // What a plan says about steps that stand elsewhere misleads.
+        Some(at) => {
+            problems.warn(
+                "NotChecked",
+                "spec",
+                at,
+                "names, references and gates are checked once the fields that have moved are where they belong",
+            );
+            None
+        }
+        None => (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten(),
+    };
+    flow_style(text, node, false, "", &mut problems);
     problems.found.sort_by_key(|problem| (problem.at.start, problem.severity));
     let is_named = ["apiVersion", "kind"].iter().any(|field| node.get(field).is_some());
     Checked { title, workflow, is_named, problems: problems.found }
+}
+
+/// Warns of texts that kubectl's reader of YAML refuses: those without quotes that hold a `?`, in a list or an object in
+/// flow style (`[…]`, `{…}`).
+fn flow_style(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
+    let written = |at: &Range<usize>| text.get(at.clone()).unwrap_or_default();
+    let is_flow = in_flow || text.get(node.at.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
+    let is_refused = |at: &Range<usize>| {
+        let written = written(at);
+        !written.starts_with(['"', '\'']) && written.contains('?')
+    };
+    let message = "kubectl cannot read a `?` in a text without quotes within {…} or […]: put the text in quotes";
+    match &node.value {
+        Value::Text(_) if in_flow && is_refused(&node.at) => {
+            problems.warn("KubectlRefuses", field, node.at.clone(), message);
+        }
+        Value::List(items) => {
+            for (at, item) in items.iter().enumerate() {
+                flow_style(text, item, is_flow, &format!("{field}[{at}]"), problems);
+            }
+        }
+        Value::Map(fields) => {
+            for (key, value) in fields {
+                let path = if field.is_empty() { key.name.clone() } else { format!("{field}.{}", key.name) };
+                if is_flow && is_refused(&key.at) {
+                    problems.warn("KubectlRefuses", &path, key.at.clone(), message);
+                }
+                flow_style(text, value, is_flow, &path, problems);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Checks a file of the Strands CLI by what becomes of it.

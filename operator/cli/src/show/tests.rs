@@ -47,7 +47,7 @@ Context, in the run's own words (of models, tools and people; nobody has checked
 
 Modify takes:
   {{response: <any>}}
-  such as: kubectl approve modify {name} --set 'response=better'
+  such as: kubectl approve modify {name} --set 'response=better' -n finance
 
 You:          alice@example.com, one of the approvers
 "
@@ -172,9 +172,10 @@ fn what_modify_and_retry_take_is_said_with_a_command_that_a_shell_reads_as_it_wa
         )
         .unwrap();
         let page = shown(approval.clone());
-        let modify = format!("\nModify takes:\n  {words}\n  such as: kubectl approve modify {name} {option}\n");
+        let modify =
+            format!("\nModify takes:\n  {words}\n  such as: kubectl approve modify {name} {option} -n finance\n");
         let retry = format!(
-            "\nRetry takes:\n  {{workers: [<integer>, ...]}}\n  such as: kubectl approve retry {name} --set 'workers=[0]'\n"
+            "\nRetry takes:\n  {{workers: [<integer>, ...]}}\n  such as: kubectl approve retry {name} --set 'workers=[0]' -n finance\n"
         );
         assert!(page.contains(&(modify + &retry)), "{page}");
     }

@@ -61,14 +61,14 @@ impl Given {
             Self::Text { text, reason } => {
                 let decision = decision_of(request, &text).map_err(|why| {
                     let is_mistyped = takes_answers(request) && mistyped(request, &text, false).is_some();
-                    let way = "; `--verdict respond` with it takes the text as the answer";
+                    let way = " (`--verdict respond` with it takes the text as the answer)";
                     why + if is_mistyped { way } else { "" }
                 })?;
                 Ok(Decision { reason, ..decision })
             }
             Self::Word(text) => match mistyped(request, &text, true) {
                 Some(why) if takes_answers(request) => {
-                    Err(format!("{why}; `{{response: {}}}` takes the text as the answer", one_line(text.trim(), 100)))
+                    Err(format!("{why} (`{{response: {}}}` takes the text as the answer)", one_line(text.trim(), 100)))
                 }
                 Some(why) => Err(why),
                 None => decision_of(request, &text),

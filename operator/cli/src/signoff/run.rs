@@ -16,6 +16,7 @@ use anyhow::Context as _;
 use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
 use signoff_cli::{fence::one_line, terminal};
+use signoff_engine::language::nearest::did_you_mean;
 use signoff_runtime::local::{self, Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
 use signoff_runtime::{Evaluator, EvaluatorSettings};
 use tokio::signal::unix::{SignalKind, signal};
@@ -259,7 +260,7 @@ fn address(run: &Run, gate: Option<&str>, given: Given, attendant: &Attendant) -
         })
     };
     let open: Vec<_> = pending.iter().filter(is_meant).collect();
-    let names = || pending.iter().map(|a| one_line(&a.spec.request.gate.path, 512)).collect::<Vec<_>>().join(", ");
+    let names = || pending.iter().map(|approval| called(approval)).collect::<Vec<_>>().join(", ");
     match (open.as_slice(), gate) {
         ([only], _) => {
             let name = only.metadata.name.clone().unwrap_or_default();
@@ -273,9 +274,24 @@ fn address(run: &Run, gate: Option<&str>, given: Given, attendant: &Attendant) -
             Ok(())
         }
         ([], Some(gate)) => {
-            Err(Exit::Usage.because(format!("no pending gate is called {gate}: there are {}", names())))
+            let known = pending.iter().flat_map(|approval| {
+                let asked = &approval.spec.request.gate;
+                [asked.path.as_str(), &asked.name]
+            });
+            let hint = did_you_mean(gate, known);
+            let message = format!("no pending gate is called {gate}: there are {}{hint}", names());
+            Err(Exit::Usage.because(one_line(&message, 2000)))
         }
         _ => Err(Exit::Usage.because(format!("several gates are pending: say which with --gate ({})", names()))),
+    }
+}
+
+/// A gate's path, and its name where that is another: `.final (release)`.
+fn called(approval: &Approval) -> String {
+    let gate = &approval.spec.request.gate;
+    match gate.path == gate.name {
+        true => one_line(&gate.path, 512),
+        false => format!("{} ({})", one_line(&gate.path, 512), one_line(&gate.name, 63)),
     }
 }
 

@@ -51,7 +51,7 @@ fn a_misspelt_verdict_is_refused_with_what_is_allowed_and_the_session_stays_as_i
         let refused = home.run(&["run", "--resume", &id, "--answers", "answers.yaml"]).with(2);
         let allowed = "it allows Approve, Reject, Modify, Respond, Abort";
         let said = format!(
-            "answers.yaml: review: the answer does not count, and the gate stays open: `{word}` is no verdict of this gate: {allowed}{hint}; `{{response: {word}}}` takes the text as the answer"
+            "answers.yaml: review: the answer does not count, and the gate stays open: `{word}` is no verdict of this gate: {allowed}{hint} (`{{response: {word}}}` takes the text as the answer)"
         );
         assert!(refused.err.contains(&said), "{refused:?}");
     }
@@ -64,6 +64,21 @@ fn a_misspelt_verdict_is_refused_with_what_is_allowed_and_the_session_stays_as_i
     let ended = home.run(&["run", "--resume", &id, "--answers", "answers.yaml"]).with(0);
     assert_eq!(ended.out, "Dear customer: aprove\n");
     home.run(&["run", "letter.yaml"]).with(19);
+}
+
+#[test]
+fn a_gate_of_spec_gates_is_named_by_its_name_and_by_its_path() {
+    for gate in ["release", ".final"] {
+        let home = Home::new();
+        let gates = "  gates: [{name: release, type: finalResponse, hitl: {prompt: Publish?, approvers: [{kind: Group, name: finance}]}}]\n  steps:";
+        home.file("letter.yaml", &LETTER.replace("  steps:", gates));
+        home.run(&["run", "letter.yaml"]).with(19);
+        let id = home.id();
+        home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(19);
+        let near = home.run(&["run", "--resume", &id, "--verdict", "approve", "--gate", "relaese"]).with(2);
+        assert!(near.err.contains("there are .final (release); did you mean release?"), "{near:?}");
+        home.run(&["run", "--resume", &id, "--verdict", "approve", "--gate", gate]).with(0);
+    }
 }
 
 #[test]
@@ -116,6 +131,8 @@ fn several_gates_are_told_apart_and_answered_in_any_order() {
     let vague = home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(2);
     assert!(vague.err.contains("--gate"), "{vague:?}");
     home.run(&["run", "--resume", &id, "--verdict", "approve", "--gate", "nobody"]).with(2);
+    let near = home.run(&["run", "--resume", &id, "--verdict", "approve", "--gate", "left/aks"]).with(2);
+    assert!(near.err.contains("; did you mean left/ask?"), "{near:?}");
     let second = paths[1].as_str().unwrap();
     home.run(&["run", "--resume", &id, "--hitl-response", "two", "--gate", second]).with(19);
     let ended = home.run(&["run", "--resume", &id, "--hitl-response", "one"]).with(0);

@@ -78,7 +78,7 @@ fn branches_run_here() {
          {{name: ask-y, branch: right, hitl: {{prompt: Y?, {APPROVERS}}}}}, \
          {{name: sum, set: {{value: '{{{{ branches.left.response }}}}+{{{{ branches.right.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &spec), "{ask-x: one, ask-y: two}", "one+two");
+    comes_to(&workflow("{text: x}", &spec), "{ask-x: {response: one}, ask-y: {response: two}}", "one+two");
 }
 
 #[test]
@@ -112,5 +112,5 @@ fn a_graph_runs_here_and_asks_again_in_a_loop() {
         "pattern: {{graph: {{edges: [{{from: draft, to: ask}}, {{from: ask, choose: [{{when: \"hitl_response == 'again'\", to: draft}}, {{when: else, to: end}}]}}]}}}}\n  \
          steps: [{{name: draft, set: {{value: D}}}}, {{name: ask, hitl: {{prompt: Good?, {APPROVERS}}}}}, {{name: end, set: {{value: 'E {{{{ steps.ask.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &spec), "{ask: again, 'ask#2': fine}", "E fine");
+    comes_to(&workflow("{text: x}", &spec), "{ask: {response: again}, 'ask#2': {response: fine}}", "E fine");
 }

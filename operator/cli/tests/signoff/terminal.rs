@@ -212,7 +212,7 @@ fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_el
     let home = Home::new();
     let two = LETTER.replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:").replace(
         "  - {name: done",
-        "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done",
+        "  - {name: again, hitl: {prompt: 'And now?', approvers: [{kind: User, name: dana}]}}\n  - {name: done",
     );
     home.file("two.yaml", &two);
     let mut person = at_terminal(&home, &["run", "two.yaml"], None);
@@ -279,7 +279,7 @@ fn an_editor_that_is_still_open_when_time_decides_keeps_the_terminal_until_it_is
     let home = Home::new();
     let two = LETTER.replace("allowedVerdicts:", "timeout: {after: 1s, action: Skip}\n      allowedVerdicts:").replace(
         "  - {name: done",
-        "  - {name: again, hitl: {prompt: And now?, approvers: [{kind: User, name: dana}]}}\n  - {name: done",
+        "  - {name: again, hitl: {prompt: 'And now?', approvers: [{kind: User, name: dana}]}}\n  - {name: done",
     );
     home.file("two.yaml", &two);
     let editor = editor(&home, "echo the editor is open >&2\nread line\necho \"the editor read $line\" >&2");

@@ -13,15 +13,17 @@ pub fn nearest<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     let near = known.into_iter().filter_map(|word| {
         let known = plain(word);
         let edits = distance(&typed, &known);
-        (edits <= (known.len().min(typed.len()) / 3).max(1)).then_some((edits, word))
+        let shorter = known.len().min(typed.len());
+        // Of a word of one letter nothing would be left.
+        (edits <= (shorter / 3).max(1) && edits < shorter.max(1)).then_some((edits, word))
     });
     near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
 }
 
-/// Returns the end of a message about an unknown name: `: did you mean x?`, or nothing where no name is near.
+/// Returns the end of a message about an unknown name: `; did you mean x?`, or nothing where no name is near.
 #[must_use]
 pub fn did_you_mean<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-    nearest(typed, known).map_or_else(String::new, |near| format!(": did you mean {near}?"))
+    nearest(typed, known).map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
 /// Whether someone who typed `typed` may have meant `name`.
@@ -70,7 +72,8 @@ mod tests {
         assert_eq!(near("aprovers"), Some("approvers"));
         assert_eq!(near("frm"), Some("form"));
         assert_eq!(near("timeout"), None);
-        assert_eq!(did_you_mean("promt", known), ": did you mean prompt?");
+        assert_eq!((nearest("t", ["s"]), nearest("T", ["t"])), (None, Some("t")));
+        assert_eq!(did_you_mean("promt", known), "; did you mean prompt?");
         assert_eq!(did_you_mean("timeout", known), "");
     }
 }

@@ -54,6 +54,8 @@ pub fn is_identifier(name: &str) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     roots: BTreeMap<String, Members>,
+    /// Steps whose records exist elsewhere in the run and not here.
+    elsewhere: BTreeSet<String>,
 }
 
 /// What may be asked of a name. A copy shares its shapes: a list of a thousand steps has a thousand records that look
@@ -91,6 +93,13 @@ impl Known {
         Self::default()
     }
 
+    /// Says which steps exist and are not waited for here, so that a reference to one gets the remedy `dependsOn`.
+    #[must_use]
+    pub fn without_waiting_for(mut self, steps: impl IntoIterator<Item = String>) -> Self {
+        self.elsewhere = steps.into_iter().collect();
+        self
+    }
+
     /// Adds `name`, of which `members` may be asked, replacing what was known of it.
     pub fn with(mut self, name: impl Into<String>, members: Members) -> Self {
         self.roots.insert(name.into(), members);
@@ -126,6 +135,9 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
             (Members::Fields(fields), Member::Name(name)) => match fields.get(name) {
                 Some(next) => next,
                 None if guarded(index + 1) => return Ok(()),
+                None if index == 0 && path == "steps" && known.elsewhere.contains(name) => {
+                    return Err(format!("this step does not wait for {name}: add it to dependsOn, such as [{name}]"));
+                }
                 None => return Err(remedy(name, fields.keys(), &path)),
             },
             (Members::Fields(_), Member::Position(_)) => {
@@ -244,6 +256,19 @@ mod tests {
             refusal(reference("input", &["amount"])).as_deref(),
             Some("spec.x: unknown reference `input.amount`; did you mean `inputs`?")
         );
+    }
+
+    #[test]
+    fn a_step_that_is_not_waited_for_gets_another_remedy_than_a_misspelt_one() {
+        let steps = Members::shapes([("draft".into(), Members::Open)]);
+        let known = Known::new().with("steps", steps).without_waiting_for(["sent".to_owned()]);
+        let refusal = |name: &str| {
+            let references = BTreeSet::from([reference("steps", &[name, "response"])]);
+            check(&references, &known, "spec.x").pop().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let remedy = "this step does not wait for sent: add it to dependsOn, such as [sent]";
+        assert_eq!(refusal("sent"), format!("spec.x: unknown reference `steps.sent.response`; {remedy}"));
+        assert!(refusal("drfat").ends_with("did you mean `steps.draft`?"));
     }
 
     #[test]

@@ -212,7 +212,10 @@ impl Check<'_> {
             let known = Self::known_in_list(base, steps, at);
             let mut place = Place::new(ground, &one.field, prefix, known);
             place.earlier = planned.iter().enumerate().collect();
-            self.depends_on_nothing(one, "leave dependsOn out");
+            let is_chain = prefix.is_empty();
+            let remedy =
+                if is_chain { "add `pattern: {dag: {}}`, or leave dependsOn out" } else { "leave dependsOn out" };
+            self.depends_on_nothing(one, remedy);
             if let Some(step) = self.step(one.step, &place) {
                 planned.push(step);
             }

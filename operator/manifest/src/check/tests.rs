@@ -65,6 +65,32 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
 }
 
 #[test]
+fn the_first_error_of_an_old_shape_says_where_steps_stand_now() {
+    let old = GOOD.replace("  steps:", "  pattern: {chain: {steps: []}}\n  steps:");
+    let problems = found(&old);
+    let moved = "there is no field chain: a chain has no pattern: move its steps to spec.steps, and leave pattern out";
+    assert!(problems[0].ends_with(moved), "{problems:?}");
+    assert!(!problems.iter().any(|problem| problem.contains("it names no pattern")), "{problems:?}");
+}
+
+#[test]
+fn what_kubectl_cannot_read_in_flow_style_is_told() {
+    let step = |hitl: &str| GOOD.replace("set: {value: x}", &format!("hitl: {hitl}"));
+    let told = |hitl: &str| {
+        let problems = found(&step(hitl));
+        problems.iter().filter(|problem| problem.contains("KubectlRefuses spec.steps[0].hitl")).count()
+    };
+    let approvers = "approvers: [{kind: Group, name: finance}]";
+    assert_eq!(told(&format!("{{prompt: ok?, {approvers}}}")), 1);
+    assert_eq!(told(&format!("{{prompt: is it ok ? yes, {approvers}}}")), 1);
+    for quoted in ["'ok?'", "\"ok?\"", "ok"] {
+        assert_eq!(told(&format!("{{prompt: {quoted}, {approvers}}}")), 0, "{quoted}");
+    }
+    let block = "\n      prompt: ok?\n      approvers: [{kind: Group, name: finance}]";
+    assert_eq!(told(block), 0, "a block has no such rule");
+}
+
+#[test]
 fn what_only_the_plan_sees_is_found_at_its_place_too() {
     let text = GOOD.replace("value: x", "value: '{{ stpes }}'");
     assert_eq!(

@@ -16,7 +16,9 @@ use signoff_engine::language::nearest;
 /// Nothing is called so: the nearest name there is.
 pub fn explain(name: &str) -> Result<String, String> {
     let name = name.trim();
-    let found: Vec<&Term> = TERMS.iter().filter(|term| term.word.eq_ignore_ascii_case(name)).collect();
+    let one = name.strip_suffix('s').unwrap_or(name);
+    let is_it = |term: &&Term| [name, one].iter().any(|name| term.word.eq_ignore_ascii_case(name));
+    let found: Vec<&Term> = TERMS.iter().filter(is_it).collect();
     if !found.is_empty() {
         return Ok(found.iter().map(|term| format!("{} ({})\n  {}\n", term.word, term.sort, term.text)).collect());
     }

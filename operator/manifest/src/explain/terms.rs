@@ -54,6 +54,11 @@ pub const TERMS: &[Term] = &[
         "Escalate",
         "Ask more people. The Approval stays open, its timers begin anew, votes that were given stand.",
     ),
+    term(
+        "rule of a gate",
+        "quorum",
+        "How many different people must agree, and who: `threshold` and `requiredFrom` of a gate, and what policies add. Votes count together where verdict and content are the same. An Approval lists all of them in spec.request.quorums.",
+    ),
     term(VERDICT, "Abort", "End the whole run as Aborted. One person suffices. Results so far are kept."),
     term(VERDICT, "Skip", "Go on without an answer: the step is recorded as skipped."),
     term(VERDICT, "Retry", "Ask again: this Approval ends, and the gate asks as its next visit."),
@@ -387,6 +392,7 @@ pub const TERMS: &[Term] = &[
     term(PROBLEM, "NotOneOf", "A value is none of those that are allowed."),
     term(PROBLEM, "Duplicate", "Two items of a list have the same name."),
     term(PROBLEM, "RuleBroken", "A rule between several fields is broken, which the API server checks too."),
+    term(PROBLEM, "KubectlRefuses", "kubectl cannot read this line, though it is YAML: put the text in quotes."),
     term(
         PROBLEM,
         "NotChecked",

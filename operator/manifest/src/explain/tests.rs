@@ -51,6 +51,7 @@ fn a_gate_is_described_wherever_one_stands() {
 fn a_word_is_explained_with_everything_it_means() {
     let text = explain("retry").unwrap();
     assert!(text.contains("Retry (verdict)") && text.contains("Retry (timeout action)"), "{text}");
+    assert!(explain("quorums").unwrap().starts_with("quorum (rule of a gate)"));
     assert!(explain("RequesterIsMachine").unwrap().contains("spec.requestedFor"));
 }
 

@@ -107,7 +107,7 @@ impl<'r> Menu<'r> {
         match verdict(typed) {
             Ok(verdict) if self.verdicts.contains(&verdict) => Picked::Verdict(verdict),
             _ if self.takes_text() => match self.request.and_then(|request| mistyped(request, typed, true)) {
-                Some(why) => Picked::Unknown(format!("{why}; `respond` takes it as your answer")),
+                Some(why) => Picked::Unknown(format!("{why} (`respond` takes it as your answer)")),
                 None => Picked::Text(line.to_owned()),
             },
             _ => {
@@ -192,12 +192,12 @@ mod tests {
         let Picked::Unknown(why) = Menu::of(&plain).pick("aprove") else { panic!("it was chosen") };
         assert_eq!(
             why,
-            "`aprove` is no verdict of this gate: it allows Approve, Reject, Respond; did you mean approve?; \
-             `respond` takes it as your answer"
+            "`aprove` is no verdict of this gate: it allows Approve, Reject, Respond; did you mean approve? \
+             (`respond` takes it as your answer)"
         );
         let options = request(&[Approve, Reject], json!({"id": "answer"}));
         let Picked::Unknown(why) = Menu::of(&options).pick("rejcet") else { panic!("it was chosen") };
-        assert_eq!(why, "that is none of 1 to 2: did you mean reject?");
+        assert_eq!(why, "that is none of 1 to 2; did you mean reject?");
     }
 
     #[test]

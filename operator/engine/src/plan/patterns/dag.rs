@@ -8,7 +8,7 @@ use signoff_api::{Verdict, pattern::Dag};
 
 use super::{Check, Ground, Known, PlannedDag, PlannedPattern, PlannedTask, SpecStep, SpecSteps, count};
 use crate::{
-    language::Members,
+    language::{Members, nearest::did_you_mean},
     plan::{
         references::{defers, with_decision, with_records},
         step::Place,
@@ -45,6 +45,8 @@ impl Check<'_> {
             if seen.iter().any(|at| steps[*at].step.hitl.is_some()) || steps.iter().any(|one| defers(one.step)) {
                 known = with_decision(known);
             }
+            let others = steps.iter().enumerate().filter(|(other, _)| *other != at && !seen.contains(other));
+            let known = known.without_waiting_for(others.map(|(_, one)| one.step.name.clone()));
             let mut place = Place::new(ground, field, "", known);
             let earlier = order.iter().filter(|other| seen.contains(other));
             place.earlier = earlier.filter_map(|at| Some((*at, &planned[*at].as_ref()?.step))).collect();
@@ -79,7 +81,8 @@ impl Check<'_> {
                     }
                     None => {
                         let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
-                        let message = format!("there is no step {name}; there are {}", names.join(", "));
+                        let hint = did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
+                        let message = format!("there is no step {name}; there are {}{hint}", names.join(", "));
                         self.complain(format!("{field}.dependsOn"), message);
                     }
                 }

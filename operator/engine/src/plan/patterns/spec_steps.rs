@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use signoff_api::{step::Step, workflow::WorkflowSpec};
 
 use super::Check;
+use crate::language::nearest::did_you_mean;
 
 /// The largest number of steps of a Workflow.
 pub(super) const MOST_STEPS: usize = 1024;
@@ -65,7 +66,7 @@ impl Check<'_> {
     /// Complains about steps with a branch, in a pattern that has none, and about duplicate names.
     pub(super) fn no_branches(&mut self, steps: &SpecSteps<'_>) {
         for one in steps.all().iter().filter(|one| one.step.branch.is_some()) {
-            let message = "only parallel and routing have branches: leave branch out";
+            let message = "only parallel and routing have branches: give spec.pattern one of them, or leave branch out";
             self.complain(format!("{}.branch", one.field), message);
         }
         self.unique_steps(steps.all());
@@ -128,7 +129,10 @@ impl Check<'_> {
         }
         let message = match steps.all().iter().find(is_it).and_then(|one| one.step.branch.as_deref()) {
             Some(branch) => format!("step {name} belongs to the branch {branch}: name a step without a branch"),
-            None => format!("there is no step {name} in spec.steps: add it, or leave this out"),
+            None => {
+                let hint = did_you_mean(name, steps.branchless().map(|one| one.step.name.as_str()));
+                format!("there is no step {name} in spec.steps: add it, or leave this out{hint}")
+            }
         };
         self.complain(field, message);
         None
