@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// A stage with every policy installed, and the user name of its operator.
-async fn guarded() -> (Stage, String) {
+pub async fn guarded() -> (Stage, String) {
     let mut stage = Stage::new();
     stage.guard = GuardMode::Checked(Box::default());
     for object in shipped() {
@@ -31,7 +31,8 @@ async fn guarded() -> (Stage, String) {
     (stage, Identity::default().user_name())
 }
 
-fn shipped() -> Vec<Value> {
+/// Every object on which the guard rests, as it is installed.
+pub fn shipped() -> Vec<Value> {
     let crds = crds::all().into_iter().map(|crd| serde_json::to_value(crd).unwrap());
     let policies = policies::shipped(&Identity::default()).unwrap().into_iter().map(|object| match object {
         Shipped::Validating(policy) => serde_json::to_value(policy).unwrap(),
@@ -42,7 +43,8 @@ fn shipped() -> Vec<Value> {
     crds.chain(policies).collect()
 }
 
-fn place(object: &Value) -> (Resource, String) {
+/// The kind and the name of an object.
+pub fn place(object: &Value) -> (Resource, String) {
     (Resource::of_object(object), object["metadata"]["name"].as_str().unwrap().to_owned())
 }
 

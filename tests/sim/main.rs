@@ -16,6 +16,7 @@ mod lives;
 mod people;
 mod planted;
 mod pods;
+mod question;
 mod requests;
 mod scenarios;
 mod size;

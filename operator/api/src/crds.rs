@@ -14,6 +14,7 @@ use crate::{
     approval::Approval,
     blob::Blob,
     floor::{ApprovalPolicy, ClusterApprovalPolicy},
+    names,
     policies::{self, Identity},
     workflow::Workflow,
 };
@@ -101,6 +102,7 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
             without_null(schema);
         }
     }
+    value["metadata"]["labels"] = json!({names::LABEL_GUARD: "true"});
     serde_json::from_value(value).unwrap_or(crd)
 }
 
@@ -137,6 +139,14 @@ mod tests {
             let crd = serde_json::to_value(&crd).unwrap();
             let nodes = nodes(crd.pointer("/spec/versions/0/schema/openAPIV3Schema").unwrap());
             assert!((2..=650).contains(&nodes), "{} has {nodes} nodes", crd["metadata"]["name"]);
+        }
+    }
+
+    #[test]
+    fn every_crd_carries_the_label_of_the_guard() {
+        for crd in all().into_iter().chain(declared()) {
+            let labels = crd.metadata.labels.unwrap_or_default();
+            assert_eq!(labels.get(names::LABEL_GUARD).map(String::as_str), Some("true"), "{:?}", crd.metadata.name);
         }
     }
 

@@ -10,6 +10,8 @@ pub const LABEL_WORKFLOW: &str = "signoff.dev/workflow";
 pub const LABEL_WORKFLOW_UID: &str = "signoff.dev/workflow-uid";
 /// Label with the step's name, on Pods.
 pub const LABEL_STEP: &str = "signoff.dev/step";
+/// Label with the value `true`, on every CRD, policy and binding of this build: the guard lists them by it.
+pub const LABEL_GUARD: &str = "signoff.dev/guard";
 /// Annotation of a Pod: the digest of what it was made from.
 pub const ANNOTATION_INPUT_DIGEST: &str = "signoff.dev/input-digest";
 /// Annotation of a Pod: the path of its step in the journal.

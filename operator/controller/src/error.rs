@@ -2,7 +2,7 @@
 //!
 //! It may not retry anything: the queue does, by class.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use signoff_api::conditions;
 use signoff_engine::language::text;
@@ -19,8 +19,8 @@ pub enum Error {
     Transient {
         /// What was asked of it, naming the object.
         what: String,
-        /// Its answer, or that there was none.
-        source: kube::Error,
+        /// Its answer, or that there was none. Several reconciles may share it.
+        source: Arc<kube::Error>,
     },
     /// An object that this version does not understand.
     #[error(
@@ -92,9 +92,9 @@ pub enum Error {
 
 impl Error {
     /// Names what was asked of the API server.
-    pub(crate) fn of(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+    pub(crate) fn of<E: Into<Arc<kube::Error>>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
-        |source| Self::Transient { what, source }
+        |error| Self::Transient { what, source: error.into() }
     }
 
     /// Returns what failed, without the answer: two failures of the same operation are one stall.

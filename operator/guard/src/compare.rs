@@ -9,7 +9,10 @@ use k8s_openapi::{
 };
 use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
-use signoff_api::policies::{self, Identity, Shipped};
+use signoff_api::{
+    names::LABEL_GUARD,
+    policies::{self, Identity, Shipped},
+};
 
 use crate::{
     CRDS, Marks, difference, foreign,
@@ -176,7 +179,7 @@ impl Look {
         }
     }
 
-    /// Compares one object by its spec; `found` is none where the API server does not know the kind.
+    /// Compares one object by its spec and the guard's label; `found` is none where the API server does not know the kind.
     fn object<K: Resource, S: Serialize>(
         &mut self,
         kind: &'static str,
@@ -190,7 +193,8 @@ impl Look {
             Some(None) => State::Missing,
             Some(Some(object)) => {
                 self.mark(kind, object);
-                difference::first(&spec(shipped), &spec(object)).map_or(State::AsShipped, State::Differs)
+                let place = difference::first(&spec(shipped), &spec(object)).or_else(|| unlabelled(object));
+                place.map_or(State::AsShipped, State::Differs)
             }
         };
         self.objects.push(Object { kind, name, state });
@@ -203,6 +207,12 @@ impl Look {
         let newest = times.chain(&meta.creation_timestamp).map(|time| time.0).max();
         self.changed_at = self.changed_at.max(newest);
     }
+}
+
+/// Returns where the guard's label belongs, on an object that lacks it: the question before a decision would not find that object.
+fn unlabelled<K: Resource>(object: &K) -> Option<String> {
+    let label = object.labels().get(LABEL_GUARD).map(String::as_str);
+    (label != Some("true")).then(|| format!("metadata.labels[{LABEL_GUARD}]"))
 }
 
 /// A CRD's spec without what the API server fills in for every CRD.

@@ -24,7 +24,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::ResourceExt;
 use signoff_api::{
     crds,
-    policies::{self, Identity, Shipped},
+    policies::{self, Identity},
 };
 
 /// The role of the chart whose holders may read everything that a look reads.
@@ -41,12 +41,7 @@ pub(crate) static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(
 
 static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let policies = policies::shipped(&Identity::default()).unwrap_or_default();
-    let policies = policies.iter().map(|object| match object {
-        Shipped::Validating(policy) => policy.name_any(),
-        Shipped::ValidatingBinding(binding) => binding.name_any(),
-        Shipped::Mutating(policy) => policy.name_any(),
-        Shipped::MutatingBinding(binding) => binding.name_any(),
-    });
+    let policies = policies.iter().filter_map(|object| object.meta().name.clone());
     policies.chain(CRDS.iter().map(ResourceExt::name_any)).chain([api_service()]).collect()
 });
 

@@ -13,14 +13,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
     kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
-use kube::{
-    Api, Client, Resource,
-    api::{GetParams, ListParams},
-};
+use kube::{Api, Client, Resource, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
-use signoff_api::{Digest, digest};
-
-use crate::CRDS;
+use signoff_api::{Digest, digest, names::LABEL_GUARD};
 
 /// The hex digits of an epoch: every vote and every request carries one.
 const EPOCH_DIGITS: usize = 32;
@@ -47,55 +42,61 @@ impl Marks {
         Digest::of(&(&self.0, interruptions)).map(|digest| digest.short(EPOCH_DIGITS).to_owned())
     }
 
-    /// Whether the objects still have these marks, and this API server itself serves the API. `mutating`: whether
-    /// mutating policies are served.
+    /// Returns the marks that the objects with the guard's label have now, or `None` where another server serves the API.
+    /// `mutating`: whether mutating policies are served. Each kind is listed without a `resourceVersion`, so that no answer
+    /// is older than the question.
     ///
     /// # Errors
     /// As the API server answers.
-    pub async fn still_hold(&self, client: &Client, mutating: bool) -> Result<bool, kube::Error> {
-        let names: Vec<&str> = CRDS.iter().filter_map(|crd| crd.metadata.name.as_deref()).collect();
-        let crds = Api::<CustomResourceDefinition>::all(client.clone());
-        let crds = names.iter().map(|name| async { crds.get_metadata_with(name, &GetParams::default()).await });
+    pub async fn current(client: &Client, mutating: bool) -> Result<Option<Self>, kube::Error> {
         let services = Api::<APIService>::all(client.clone());
         let service = crate::api_service();
         let mutators = async {
             if !mutating {
                 return Ok((Vec::new(), Vec::new()));
             }
-            futures::try_join!(all::<MutatingAdmissionPolicy>(client), all::<MutatingAdmissionPolicyBinding>(client))
+            futures::try_join!(
+                labelled::<MutatingAdmissionPolicy>(client),
+                labelled::<MutatingAdmissionPolicyBinding>(client)
+            )
         };
-        let found = futures::try_join!(
-            all::<ValidatingAdmissionPolicy>(client),
-            all::<ValidatingAdmissionPolicyBinding>(client),
+        let (policies, bindings, (mutations, mutation_bindings), crds, service) = futures::try_join!(
+            labelled::<ValidatingAdmissionPolicy>(client),
+            labelled::<ValidatingAdmissionPolicyBinding>(client),
             mutators,
-            futures::future::try_join_all(crds),
+            labelled::<CustomResourceDefinition>(client),
             services.get_opt(&service),
-        );
-        let (policies, bindings, (mutations, mutation_bindings), crds, service) = match found {
-            Ok(found) => found,
-            // A CRD that is not there is no error of the question.
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        )?;
+        if service.and_then(|service| service.spec).is_some_and(|spec| spec.service.is_some()) {
+            return Ok(None);
+        }
         let mut now = Self::default();
-        let lists = policies.iter().chain(&bindings).chain(&mutations).chain(&mutation_bindings);
-        for (kind, meta) in lists {
+        for (kind, meta) in [policies, bindings, mutations, mutation_bindings, crds].iter().flatten() {
             now.add(kind, meta);
         }
-        for crd in &crds {
-            now.add("CustomResourceDefinition", &crd.metadata);
-        }
-        let elsewhere = service.and_then(|service| service.spec).is_some_and(|spec| spec.service.is_some());
-        Ok(!elsewhere && self.0.iter().all(|(name, mark)| now.0.get(name) == Some(mark)))
+        Ok(Some(now))
+    }
+
+    /// Whether every one of these objects is among others, unchanged. One that lacks the label is not among them.
+    #[must_use]
+    pub fn still_hold(&self, now: &Self) -> bool {
+        self.0.iter().all(|(name, mark)| now.0.get(name) == Some(mark))
     }
 }
 
-async fn all<K>(client: &Client) -> Result<Vec<(String, ObjectMeta)>, kube::Error>
+async fn labelled<K>(client: &Client) -> Result<Vec<(String, ObjectMeta)>, kube::Error>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    let list = Api::<K>::all(client.clone()).list_metadata(&ListParams::default()).await?;
-    Ok(list.items.into_iter().map(|object| (K::kind(&()).into_owned(), object.metadata)).collect())
+    let params = ListParams::default().labels(&format!("{LABEL_GUARD}=true"));
+    let found = Api::<K>::all(client.clone()).list_metadata(&params).await;
+    let items = match found {
+        Ok(list) => list.items,
+        // A kind that is not served any more has no objects.
+        Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    Ok(items.into_iter().map(|object| (K::kind(&()).into_owned(), object.metadata)).collect())
 }
 
 #[cfg(test)]
@@ -123,6 +124,18 @@ mod tests {
         assert!(first.len() == 32 && first.chars().all(|digit| digit.is_ascii_hexdigit()), "{first}");
         for other in [epoch(marks("b", 1), 0), epoch(marks("a", 2), 0), epoch(marks("a", 1), 1)] {
             assert_ne!(first, other);
+        }
+    }
+
+    #[test]
+    fn marks_hold_among_others_and_not_once_an_object_is_missing_made_again_or_changed() {
+        let first = marks("a", 1);
+        let mut among_others = first.clone();
+        let other = ObjectMeta { name: Some("elsewhere".into()), ..ObjectMeta::default() };
+        among_others.add("ValidatingAdmissionPolicy", &other);
+        assert!(first.still_hold(&first) && first.still_hold(&among_others));
+        for now in [Marks::default(), marks("b", 1), marks("a", 2)] {
+            assert!(!first.still_hold(&now), "{now:?}");
         }
     }
 }

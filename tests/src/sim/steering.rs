@@ -113,9 +113,17 @@ impl ApiServer {
         self.change(|state| state.streams.rule(actor).held = true);
     }
 
+    /// No events of one kind come to the actor until [`ApiServer::release_events`].
+    pub fn hold_events_of(&self, actor: &str, kind: &Resource) {
+        self.change(|state| state.streams.held_kinds.push((actor.to_owned(), kind.clone())));
+    }
+
     /// Events that were held back come now.
     pub fn release_events(&self, actor: &str) {
-        self.change(|state| state.streams.rule(actor).held = false);
+        self.change(|state| {
+            state.streams.rule(actor).held = false;
+            state.streams.held_kinds.retain(|(who, _)| who != actor);
+        });
     }
 
     /// The next k events never come. A watch goes on as if nothing were missing; only a new list shows it.

@@ -16,7 +16,7 @@ use super::news::Listener;
 use super::projection::Projection;
 use super::select::Filter;
 use super::status::Refusal;
-use super::store::{Change, Store};
+use super::store::{Change, Resource, Store};
 
 /// How a watch ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub enum Ending {
 #[derive(Default)]
 pub(crate) struct Streams {
     rules: Vec<(String, StreamRule)>,
+    /// Kinds of which no events come, each by the actor to whom.
+    pub(crate) held_kinds: Vec<(String, Resource)>,
     endings: Vec<(String, Ending)>,
     pub(crate) open: usize,
     pub(crate) opened: usize,
@@ -64,6 +66,7 @@ impl Streams {
 
     pub(crate) fn clear(&mut self) {
         self.rules.clear();
+        self.held_kinds.clear();
     }
 
     fn rule_for(&mut self, actor: &str) -> Option<&mut StreamRule> {
@@ -258,6 +261,8 @@ impl Watching {
             if let Some(line) = opening.first.pop_front() {
                 return Look::Line(line);
             }
+            let resource = &opening.filter.resource;
+            let is_kind_held = state.streams.held_kinds.iter().any(|(who, held)| who == actor && held == resource);
             let rule = state.streams.rule_for(actor).unwrap_or(&mut nothing);
             if opening.refused || rule.close_after.is_some_and(|most| *delivered >= most) {
                 return Look::End(Ending::Closed);
@@ -266,7 +271,7 @@ impl Watching {
             if until.is_some_and(|until| until <= now) {
                 return Look::Timeout;
             }
-            if rule.held {
+            if rule.held || is_kind_held {
                 return Look::Wait(*until);
             }
             while let Some(change) = state.api.store.change(opening.position) {

@@ -6,9 +6,12 @@
 mod expand;
 mod shape;
 
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding,
+use k8s_openapi::{
+    api::admissionregistration::v1::{
+        MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicy,
+        ValidatingAdmissionPolicyBinding,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde::Deserialize;
 
@@ -87,6 +90,19 @@ pub enum Shipped {
     MutatingBinding(MutatingAdmissionPolicyBinding),
 }
 
+impl Shipped {
+    /// Returns the metadata with which the object is shipped.
+    #[must_use]
+    pub fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Validating(policy) => &policy.metadata,
+            Self::ValidatingBinding(binding) => &binding.metadata,
+            Self::Mutating(policy) => &policy.metadata,
+            Self::MutatingBinding(binding) => &binding.metadata,
+        }
+    }
+}
+
 /// Why the policies of this build cannot be read: always a mistake in this build.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -157,6 +173,7 @@ fn read(file: &'static str, document: &str) -> Result<Shipped, Error> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::names::LABEL_GUARD;
 
     #[test]
     fn every_policy_has_a_binding_that_denies() {
@@ -183,6 +200,14 @@ mod tests {
             .collect();
         assert_eq!(policies, bound);
         assert_eq!(policies.len(), TEMPLATES.len());
+    }
+
+    #[test]
+    fn every_policy_and_binding_carries_the_label_of_the_guard() {
+        for object in shipped(&Identity::default()).unwrap() {
+            let labels = object.meta().labels.clone().unwrap_or_default();
+            assert_eq!(labels.get(LABEL_GUARD).map(String::as_str), Some("true"), "{:?}", object.meta().name);
+        }
     }
 
     #[test]

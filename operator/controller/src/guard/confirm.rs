@@ -2,59 +2,111 @@
 //! decision was stored?
 //!
 //! A watch may lag behind another, and a process may have been stopped for minutes between two of its steps: only a
-//! question that is asked after the decision was seen tells. It may not honour anything by itself.
+//! question that is asked after the decision was read tells. It must not honour anything by itself.
+//!
+//! One question serves all decisions that were read before it was sent. At most one is in flight; decisions that arrive
+//! meanwhile share the next one, which is sent as soon as the one in flight is answered.
 
-use std::sync::Arc;
-
-use kube::Client;
-use tokio::{
-    sync::{Mutex, Notify, watch},
-    time::Instant,
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
-use super::{Ground, Standing, tell};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use kube::Client;
+use signoff_guard::Marks;
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 
-/// Asks whether the guard still holds. Those who ask at once share an answer.
+use super::{Standing, tell};
+
+/// How long the answers may take: a connection that died without a word must not hold up every decision.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The marks of the labelled objects, `None` where another server serves the API.
+type Answer = Result<Option<Arc<Marks>>, Arc<kube::Error>>;
+type Question = Shared<BoxFuture<'static, Answer>>;
+
+/// Asks whether the guard still holds.
 pub(crate) struct Confirm {
     client: Client,
     standing: watch::Sender<Standing>,
     /// Wakes the keeper where the answer is no, before its watches do.
     doubt: Arc<Notify>,
-    /// When the newest question that was answered with yes was asked, and about what.
-    last: Mutex<Option<(Instant, Arc<Ground>)>>,
+    questions: Arc<Mutex<Questions>>,
+}
+
+#[derive(Default)]
+struct Questions {
+    /// The question that was sent last, in flight or answered.
+    sent: Option<Question>,
+    /// The question that is still to be sent.
+    next: Option<Question>,
 }
 
 impl Confirm {
     pub(crate) fn new(client: Client, standing: watch::Sender<Standing>, doubt: Arc<Notify>) -> Self {
-        Self { client, standing, doubt, last: Mutex::new(None) }
+        Self { client, standing, doubt, questions: Arc::default() }
     }
 
     /// Whether the rules were in force, in this epoch, all the time until now.
     ///
     /// # Errors
     /// As the API server answers.
-    pub(crate) async fn holds(&self, epoch: &str) -> Result<bool, kube::Error> {
-        let asked = Instant::now();
+    pub(crate) async fn holds(&self, epoch: &str) -> Result<bool, Arc<kube::Error>> {
         let standing = self.standing.borrow().clone();
-        let Standing::InForce(guarded) = standing else { return Ok(false) };
+        let Standing::InForce(guarded) = &standing else { return Ok(false) };
         if *guarded.epoch != *epoch {
             return Ok(false);
         }
-        let Some(ground) = guarded.ground else { return Ok(true) };
-        let mut last = self.last.lock().await;
-        // An answer to a question that was asked after ours was is an answer to ours.
-        if last.as_ref().is_some_and(|(at, about)| *at > asked && Arc::ptr_eq(about, &ground)) {
-            return Ok(true);
-        }
-        let now = Instant::now();
-        let holds = ground.marks.still_hold(&self.client, ground.mutating).await?;
-        if holds {
-            *last = Some((now, ground));
-        } else {
-            *last = None;
+        let Some(ground) = &guarded.ground else { return Ok(true) };
+        let now = self.next_question(ground.mutating).await?;
+        let holds = now.is_some_and(|now| ground.marks.still_hold(&now));
+        // The keeper may have looked again meanwhile: its newer word stands.
+        if !holds && *self.standing.borrow() == standing {
             tell(&self.standing, Standing::looking("the admission policies were changed"));
             self.doubt.notify_one();
         }
         Ok(holds)
     }
+
+    /// Returns the question that is sent next, which is not sent yet.
+    fn next_question(&self, mutating: bool) -> Question {
+        let mut questions = lock(&self.questions);
+        if let Some(next) = &questions.next {
+            return next.clone();
+        }
+        let (client, in_flight, shared) =
+            (self.client.clone(), questions.sent.clone(), Arc::downgrade(&self.questions));
+        let question = async move {
+            if let Some(in_flight) = in_flight {
+                // Its answer, good or bad, is about decisions that were read earlier.
+                drop(in_flight.await);
+            }
+            // A decision that is read from here on waits for another question.
+            if let Some(questions) = shared.upgrade() {
+                let mut questions = lock(&questions);
+                questions.sent = questions.next.take();
+            }
+            ask(&client, mutating).await
+        };
+        let question = question.boxed().shared();
+        questions.next = Some(question.clone());
+        question
+    }
+}
+
+fn lock(questions: &Mutex<Questions>) -> std::sync::MutexGuard<'_, Questions> {
+    questions.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn ask(client: &Client, mutating: bool) -> Answer {
+    let answer = timeout(PATIENCE, Marks::current(client, mutating)).await;
+    let answer = answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()));
+    Ok(answer??.map(Arc::new))
 }

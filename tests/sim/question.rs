@@ -1,0 +1,306 @@
+//! The question right before a decision is honoured: what it costs, who shares it, and that no answer serves a vote that was
+//! read after the question was sent. The watches of the guard's objects stand still here, so that nothing else can tell.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use signoff_tests::sim::{ApiServer, Entry, Fault, On, Request, Resource, Verb};
+
+use crate::{
+    guarded::{guarded, place, shipped},
+    people::{name, verdict},
+    scenarios::{RUN, chain, gate, post},
+    stage::{NAMESPACE, Stage, approvals, condition},
+};
+
+/// A run whose decision is honest, beside [`RUN`].
+const OTHER: &str = "other";
+const LABEL: &str = "signoff.dev/guard";
+
+/// No watch event of the guard's objects reaches the operator any more.
+fn blind(stage: &Stage, operator: &str) {
+    let kinds: BTreeSet<Resource> = shipped().iter().map(|object| place(object).0).collect();
+    for kind in kinds.into_iter().chain([Resource::new("apiregistration.k8s.io", "apiservices")]) {
+        stage.server.hold_events_of(operator, &kind);
+    }
+}
+
+/// The name of a run's first Approval.
+fn approval_of(stage: &Stage, run: &str) -> Option<String> {
+    let approvals = stage.approvals();
+    approvals.iter().find(|approval| approval["spec"]["request"]["workflow"]["name"] == run).map(name)
+}
+
+async fn asked(stage: &Stage, run: &str) -> String {
+    stage.server.until_all(|_| approval_of(stage, run).is_some()).await;
+    approval_of(stage, run).unwrap()
+}
+
+/// Lifts the rule of votes, puts a vote in, and puts the rule back as it was.
+fn forges(server: &ApiServer, approval: &str) {
+    let binding = shipped().into_iter().find(|object| {
+        object["kind"] == "ValidatingAdmissionPolicyBinding" && object["metadata"]["name"] == "signoff-approvals"
+    });
+    let binding = binding.unwrap();
+    let (resource, name) = place(&binding);
+    let set = |actions: Value| {
+        server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap();
+    };
+    set(json!(["Warn"]));
+    let vote = |object: &mut Value| object["spec"]["decisions"]["bob"] = verdict("Approve");
+    server.edit(&approvals(), NAMESPACE, approval, vote).unwrap();
+    set(binding["spec"]["validationActions"].clone());
+}
+
+/// What the operator read since then, watches left out.
+fn reads(stage: &Stage, operator: &str, from: usize) -> Vec<Entry> {
+    let is_read = |entry: &Entry| *entry.actor == *operator && matches!(entry.verb, Verb::Get | Verb::List);
+    stage.server.log().into_iter().skip(from).filter(is_read).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_decision_costs_six_reads_and_the_run_that_takes_it_none() {
+    let (stage, operator) = guarded().await;
+    let life = stage.begin(&operator);
+    let approval = stage.people().asked("review").await;
+    stage.pass(10).await;
+    let before = stage.server.log().len();
+    stage.people().votes("alice", &approval, verdict("Approve"));
+    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
+    stage.pass(600).await;
+    let reads = reads(&stage, &operator, before);
+    let (lists, gets): (Vec<_>, Vec<_>) = reads.iter().partition(|entry| entry.verb == Verb::List);
+    let kinds: BTreeSet<_> = lists.iter().map(|entry| entry.resource.plural.as_str()).collect();
+    assert_eq!((lists.len(), kinds.len()), (5, 5), "{}", stage.server.story());
+    for list in lists {
+        assert_eq!(list.parameter("labelSelector"), "signoff.dev/guard=true", "{}", list.line());
+        // Any version, `0` above all, would allow an answer that is older than the question.
+        assert_eq!(list.parameter("resourceVersion"), "", "{}", list.line());
+        assert!(list.accept.contains("as=PartialObjectMetadataList"), "{} takes {}", list.line(), list.accept);
+    }
+    let gets: Vec<_> = gets.iter().map(|entry| entry.resource.plural.as_str()).collect();
+    assert_eq!(gets, ["apiservices"], "nothing is read whole but the APIService:\n{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixteen_decisions_at_once_share_two_questions() {
+    let (stage, operator) = guarded().await;
+    let runs: Vec<String> = (0..16).map(|number| format!("run-{number}")).collect();
+    for run in &runs {
+        stage.apply(run, &chain(json!([gate("review", json!({}))])));
+    }
+    let life = stage.begin(&operator);
+    let mut gates = Vec::new();
+    for run in &runs {
+        gates.push(asked(&stage, run).await);
+    }
+    stage.pass(10).await;
+    let before = stage.server.log().len();
+    for gate in &gates {
+        stage.people().votes("alice", gate, verdict("Approve"));
+    }
+    for run in &runs {
+        assert_eq!(stage.ended(run).await["status"]["phase"], "Succeeded");
+    }
+    stage.pass(60).await;
+    let reads = reads(&stage, &operator, before);
+    assert!(reads.len() <= 12, "{} reads for 16 decisions:\n{}", reads.len(), stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_one_question_is_in_flight_and_its_answer_serves_no_later_decision() {
+    let (stage, operator) = guarded().await;
+    stage.apply(OTHER, &chain(json!([gate("review", json!({}))])));
+    let life = stage.begin(&operator);
+    let (first, second) = (asked(&stage, OTHER).await, asked(&stage, RUN).await);
+    stage.pass(10).await;
+    blind(&stage, &operator);
+    let bindings = |request: &Request| request.resource.plural == "validatingadmissionpolicybindings";
+    let slow = On::requests_of(&operator).only(move |request| request.verb == Verb::List && bindings(request));
+    stage.server.fault(slow, Fault::SlowResponse(Duration::from_secs(5)));
+    let before = stage.server.log().len();
+    let questions = |stage: &Stage| reads(stage, &operator, before).iter().filter(|entry| bindings(entry)).count();
+    stage.people().votes("alice", &first, verdict("Approve"));
+    stage.server.until_all(|_| questions(&stage) == 1).await;
+    // The question is answered by now, and its answer is on its way: all is as it was.
+    stage.pass(1).await;
+    forges(&stage.server, &second);
+    stage.pass(2).await;
+    assert_eq!(questions(&stage), 1, "a second question was sent beside the first");
+    // The honest decision has its answer; the forged one has a question of its own, and that says no.
+    stage.pass(30).await;
+    assert_eq!(stage.workflow(OTHER)["status"]["phase"], "Succeeded", "{}", stage.server.story());
+    assert!(questions(&stage) >= 2, "{}", stage.server.story());
+    let forged = stage.server.value(&approvals(), NAMESPACE, &second).unwrap();
+    assert_eq!(forged["status"]["outcome"]["verdict"], Value::Null, "{}", stage.server.story());
+    assert_eq!(forged["status"]["phase"], "Superseded", "{}", stage.server.story());
+    assert_eq!(stage.world.effects().len(), 0);
+    life.crash().await;
+}
+
+/// Every status that the operator wants to write of one run and its Approvals.
+fn statuses(stage: &Stage, operator: &str) -> Arc<Mutex<Vec<Value>>> {
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&written);
+    let on = On::writes_of(operator).only(move |request| {
+        let is_its = request.name.as_deref().is_some_and(|name| name.starts_with(RUN));
+        if is_its && request.subresource.is_some() {
+            into.lock().unwrap().push(request.json());
+        }
+        false
+    });
+    stage.server.fault(on, Fault::Reset);
+    written
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_forged_at_any_point_of_another_decision_is_never_honoured() {
+    let mut point = 0;
+    loop {
+        let (stage, operator) = guarded().await;
+        stage.apply(OTHER, &chain(json!([gate("review", json!({}))])));
+        let life = stage.begin(&operator);
+        let (honest, target) = (asked(&stage, OTHER).await, asked(&stage, RUN).await);
+        stage.pass(10).await;
+        blind(&stage, &operator);
+        let written = statuses(&stage, &operator);
+        // Answers take their time, so that every point lies within the question.
+        let is_read = |request: &Request| matches!(request.verb, Verb::Get | Verb::List);
+        let reads = On::requests_of(&operator).only(is_read);
+        stage.server.fault(reads, Fault::SlowResponse(Duration::from_secs(1)));
+        let struck = Arc::new(AtomicBool::new(false));
+        if point == 0 {
+            forges(&stage.server, &target);
+            struck.store(true, Ordering::Relaxed);
+        } else {
+            let (target, struck) = (target.clone(), Arc::clone(&struck));
+            let on = On::requests_of(&operator).only(|request| request.verb != Verb::Watch).nth(point);
+            let hook = move |server: &ApiServer| {
+                forges(server, &target);
+                struck.store(true, Ordering::Relaxed);
+            };
+            stage.server.fault(on, Fault::before(hook));
+        }
+        stage.people().votes("alice", &honest, verdict("Approve"));
+        stage.pass(60).await;
+        if !struck.load(Ordering::Relaxed) {
+            life.crash().await;
+            break;
+        }
+        stage.server.release_events(&operator);
+        stage.pass(60).await;
+        let first = stage.server.value(&approvals(), NAMESPACE, &target).unwrap();
+        assert_eq!(first["status"]["phase"], "Superseded", "point {point}:\n{}", stage.server.story());
+        stage.people().decides("alice", "review#2", 10, verdict("Reject")).await;
+        assert_eq!(stage.ended(RUN).await["status"]["phase"], "Rejected", "{point}:\n{}", stage.server.story());
+        stage.pass(60).await;
+        let written = written.lock().unwrap().clone();
+        assert!(written.len() >= 2, "point {point}: its end and that of its run are written: {written:?}");
+        for object in written {
+            let text = object["status"].to_string();
+            assert!(!text.contains("Approve"), "point {point}: {text}");
+        }
+        assert_eq!(stage.world.effects().len(), 0, "point {point}");
+        let told = |event: &Value| event["regarding"]["name"] == json!(target);
+        assert!(!stage.events("Approved").iter().any(told), "point {point}");
+        life.crash().await;
+        point += 1;
+    }
+    // Six requests of the question, the two state writes and the Events at least.
+    assert!(point >= 9, "only {point} points");
+    println!("tried: {point} points of a decision");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_flipped_between_question_and_write_is_not_honoured() {
+    // What is forged after the decision was read changes its version, and the write is fenced.
+    for point in 1..=8 {
+        let (stage, operator) = guarded().await;
+        let life = stage.begin(&operator);
+        let approval = stage.people().asked("review").await;
+        stage.pass(10).await;
+        blind(&stage, &operator);
+        let target = approval.clone();
+        let on = On::requests_of(&operator).only(|request| request.verb != Verb::Watch).nth(point);
+        let rejects_become_approvals = move |server: &ApiServer| {
+            forges(server, &target);
+            let flip = |object: &mut Value| object["spec"]["decisions"]["alice"] = verdict("Approve");
+            server.edit(&approvals(), NAMESPACE, &target, flip).unwrap();
+        };
+        stage.server.fault(on, Fault::before(rejects_become_approvals));
+        stage.people().votes("alice", &approval, verdict("Reject"));
+        stage.pass(60).await;
+        stage.server.release_events(&operator);
+        stage.pass(600).await;
+        let object = stage.server.value(&approvals(), NAMESPACE, &approval).unwrap();
+        assert_ne!(object["status"]["outcome"]["verdict"], "Approve", "point {point}:\n{}", stage.server.story());
+        assert_eq!(stage.world.effects().len(), 0, "point {point}:\n{}", stage.server.story());
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_without_the_label_of_the_guard_is_not_in_force() {
+    let one_a_kind: BTreeMap<String, Value> =
+        shipped().into_iter().map(|object| (object["kind"].to_string(), object)).collect();
+    assert_eq!(one_a_kind.len(), 5);
+    for object in one_a_kind.into_values() {
+        for change in [Value::Null, json!({LABEL: "false"})] {
+            let (stage, operator) = guarded().await;
+            let life = stage.begin(&operator);
+            let approval = stage.people().asked("review").await;
+            stage.pass(10).await;
+            blind(&stage, &operator);
+            let (resource, name) = place(&object);
+            let set =
+                |labels: Value| stage.server.edit(&resource, "", &name, |object| object["metadata"]["labels"] = labels);
+            set(change.clone()).unwrap();
+            stage.people().votes("alice", &approval, verdict("Approve"));
+            // No watch tells: it is the question that finds it missing, and what is read then says why.
+            stage.pass(60).await;
+            let undecided = stage.server.value(&approvals(), NAMESPACE, &approval).unwrap();
+            assert!(undecided["status"]["outcome"].is_null(), "{name} {change}:\n{}", stage.server.story());
+            let run = stage.workflow(RUN);
+            assert_eq!(condition(&run, "Guarded"), ("False".to_owned(), "PoliciesDiffer".to_owned()), "{name}");
+            let said = run["status"]["conditions"].to_string();
+            assert!(said.contains(LABEL) && said.contains(&name), "{said}");
+            set(object["metadata"]["labels"].clone()).unwrap();
+            stage.server.release_events(&operator);
+            stage.people().decides("bob", "review#2", 30, verdict("Approve")).await;
+            assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{name}");
+            life.crash().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_without_an_answer_is_asked_again_and_decides_nothing_meanwhile() {
+    let (stage, operator) = guarded().await;
+    stage.apply(OTHER, &chain(json!([gate("review", json!({})), post("pay", "1 EUR", "fail")])));
+    let life = stage.begin(&operator);
+    let (one, other) = (asked(&stage, RUN).await, asked(&stage, OTHER).await);
+    stage.pass(10).await;
+    let is_crds =
+        |request: &Request| request.resource.plural == "customresourcedefinitions" && request.verb == Verb::List;
+    stage.server.fault(On::requests_of(&operator).only(is_crds).first(5), Fault::Reset);
+    for approval in [&one, &other] {
+        stage.people().votes("alice", approval, verdict("Approve"));
+    }
+    for run in [RUN, OTHER] {
+        assert_eq!(stage.ended(run).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+    }
+    let log = stage.server.log();
+    let first_write = log.iter().position(|e| e.resource == approvals() && e.subresource.is_some() && e.verb.writes());
+    let lost = log.iter().take(first_write.unwrap()).filter(|e| is_crds(e) && !e.took_effect()).count();
+    assert_eq!(lost, 5, "nothing is written before an answer");
+    life.crash().await;
+}
