@@ -217,7 +217,7 @@ async fn a_vote_forged_at_any_point_of_another_decision_is_never_honoured() {
     }
     // Six requests of the question, the two state writes and the Events at least.
     assert!(point >= 9, "only {point} points");
-    println!("tried: {point} points of a decision");
+    signoff_tests::tried(usize::try_from(point).unwrap(), "points of a decision");
 }
 
 #[tokio::test(start_paused = true)]
