@@ -1,5 +1,6 @@
-//! The two rules that the simulated server goes by, where they are in force: nobody creates an Approval with decisions, or
-//! a Blob without an owner. It decides nothing else: what admission really does is tested on a real API server.
+//! The rules that the simulated server goes by, where they are in force: nobody creates an Approval with decisions, a Blob
+//! without an owner, a Workflow for another person, or one with a step that says nothing but its name. It decides nothing else:
+//! what admission really does is tested on a real API server.
 
 use serde_json::Value;
 
@@ -10,9 +11,13 @@ use super::store::{Key, Resource, Store};
 pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Result<(), Refusal> {
     let decided = object["spec"]["decisions"].as_object().is_some_and(|decisions| !decisions.is_empty());
     let owned = object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
+    let steps = object["spec"]["steps"].as_array().into_iter().flatten();
+    let idle = steps.filter_map(Value::as_object).any(|step| step.len() < 2);
     let (rule, why) = match resource.plural.as_str() {
         "approvals" if decided => ("signoff-approvals", "only the operator creates Approvals, and without decisions"),
         "blobs" if !owned => ("signoff-blobs", "a Blob belongs to one Workflow"),
+        "workflows" if object["spec"]["requestedFor"].is_string() => ("signoff-workflows", "nobody may delegate"),
+        "workflows" if idle => ("signoff-workflows-shape", "a step does one thing"),
         _ => return Ok(()),
     };
     if !in_force(store, rule) {
