@@ -53,8 +53,7 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
     validation = kube::core::Rule::new("self.metadata.name.endsWith('-' + self.spec.request.digest.substring(7, 17))")
         .message("metadata.name must end with the first ten hex digits of spec.request.digest"),
     validation = kube::core::Rule::new("!has(oldSelf.status) || !has(oldSelf.status.outcome) || (has(self.status) && has(self.status.outcome) && self.status.outcome == oldSelf.status.outcome)")
-        .message("status.outcome is final"),
-    validation = kube::core::Rule::new("self.spec.request.digest == oldSelf.spec.request.digest").message("request is immutable, and so is its digest")
+        .message("status.outcome is final")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalSpec {
@@ -194,6 +193,7 @@ pub struct ApprovalRequest {
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub escalate_to: Vec<Subject>,
     /// SHA-256 over the canonical JSON (RFC 8785) of every other field of this request.
+    #[x_kube(validation = kube::core::Rule::new("!oldSelf.hasValue() || self == oldSelf.value()").message("request is immutable, and so is its digest").optional_old_self(true))]
     pub digest: Digest,
 }
 

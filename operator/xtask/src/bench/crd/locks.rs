@@ -30,7 +30,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// [`LOOK_AGAIN`], in KiB, three times in a row.
 const REST: f64 = 4096.0;
 
-/// A rule at the root of an Approval, by the field that it locks.
+/// A rule of the CRD of Approvals, by the field that it locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lock {
     Outcome,
@@ -73,11 +73,13 @@ pub(super) async fn measure(stage: &Stage, sample: &Sample, writes: usize) -> Re
     Ok(Locks { kib })
 }
 
-fn is(rule: &Value, lock: Lock) -> bool {
-    let text = rule["rule"].as_str().unwrap_or_default();
-    match lock {
-        Lock::Outcome => text.contains("outcome"),
-        Lock::Digest => text.contains("digest"),
+impl Lock {
+    /// Where its rule stands in the schema of an Approval.
+    fn place(self) -> &'static str {
+        match self {
+            Self::Outcome => "",
+            Self::Digest => "/properties/spec/properties/request/properties/digest",
+        }
     }
 }
 
@@ -90,11 +92,13 @@ async fn install(
     left_out: &[Lock],
 ) -> Result<()> {
     let mut schema = whole["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
-    let rules = schema["x-kubernetes-validations"].as_array_mut().context("the CRD of Approvals has no locks")?;
-    if rules.len() != 2 || ![Lock::Outcome, Lock::Digest].iter().all(|lock| rules.iter().any(|rule| is(rule, *lock))) {
-        bail!("the CRD of Approvals has other rules at its root than the two locks: {rules:?}");
+    for lock in left_out {
+        let fields = schema.pointer_mut(lock.place()).and_then(Value::as_object_mut);
+        let rules = fields.and_then(|fields| fields.remove("x-kubernetes-validations"));
+        if rules.as_ref().and_then(Value::as_array).is_none_or(|rules| rules.len() != 1) {
+            bail!("the CRD of Approvals has not one rule at {:?} for the lock {lock:?}: {rules:?}", lock.place());
+        }
     }
-    rules.retain(|rule| !left_out.iter().any(|lock| is(rule, *lock)));
     let mut crd = serde_json::to_value(crds.get(CRD).await?)?;
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema;
     crds.replace(CRD, &PostParams::default(), &serde_json::from_value(crd)?).await?;
