@@ -12,6 +12,7 @@ use crate::{
     people::verdict,
     scenarios::{RUN, chain, gate, set},
     stage::{OPERATOR, Stage, condition},
+    telling::ENOUGH,
 };
 
 /// Less than all slow evaluations of a test take together.
@@ -77,7 +78,7 @@ async fn answers_that_were_judged_are_not_judged_again() {
 
 #[tokio::test]
 async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_run_aside() {
-    let stage = stage_with(LIMIT);
+    let stage = Stage { room: ENOUGH, ..stage_with(LIMIT) };
     let branch = |number: usize| {
         let step = |name: &str, input: &str| {
             let agent = json!({"name": "writer", "input": input});

@@ -21,9 +21,9 @@ pub struct Telling {
 }
 
 /// As much of a journal as there is in these scenarios.
-pub const ENOUGH: Room = Room { steps: 384 * 1024, segment: 192 * 1024 };
+pub const ENOUGH: Room = Room { steps: 384 * 1024, segment: 192 * 1024, largest: 192 * 1024 };
 /// So little that every record that can moves into a segment of its own, or nearly.
-pub const TINY: Room = Room { steps: 1, segment: 1 };
+pub const TINY: Room = Room { steps: 1, segment: 1, largest: 1 };
 
 /// One operator that is certainly alone.
 pub const ALONE: Telling = Telling { actors: &[OPERATOR], lease: false, room: ENOUGH };

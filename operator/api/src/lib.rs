@@ -13,6 +13,7 @@ pub mod floor;
 pub mod gate;
 pub mod hosts;
 pub mod journal;
+mod json;
 pub mod names;
 pub mod pattern;
 pub mod pod;
@@ -26,6 +27,7 @@ pub use approval::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Deci
 pub use blob::{Blob, BlobSpec};
 pub use digest::Digest;
 pub use floor::{ApprovalPolicy, ClusterApprovalPolicy};
+pub use json::json_bytes;
 pub use values::{Json, JsonObject, Moment, Span};
 pub use verdict::Verdict;
 pub use workflow::{Workflow, WorkflowSpec, WorkflowStatus};

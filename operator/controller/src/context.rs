@@ -104,6 +104,14 @@ impl Context {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Returns how many bytes the JSON of an object has, as far as it is known.
+    pub(crate) fn bytes_of(&self, key: &Key) -> usize {
+        match key {
+            Key::Workflow(name) => self.workflows.bytes_of(name),
+            Key::Approval(name) => self.approvals.bytes_of(name),
+        }
+    }
+
     /// Evaluates text of an object on a thread for that.
     ///
     /// # Errors

@@ -51,6 +51,7 @@ mod quarantine;
 mod segments;
 mod sights;
 mod stalls;
+mod under_way;
 mod unreadable;
 mod value_quota;
 mod vouched;

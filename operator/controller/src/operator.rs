@@ -64,7 +64,7 @@ pub struct Config {
     pub pods: PodSettings,
     /// The threads on which text of users is evaluated.
     pub evaluator: Evaluator,
-    /// How many objects may be looked at at once.
+    /// How many objects may be reconciled at once. What they take in memory is bounded besides.
     pub max_reconciles: usize,
     /// How long calls that are under way may take while the operator ends.
     pub grace: Duration,
@@ -73,7 +73,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual operator: a checked guard, no Lease, 64 calls and 16 looks at once, 10 seconds of grace; it evaluates
+    /// The usual operator: a checked guard, no Lease, 64 calls and 128 reconciles at once, 10 seconds of grace; it evaluates
     /// text of users without threads for that, and so without bounds.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, caller: Arc<dyn Caller>, incarnation: &str) -> Self {
@@ -92,7 +92,7 @@ impl Config {
             values: ValueSettings::default(),
             pods: PodSettings::default(),
             evaluator: Evaluator::inline(),
-            max_reconciles: 16,
+            max_reconciles: 128,
             grace: Duration::from_secs(10),
             metrics: Arc::default(),
         }

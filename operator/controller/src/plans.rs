@@ -2,89 +2,99 @@
 //!
 //! Bounded in number and in the bytes of the specs: a run that waits is cheap to parse again.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use lru::LruCache;
 use signoff_api::Workflow;
 use signoff_engine::{Complaint, Floors, Plan, plan::spec_bytes};
 
 use crate::kinds::uid;
 
-const MOST: usize = 128;
+const MOST: usize = 512;
 /// The bytes of the specs of all plans; a plan takes several times as many.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
 /// A plan, or everything that is wrong with the Workflow.
 pub(crate) type Planned = Result<Arc<Plan>, Arc<Vec<Complaint>>>;
 
-/// Another generation is another spec, and once it was accepted a run's shape is its own.
-type Key = (String, Option<i64>, bool);
+/// The uid of a Workflow and its generation: another generation is another spec.
+type Key = (String, Option<i64>);
 
 #[derive(Default)]
 pub(crate) struct Plans {
     kept: Mutex<Kept>,
 }
 
-#[derive(Default)]
 struct Kept {
-    by_spec: BTreeMap<Key, Entry>,
+    by_spec: LruCache<Key, Entry>,
     /// The bytes of all specs.
     bytes: usize,
-    uses: u64,
 }
 
 struct Entry {
-    used: u64,
     /// The bytes of the spec.
     bytes: usize,
     floors: Arc<Floors>,
+    /// Whether the Workflow had been accepted.
+    accepted: bool,
     planned: Planned,
 }
 
 impl Plans {
     /// The plan of this very spec under these floors, if it is kept.
     pub(crate) fn find(&self, workflow: &Workflow, floors: &Arc<Floors>) -> Option<Planned> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).find(&key(workflow), floors)
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = kept.by_spec.get(&key(workflow)).filter(|entry| entry.is_of(workflow, floors))?;
+        Some(entry.planned.clone())
     }
 
     /// Keeps the plan of this very spec under these floors.
     pub(crate) fn keep(&self, workflow: &Workflow, floors: &Arc<Floors>, planned: Planned) {
-        let entry = Entry { used: 0, bytes: spec_bytes(&workflow.spec), floors: Arc::clone(floors), planned };
+        let (bytes, accepted) = (spec_bytes(&workflow.spec), is_accepted(workflow));
+        let entry = Entry { bytes, floors: Arc::clone(floors), accepted, planned };
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key(workflow), entry);
     }
 }
 
 fn key(workflow: &Workflow) -> Key {
-    let accepted = workflow.status.as_ref().is_some_and(|status| status.spec_digest.is_some());
-    (uid(workflow).to_owned(), workflow.metadata.generation, accepted)
+    (uid(workflow).to_owned(), workflow.metadata.generation)
+}
+
+fn is_accepted(workflow: &Workflow) -> bool {
+    workflow.status.as_ref().is_some_and(|status| status.spec_digest.is_some())
+}
+
+impl Entry {
+    /// Whether the plan would come out the same. Once a run was accepted, the gates that floors added are those of its status;
+    /// a plan from before that goes on where they are its own.
+    fn is_of(&self, workflow: &Workflow, floors: &Arc<Floors>) -> bool {
+        let is_accepted = is_accepted(workflow);
+        let added = || workflow.status.as_ref().map(|status| &status.added_steps[..]);
+        (Arc::ptr_eq(&self.floors, floors) || self.floors == *floors)
+            && match (self.accepted, is_accepted) {
+                (true, true) | (false, false) => true,
+                (false, true) => self.planned.as_ref().is_ok_and(|plan| Some(plan.added_steps()) == added()),
+                (true, false) => false,
+            }
+    }
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { by_spec: LruCache::unbounded(), bytes: 0 }
+    }
 }
 
 impl Kept {
-    fn find(&mut self, key: &Key, floors: &Arc<Floors>) -> Option<Planned> {
-        self.uses += 1;
-        let same = |entry: &&mut Entry| Arc::ptr_eq(&entry.floors, floors) || entry.floors == *floors;
-        let entry = self.by_spec.get_mut(key).filter(same)?;
-        entry.used = self.uses;
-        Some(entry.planned.clone())
-    }
-
     fn keep(&mut self, key: Key, entry: Entry) {
-        self.remove(&key);
-        while (self.by_spec.len() >= MOST || self.bytes + entry.bytes > MOST_BYTES)
-            && let Some(oldest) = self.by_spec.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone())
-        {
-            self.remove(&oldest);
-        }
-        self.uses += 1;
         self.bytes += entry.bytes;
-        self.by_spec.insert(key, Entry { used: self.uses, ..entry });
-    }
-
-    fn remove(&mut self, key: &Key) {
-        if let Some(entry) = self.by_spec.remove(key) {
-            self.bytes -= entry.bytes;
+        let replaced = self.by_spec.put(key, entry);
+        self.bytes -= replaced.map_or(0, |entry| entry.bytes);
+        while (self.by_spec.len() > MOST || self.bytes > MOST_BYTES)
+            && self.by_spec.len() > 1
+            && let Some((_, oldest)) = self.by_spec.pop_lru()
+        {
+            self.bytes -= oldest.bytes;
         }
     }
 }
@@ -93,6 +103,7 @@ impl Kept {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::json;
+    use signoff_api::WorkflowStatus;
     use signoff_engine::Settings;
 
     use super::*;
@@ -120,6 +131,31 @@ mod tests {
         }
         let kept = plans.kept.lock().unwrap();
         assert!(kept.bytes <= MOST_BYTES && kept.by_spec.len() > 10, "{} of {} bytes", kept.by_spec.len(), kept.bytes);
-        assert_eq!(kept.bytes, kept.by_spec.values().map(|entry| entry.bytes).sum::<usize>());
+        assert_eq!(kept.bytes, kept.by_spec.iter().map(|(_, entry)| entry.bytes).sum::<usize>());
+    }
+
+    #[test]
+    fn a_plan_from_before_its_acceptance_goes_on_where_the_added_gates_are_its_own() {
+        let (plans, settings, floors) = (Plans::default(), Settings::default(), Arc::default());
+        let mut workflow = workflow(1, 2);
+        let planned = Plan::of(&workflow, &settings, &floors).map(Arc::new).map_err(Arc::new);
+        plans.keep(&workflow, &floors, planned);
+        assert!(plans.find(&workflow, &floors).is_some());
+        let digest = signoff_engine::plan::spec_digest(&workflow.spec).unwrap();
+        workflow.status = Some(WorkflowStatus { spec_digest: Some(digest), ..WorkflowStatus::default() });
+        assert!(plans.find(&workflow, &floors).is_some(), "nothing was added");
+        let added = json!([{"source": "ApprovalPolicy n/p", "step": {"name": "look", "at": "End",
+            "hitl": {"prompt": "ok", "approvers": [{"kind": "User", "name": "bob"}]}}}]);
+        let status = workflow.status.as_mut().unwrap();
+        status.added_steps = serde_json::from_value(added).unwrap();
+        assert!(plans.find(&workflow, &floors).is_none(), "another operator accepted it under other policies");
+        let planned = Plan::of(&workflow, &settings, &floors).map(Arc::new).map_err(Arc::new);
+        plans.keep(&workflow, &floors, planned);
+        assert!(plans.find(&workflow, &floors).is_some());
+        workflow.status = None;
+        assert!(
+            plans.find(&workflow, &floors).is_none(),
+            "complaints that do not end an accepted run refuse a new one"
+        );
     }
 }

@@ -1,22 +1,29 @@
 //! What is known of the objects of one kind, newest version first: what the watch showed, and what the operator's
 //! own writes returned until the watch has passed them.
 //!
-//! It may not ask the API server. What is at rest is kept compressed, what is over only as a few words, so that
-//! thousands of waiting runs fit.
+//! It may not ask the API server. What is at rest is kept compressed, save the small objects that came to rest last; what is
+//! over is kept as a few words. So thousands of waiting runs fit, and one that goes on at once is not compressed in between.
 
 use std::{
     cmp::Ordering,
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use kube::ResourceExt;
-use signoff_api::Moment;
+use lru::LruCache;
+use signoff_api::{Moment, json_bytes};
 
 use crate::{
     kinds::{Kind, Name, uid},
     packed::Packed,
 };
+
+/// The number of small objects that stay as they are at rest: those that came to rest last.
+const MOST_SMALL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+/// The JSON of a small object has at most so many bytes.
+const SMALL: usize = 16 * 1024;
 
 /// The objects of one kind.
 pub struct Store<K> {
@@ -25,6 +32,8 @@ pub struct Store<K> {
 
 struct Inner<K> {
     entries: BTreeMap<Name, Entry<K>>,
+    /// The small objects that came to rest last.
+    small: LruCache<Name, ()>,
     /// By the owner's uid: what belongs to it and is open, or over and not yet taken note of.
     owned: BTreeMap<Box<str>, Vec<Name>>,
     /// What the list that is being read held so far.
@@ -37,6 +46,8 @@ struct Entry<K> {
     uid: Box<str>,
     version: Box<str>,
     body: Body<K>,
+    /// The bytes of its JSON when it was last counted: of what others wrote when it was seen, else when it came to rest.
+    bytes: usize,
     /// The owner's uid, as long as the object stands in `owned`.
     owner: Option<Box<str>>,
     over: bool,
@@ -85,8 +96,13 @@ pub struct Gone {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        let inner =
-            Inner { entries: BTreeMap::new(), owned: BTreeMap::new(), listed: None, value_bytes: BTreeMap::new() };
+        let inner = Inner {
+            entries: BTreeMap::new(),
+            small: LruCache::new(MOST_SMALL),
+            owned: BTreeMap::new(),
+            listed: None,
+            value_bytes: BTreeMap::new(),
+        };
         Self { inner: Mutex::new(inner) }
     }
 }
@@ -97,9 +113,16 @@ impl<K: Kind> Store<K> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none.
+    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none. A large object is compressed at
+    /// once: many that are made together do not fit otherwise.
     pub fn see(&self, object: K) -> bool {
-        self.lock().put(object, false).1
+        let mut inner = self.lock();
+        let (object, is_news) = inner.put(object, false);
+        drop(inner);
+        if is_news && self.count(&object) > SMALL {
+            self.compress(&Name::of(&*object));
+        }
+        is_news
     }
 
     /// Takes what an own read or write returned, and gives it back to be worked with.
@@ -127,13 +150,14 @@ impl<K: Kind> Store<K> {
         if let Some(listed) = &mut inner.listed {
             listed.insert(name.clone());
         }
-        let news = inner.put(object, false).1;
+        let (object, news) = inner.put(object, false);
         if news && over {
             inner.shrink(&name);
         }
         drop(inner);
         if news && !over {
-            self.rest(&name);
+            self.count(&object);
+            self.compress(&name);
         }
         news
     }
@@ -207,12 +231,42 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// Compresses an object that is not needed for a while.
+    /// Takes word that an object is not needed for a while. A large one is compressed at once, a small one when as many others
+    /// came to rest after it.
     pub fn rest(&self, name: &Name) {
-        let object = match self.lock().entries.get(name).map(|entry| &entry.body) {
-            Some(Body::Full(object)) => Arc::clone(object),
-            _ => return,
+        let Some(object) = self.lock().full(name) else { return };
+        let pushed_out = if self.count(&object) <= SMALL {
+            // The name of the object itself comes back where it rests anew.
+            self.lock().small.push(name.clone(), ()).map(|(other, ())| other).filter(|other| other != name)
+        } else {
+            Some(name.clone())
         };
+        if let Some(name) = pushed_out {
+            self.compress(&name);
+        }
+    }
+
+    /// Counts the bytes of an object, keeps their number and returns it.
+    fn count(&self, object: &K) -> usize {
+        // Without the lock, as for all that takes as long as the object is.
+        // What was read from JSON has some.
+        let bytes = json_bytes(object).unwrap_or_default();
+        if let Some(entry) = self.lock().entries.get_mut(&Name::of(object)) {
+            entry.bytes = bytes;
+        }
+        bytes
+    }
+
+    /// Returns the bytes of an object's JSON when it was last counted; 0 where it is over.
+    pub fn bytes_of(&self, name: &Name) -> usize {
+        self.lock().entries.get(name).map_or(0, |entry| match entry.body {
+            Body::Full(_) | Body::Packed(_) => entry.bytes,
+            Body::Gist => 0,
+        })
+    }
+
+    fn compress(&self, name: &Name) {
+        let Some(object) = self.lock().full(name) else { return };
         // Without the lock: a large object takes milliseconds.
         let Some(packed) = Packed::new(&*object) else { return };
         let mut inner = self.lock();
@@ -226,8 +280,9 @@ impl<K: Kind> Store<K> {
     /// Returns the bytes of all objects at rest, and how many objects are not at rest.
     pub fn held(&self) -> (usize, usize) {
         let inner = self.lock();
-        inner.entries.values().fold((0, 0), |(bytes, full), entry| match &entry.body {
+        inner.entries.iter().fold((0, 0), |(bytes, full), (name, entry)| match &entry.body {
             Body::Packed(packed) => (bytes + packed.len(), full),
+            Body::Full(_) if inner.small.contains(name) => (bytes + entry.bytes, full),
             Body::Full(_) => (bytes, full + 1),
             Body::Gist => (bytes, full),
         })
@@ -268,6 +323,13 @@ impl<K: Kind> Store<K> {
 }
 
 impl<K: Kind> Inner<K> {
+    fn full(&self, name: &Name) -> Option<Arc<K>> {
+        match &self.entries.get(name)?.body {
+            Body::Full(object) => Some(Arc::clone(object)),
+            Body::Packed(_) | Body::Gist => None,
+        }
+    }
+
     /// Keeps the object unless a newer version is known. Returns the object, and whether it was news.
     fn put(&mut self, object: K, own: bool) -> (Arc<K>, bool) {
         let name = Name::of(&object);
@@ -285,7 +347,7 @@ impl<K: Kind> Inner<K> {
         }
         let doubtful =
             !own && self.entries.get(&name).is_some_and(|known| known.doubtful && &*known.uid == uid(&*object));
-        self.remove(&name);
+        let bytes = self.remove(&name).map_or(0, |known| known.bytes);
         let owner: Option<Box<str>> = object.owner().map(|(_, uid)| uid.into());
         if let Some(owner) = &owner {
             self.owned.entry(owner.clone()).or_default().push(name.clone());
@@ -297,6 +359,7 @@ impl<K: Kind> Inner<K> {
             due: object.due(),
             value_bytes: object.value_bytes(),
             body: Body::Full(Arc::clone(&object)),
+            bytes,
             owner,
             own,
             doubtful,
@@ -323,6 +386,7 @@ impl<K: Kind> Inner<K> {
 
     fn remove(&mut self, name: &Name) -> Option<Entry<K>> {
         self.disown(name);
+        self.small.pop(name);
         let entry = self.entries.remove(name)?;
         if let Some(sum) = self.value_bytes.get_mut(&name.namespace) {
             *sum = sum.saturating_sub(entry.value_bytes);
@@ -345,6 +409,7 @@ impl<K: Kind> Inner<K> {
 
     fn shrink(&mut self, name: &Name) {
         self.disown(name);
+        self.small.pop(name);
         if let Some(entry) = self.entries.get_mut(name) {
             entry.body = Body::Gist;
         }
@@ -458,6 +523,23 @@ mod tests {
         assert!(bytes < 200 * BYTES / 10, "{bytes} bytes");
         let Found::Here(found) = store.find(&Name::new("n", "w7")) else { panic!("it is lost") };
         assert_eq!(*found, large("w7", BYTES), "and none of them is lost");
+    }
+
+    #[test]
+    fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
+        let store = Store::default();
+        let name = |n: usize| Name::new("n", &format!("w{n}"));
+        let others = MOST_SMALL.get();
+        for n in 0..=others {
+            store.see(large(&format!("w{n}"), 1_000));
+            store.rest(&name(n));
+            store.rest(&name(n));
+        }
+        assert!(matches!(store.lock().entries[&name(0)].body, Body::Packed(_)), "the oldest made room");
+        let held = store.held();
+        assert!(held.0 > others * 1_000 && held.1 == 0, "they are at rest: {held:?}");
+        let Found::Here(found) = store.find(&name(0)) else { panic!("it is lost") };
+        assert_eq!(*found, large("w0", 1_000), "and is not lost");
     }
 
     #[test]

@@ -3,27 +3,30 @@
 //! It may not hold what nobody takes: a run that has ended takes nothing, so the oldest make room.
 
 use std::{
-    collections::VecDeque,
+    num::NonZeroUsize,
     sync::{Mutex, PoisonError},
 };
 
 use kube::ResourceExt;
+use lru::LruCache;
 use signoff_api::Approval;
 
 /// More than this are being taken at once only where runs end faster than they look.
-const MOST: usize = 1024;
+const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
 /// By uid and version.
-#[derive(Default)]
-pub(crate) struct Vouched(Mutex<VecDeque<(String, String)>>);
+pub(crate) struct Vouched(Mutex<LruCache<(String, String), ()>>);
+
+impl Default for Vouched {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MOST)))
+    }
+}
 
 impl Vouched {
     pub(crate) fn add(&self, approval: &Approval) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.len() == MOST {
-            held.pop_front();
-        }
-        held.push_back(key(approval));
+        held.put(key(approval), ());
     }
 
     pub(crate) fn knows(&self, approval: &Approval) -> bool {

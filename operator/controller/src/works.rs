@@ -4,7 +4,6 @@
 //! It may not wait for anything but news, and holds every task that it starts.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -46,6 +45,7 @@ use crate::{
     stalls::{self, Stalls},
     store::Store,
     targets,
+    under_way::UnderWay,
     unreadable::Unreadable,
     value_quota::ValueQuota,
     vouched::Vouched,
@@ -73,7 +73,7 @@ pub(crate) struct Works {
     /// Watches and the guard: they never end by themselves.
     background: JoinSet<Ended>,
     looks: JoinSet<Look>,
-    looking: HashMap<Id, Key>,
+    under_way: UnderWay,
     calls: JoinSet<CallEnd>,
     starts: mpsc::UnboundedReceiver<Start>,
     workflows: mpsc::Receiver<Sight<Workflow>>,
@@ -171,7 +171,7 @@ impl Works {
             grace: config.grace,
             background,
             looks: JoinSet::new(),
-            looking: HashMap::new(),
+            under_way: UnderWay::default(),
             calls: JoinSet::new(),
             starts,
             workflows,
@@ -295,22 +295,24 @@ impl Works {
                 }
                 (result, began.elapsed())
             });
-            self.looking.insert(task.id(), key);
+            let bytes = self.context.bytes_of(&key);
+            self.under_way.begin(task.id(), key, bytes);
         }
     }
 
     /// Whether one more object may be reconciled. Those that wait for an evaluation leave their place to others.
     fn has_room(&self) -> bool {
-        let waiting = self.context.evaluating.load(Ordering::Relaxed);
-        self.looks.len().saturating_sub(waiting) < self.max_reconciles
-            && self.looks.len() < self.max_reconciles.saturating_mul(MOST_WAITING)
+        let (count, waiting) = (self.under_way.count(), self.context.evaluating.load(Ordering::Relaxed));
+        count.saturating_sub(waiting) < self.max_reconciles
+            && count < self.max_reconciles.saturating_mul(MOST_WAITING)
+            && self.under_way.has_memory()
     }
 
     /// Whether one more object of this namespace may be reconciled beside those that are.
     fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
-        self.looking.values().filter(|other| *other.name().namespace == *namespace).count() < most
+        self.under_way.count_in(namespace) < most && self.under_way.has_memory_for(namespace)
     }
 
     fn looked(&mut self, done: Result<(Id, Look), JoinError>) {
@@ -321,7 +323,7 @@ impl Works {
                 (died.id(), Err(Error::Bug { object: "an object".to_owned(), what }), Duration::ZERO)
             }
         };
-        let Some(key) = self.looking.remove(&id) else { return };
+        let Some(key) = self.under_way.end(id) else { return };
         let Context { queue, metrics, .. } = &*self.context;
         let (kind, name) = match &key {
             Key::Workflow(name) => (Workflow::KIND, name),

@@ -20,6 +20,7 @@ use signoff_api::{
     Digest, Workflow, WorkflowSpec,
     digest::{self},
     floor::{AddedStep, Position},
+    json_bytes,
     step::{AgentStep, Step},
     workflow::{Agent, Artifact, Provider, SpecGateType},
 };
@@ -279,28 +280,8 @@ impl Plan {
 /// Returns the bytes of a spec as JSON, inputs included.
 #[must_use]
 pub fn spec_bytes(spec: &WorkflowSpec) -> usize {
-    json_bytes(spec)
-}
-
-fn json_bytes(value: &impl serde::Serialize) -> usize {
-    let mut counter = Counter(0);
     // A spec that has no JSON is refused for that.
-    let _ = serde_json::to_writer(&mut counter, value);
-    counter.0
-}
-
-/// Counts what is written.
-struct Counter(usize);
-
-impl std::io::Write for Counter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    json_bytes(spec).unwrap_or_default()
 }
 
 /// Returns why a spec is too large, before anything of it is parsed.
@@ -310,7 +291,7 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<Complaint> {
         field: "spec".to_owned(),
         message: format!(
             "it has {bytes} bytes, {} of them in spec.inputs, and may have {most}; let a step fetch what is large, or ask an administrator to raise --max-workflow-bytes",
-            json_bytes(&spec.inputs)
+            json_bytes(&spec.inputs).unwrap_or_default()
         ),
         reason: "TooLarge",
     })

@@ -25,6 +25,10 @@ use tokio::{
 use arguments::{Arguments, Command, GuardCommand};
 use cluster::Connection;
 
+/// A third of the operator's time is allocating: this one takes less of it than that of the C library.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The exit code after evaluations that did not stop.
 const LOST_THREADS: u8 = 3;
 

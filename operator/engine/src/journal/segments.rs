@@ -5,19 +5,20 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     sync::Arc,
 };
 
 use signoff_api::{
     Digest, WorkflowStatus,
     journal::{Segment, StepRecord, VERSION},
+    json_bytes,
 };
 
 use super::{Entry, Journal};
 
-/// What the API server writes down beside a record of `status.steps`: which of its fields the operator owns.
-const OWNERSHIP: usize = 256;
+/// A segment has a sixteenth of the bytes that were moved out before it, or [`Room::segment`] where that is more: so the
+/// Workflow stays small as long as its run is short, and a long run has few segments.
+const SHARE: usize = 16;
 
 /// The records of a segment; a copy is the same ones.
 pub type SharedRecords = Arc<[Arc<StepRecord>]>;
@@ -25,19 +26,29 @@ pub type SharedRecords = Arc<[Arc<StepRecord>]>;
 /// The records of segments that are at hand.
 pub type Segments = BTreeMap<Digest, SharedRecords>;
 
-/// How much of a journal may stand in the Workflow itself, and how much in a segment; in bytes.
+/// How much of a journal may stand in the Workflow itself, and how much in a segment; in bytes. Both grow with the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Of `status.steps`, with what the API server keeps beside it.
+    /// Of `status.steps` before the first segment.
     pub steps: usize,
-    /// Of a segment. One record always fits.
+    /// Of the first segments. One record always fits.
     pub segment: usize,
+    /// Of the segments of the longest journals.
+    pub largest: usize,
 }
 
 impl Default for Room {
-    /// A Workflow stays well under 1 MiB, and a segment is a Blob of a usual size.
+    /// Some sixty records stand in the Workflow: each write sends, stores and shows all of them.
     fn default() -> Self {
-        Self { steps: 384 * 1024, segment: 192 * 1024 }
+        Self { steps: 24 * 1024, segment: 16 * 1024, largest: 192 * 1024 }
+    }
+}
+
+impl Room {
+    /// Returns the room of a journal of which so many bytes were moved out.
+    fn beside(self, moved: usize) -> Self {
+        let segment = (moved / SHARE).min(self.largest).max(self.segment);
+        Self { steps: self.steps + segment - self.segment, segment, ..self }
     }
 }
 
@@ -128,13 +139,15 @@ impl Journal {
         if !self.changed {
             return Ok(folded);
         }
+        let moved = self.segments.iter().map(|segment| usize::try_from(segment.size).unwrap_or_default()).sum();
+        let room = room.beside(moved);
         let mut stands = 0;
         for entry in self.entries.iter().filter(|entry| !entry.folded) {
-            stands += OWNERSHIP + length(&entry.record)?;
+            stands += json_bytes(&*entry.record)?;
         }
         while stands > room.steps {
             let Some(segment) = self.fold(room.segment)? else { break };
-            stands = stands.saturating_sub(segment.text.len() + OWNERSHIP * segment.records.len());
+            stands = stands.saturating_sub(segment.text.len());
             folded.push(segment);
         }
         Ok(folded)
@@ -168,22 +181,4 @@ impl Journal {
         });
         Ok(Some(Folded { digest, text, records: records.into() }))
     }
-}
-
-/// The bytes of a record as JSON, without making them.
-fn length(record: &StepRecord) -> Result<usize, serde_json::Error> {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-            self.0 += piece.len();
-            Ok(piece.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    serde_json::to_writer(&mut count, record)?;
-    Ok(count.0)
 }

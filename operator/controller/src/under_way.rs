@@ -1,0 +1,114 @@
+//! The reconciles that are under way: how many, in which namespaces, and how large their objects are together.
+//!
+//! Memory bounds them rather than their number: thousands of small objects may be reconciled while a few large ones wait.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use tokio::task::Id;
+
+use crate::queue::Key;
+
+/// The objects that are being reconciled may have so many bytes of JSON together. A reconcile takes several times as many.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// The reconciles that are under way.
+#[derive(Default)]
+pub(crate) struct UnderWay {
+    tasks: HashMap<Id, (Key, usize)>,
+    namespaces: BTreeMap<Arc<str>, Load>,
+    bytes: usize,
+}
+
+/// What is under way in one namespace.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    count: usize,
+    bytes: usize,
+}
+
+impl UnderWay {
+    /// Takes word that the reconcile of an object with so many bytes has begun.
+    pub(crate) fn begin(&mut self, task: Id, key: Key, bytes: usize) {
+        let load = self.namespaces.entry(Arc::clone(&key.name().namespace)).or_default();
+        load.count += 1;
+        load.bytes += bytes;
+        self.bytes += bytes;
+        self.tasks.insert(task, (key, bytes));
+    }
+
+    /// Takes word that a reconcile is over, and returns of which object.
+    pub(crate) fn end(&mut self, task: Id) -> Option<Key> {
+        let (key, bytes) = self.tasks.remove(&task)?;
+        self.bytes -= bytes;
+        if let Some(load) = self.namespaces.get_mut(&key.name().namespace) {
+            load.count -= 1;
+            load.bytes -= bytes;
+            if load.count == 0 {
+                self.namespaces.remove(&key.name().namespace);
+            }
+        }
+        Some(key)
+    }
+
+    /// Returns how many are under way.
+    pub(crate) fn count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Returns how many are under way in a namespace.
+    pub(crate) fn count_in(&self, namespace: &str) -> usize {
+        self.namespaces.get(namespace).map_or(0, |load| load.count)
+    }
+
+    /// Whether there is memory for one more object.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.bytes < MOST_BYTES
+    }
+
+    /// Whether there is memory for one more object of a namespace: one takes at most half of it.
+    pub(crate) fn has_memory_for(&self, namespace: &str) -> bool {
+        self.namespaces.get(namespace).is_none_or(|load| load.bytes < MOST_BYTES / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::kinds::Name;
+
+    /// The tasks of so many reconciles.
+    fn tasks(count: usize) -> Vec<Id> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let tasks: Vec<_> = (0..count).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
+        tasks.iter().map(tokio::task::JoinHandle::id).collect()
+    }
+
+    fn key(namespace: &str, name: usize) -> Key {
+        Key::Workflow(Name::new(namespace, &name.to_string()))
+    }
+
+    #[test]
+    fn large_objects_of_one_namespace_leave_half_of_the_memory_to_others() {
+        const LARGE: usize = 1024 * 1024;
+        let (tasks, mut under_way) = (tasks(100), UnderWay::default());
+        let mut begun = 0;
+        while under_way.has_memory() && under_way.has_memory_for("greedy") {
+            under_way.begin(tasks[begun], key("greedy", begun), LARGE);
+            begun += 1;
+        }
+        assert_eq!((begun, under_way.count_in("greedy")), (8, 8));
+        assert!(under_way.has_memory() && under_way.has_memory_for("honest"));
+        for (n, task) in tasks[begun..].iter().enumerate() {
+            under_way.begin(*task, key("honest", n), 4 * 1024);
+        }
+        assert!(under_way.has_memory() && under_way.has_memory_for("honest"));
+        assert_eq!(under_way.count(), 100);
+        assert_eq!(tasks.iter().filter_map(|task| under_way.end(*task)).count(), 100);
+        assert_eq!((under_way.count(), under_way.bytes, under_way.namespaces.len()), (0, 0, 0));
+        assert_eq!(under_way.end(tasks[0]), None);
+    }
+}
