@@ -18,6 +18,9 @@ use crate::{
 /// an older version can go on with it where that is possible at all.
 pub const VERSION: i32 = 2;
 
+/// The most segments of a run.
+pub const MAX_SEGMENTS: usize = 256;
+
 /// The form of a journal with these segments: 1 where all of it is in `steps`, 2 where some of it moved out.
 #[must_use]
 pub fn version(segments: &[Segment]) -> i32 {

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The number of small objects that stay as they are at rest: those that came to rest last.
-const MOST_SMALL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
+const MOST_SMALL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 /// The JSON of a small object has at most so many bytes.
 const SMALL: usize = 16 * 1024;
 
@@ -113,14 +113,14 @@ impl<K: Kind> Store<K> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none. A large object is compressed at
-    /// once: many that are made together do not fit otherwise.
+    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none.
     pub fn see(&self, object: K) -> bool {
         let mut inner = self.lock();
         let (object, is_news) = inner.put(object, false);
+        let is_over = object.is_over();
         drop(inner);
-        if is_news && self.count(&object) > SMALL {
-            self.compress(&Name::of(&*object));
+        if is_news && !is_over {
+            self.count(&object);
         }
         is_news
     }

@@ -154,6 +154,23 @@ fn a_graph_at_its_most_steps_stays_under_a_mebibyte() {
     stays_small(&graph(1000), 1000);
 }
 
+#[test]
+fn many_open_records_do_not_make_a_segment_of_each_finished_one() {
+    let mut spec = parallel(128, 8);
+    spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
+    let mut run = Grown::begin(&spec);
+    let mut turns = 0;
+    while run.turn.end.is_none() {
+        let results = run.results(1);
+        assert_eq!(results.len(), 1, "one result to take in");
+        run.go_on(results);
+        turns += 1;
+    }
+    let segments = run.turn.journal.segments();
+    assert_eq!(turns, 1024);
+    assert!((2..=32).contains(&segments.len()), "{} segments", segments.len());
+}
+
 /// How many records a turn looks at that takes in one result, by the records of its journal.
 fn looked_at(spec: &Value, turns: usize) -> (usize, usize) {
     let mut run = Grown::begin(spec);

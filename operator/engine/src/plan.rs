@@ -29,7 +29,7 @@ use crate::{
     floors::Floors,
     inputs,
     judged::Judged,
-    language::{Condition, Known, Members, Template},
+    language::{Condition, Known, Members, Template, nearest::did_you_mean},
     shape,
     turn::Call,
 };
@@ -45,6 +45,9 @@ pub(crate) use patterns::{
 };
 pub(crate) use pod::{PlannedPod, is_quantity};
 pub(crate) use step::{Action, PlannedAgentStep, PlannedHttp, PlannedOutput, PlannedStep};
+
+/// So many complaints say which name was perhaps meant.
+const MOST_HINTS: usize = 16;
 
 /// What the administrator decided for all runs.
 #[derive(Clone, Debug)]
@@ -354,6 +357,12 @@ pub(crate) struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// Returns the end of a complaint about an unknown name: which known one was perhaps meant. Only the first complaints have
+    /// one, because each looks at all names.
+    pub(crate) fn did_you_mean<'k>(&self, typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
+        if self.complaints.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
+    }
+
     pub(crate) fn complain(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.complain_as("Invalid", field, message);
     }

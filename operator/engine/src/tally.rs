@@ -19,7 +19,7 @@ use signoff_api::{
 };
 
 use crate::{decision, language::text, turn::Now};
-pub use epoch::superseded;
+pub use epoch::{changed, superseded};
 use quorum::Quorums;
 use votes::Ballot;
 

@@ -8,6 +8,7 @@
 //! meanwhile share the next one, which is sent as soon as the one in flight is answered.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -93,7 +94,10 @@ impl Confirm {
                 let mut questions = lock(&questions);
                 questions.sent = questions.next.take();
             }
-            ask(&client, mutating).await
+            // A panic would be the answer to every later question too.
+            let asked = AssertUnwindSafe(ask(&client, mutating)).catch_unwind().await;
+            asked
+                .unwrap_or_else(|_| Err(Arc::new(kube::Error::Service("the question was not asked to its end".into()))))
         };
         let question = question.boxed().shared();
         questions.next = Some(question.clone());

@@ -8,7 +8,10 @@ use signoff_api::{
     Approval, Moment, Outcome, Workflow, WorkflowStatus,
     journal::{StepKind, StepPhase},
 };
-use signoff_engine::{Fact, Journal, ValueLimits, tally::superseded};
+use signoff_engine::{
+    Fact, Journal, ValueLimits,
+    tally::{changed, superseded},
+};
 
 use super::journal::journal;
 use crate::{
@@ -131,8 +134,9 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
         };
         let status = approval.status.as_ref();
         let outcome = status.and_then(|status| status.outcome.as_ref());
+        let is_asked_again = is_asked_again(&approval, outcome, &seen.uid);
         if let Some(why) = approval.stranger_to(record, &seen.uid)
-            && !is_asked_again(&approval, outcome, &seen.uid)
+            && !is_asked_again
         {
             // A cancelled run ends whatever stands in the place of its Approval.
             if seen.workflow.spec.cancel == Some(true) {
@@ -146,7 +150,9 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
         }
         overdue |= status.is_some_and(|status| status.phase == signoff_api::approval::ApprovalPhase::Overdue);
         if let Some(outcome) = outcome {
-            let outcome = if outcome.verdict.is_none() || approval.guard_epoch() == &*seen.guarded.epoch {
+            let outcome = if is_asked_again {
+                Outcome { decided_at: Some(context.now()), ..changed() }
+            } else if outcome.verdict.is_none() || approval.guard_epoch() == &*seen.guarded.epoch {
                 unconfirmed |= outcome.verdict.is_some() && !context.vouched.knows(&approval);
                 outcome.clone()
             } else {

@@ -10,7 +10,7 @@ use std::{
 
 use signoff_api::{
     Digest, WorkflowStatus,
-    journal::{Segment, StepRecord, VERSION},
+    journal::{MAX_SEGMENTS, Segment, StepRecord, VERSION},
     json_bytes,
 };
 
@@ -141,13 +141,17 @@ impl Journal {
         }
         let moved = self.segments.iter().map(|segment| usize::try_from(segment.size).unwrap_or_default()).sum();
         let room = room.beside(moved);
-        let mut stands = 0;
+        let (mut stands, mut finished) = (0_usize, 0_usize);
         for entry in self.entries.iter().filter(|entry| !entry.folded) {
-            stands += json_bytes(&*entry.record)?;
+            let bytes = json_bytes(&*entry.record)?;
+            stands += bytes;
+            finished += if entry.record.phase.is_end() { bytes } else { 0 };
         }
-        while stands > room.steps {
+        // Where records that are open take the room, the others wait until they fill a segment.
+        while stands > room.steps && finished >= room.segment && self.segments.len() < MAX_SEGMENTS {
             let Some(segment) = self.fold(room.segment)? else { break };
             stands = stands.saturating_sub(segment.text.len());
+            finished = finished.saturating_sub(segment.text.len());
             folded.push(segment);
         }
         Ok(folded)

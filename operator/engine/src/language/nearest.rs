@@ -1,6 +1,9 @@
 //! The known word that was most likely meant by one that was typed.
 //!
-//! It must not guess across words that merely sound alike: a wrong suggestion is worse than none.
+//! It must not guess across words that merely sound alike: a wrong suggestion is worse than none. Comparing words is charged as
+//! work, and nothing is near any more once the evaluation is to stop.
+
+use super::budget;
 
 /// Returns the known word that was most likely meant by `typed`, or `None` where no word is near. Case, dashes,
 /// underscores and spaces do not count.
@@ -12,10 +15,10 @@ pub fn nearest<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     let typed = plain(typed);
     let near = known.into_iter().filter_map(|word| {
         let known = plain(word);
-        let edits = distance(&typed, &known);
         let shorter = known.len().min(typed.len());
+        let edits = distance(&typed, &known, (shorter / 3).max(1))?;
         // Of a word of one letter nothing would be left.
-        (edits <= (shorter / 3).max(1) && edits < shorter.max(1)).then_some((edits, word))
+        (edits < shorter.max(1)).then_some((edits, word))
     });
     near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
 }
@@ -35,18 +38,26 @@ pub(super) fn is_near(typed: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().take(64).map(dashed).collect();
     let allowed = if name.len() < 4 { 1 } else { 2 };
     let prefix = !typed.is_empty() && name.starts_with(&typed) && name.get(typed.len()) == Some(&'-');
-    prefix || distance(&typed, &name) <= allowed
+    prefix || distance(&typed, &name, allowed).is_some()
 }
 
 fn dashed(c: char) -> char {
     if c == '_' { '-' } else { c }
 }
 
-/// Edits that turn one word into the other; two neighbours swapped count as one.
-fn distance(a: &[char], b: &[char]) -> usize {
+/// Edits that turn one word into the other, or `None` where that takes more than `most`; two neighbours swapped count as one.
+fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > most {
+        return None;
+    }
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
+        budget::charge(b.len()).ok()?;
+        // Later rows only grow from these two.
+        if row.iter().chain(&before).all(|edits| *edits > most) {
+            return None;
+        }
         let mut next = vec![i + 1];
         for (j, y) in b.iter().enumerate() {
             let mut best = (row[j] + usize::from(x != y)).min(row[j + 1] + 1).min(next[j] + 1);
@@ -57,7 +68,7 @@ fn distance(a: &[char], b: &[char]) -> usize {
         }
         before = std::mem::replace(&mut row, next);
     }
-    row[b.len()]
+    Some(row[b.len()]).filter(|edits| *edits <= most)
 }
 
 #[cfg(test)]

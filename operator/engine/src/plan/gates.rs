@@ -17,7 +17,7 @@ use super::{
     About, Action, Check, PlannedStep,
     step::{Ground, Place, PlannedOutput},
 };
-use crate::language::{Known, Members, nearest::did_you_mean};
+use crate::language::{Known, Members};
 
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;
@@ -95,7 +95,7 @@ impl Check<'_> {
                 );
             }
             for name in gate.steps.iter().filter(|name| of_steps && !gates.met.borrow().contains(*name)) {
-                let hint = did_you_mean(name, gates.met.borrow().iter().map(String::as_str));
+                let hint = self.did_you_mean(name, gates.met.borrow().iter().map(String::as_str));
                 let message = format!("there is no step {name} that could be asked about{hint}");
                 self.complain(format!("{field}.steps"), message);
             }
@@ -242,7 +242,7 @@ impl Check<'_> {
         about: About,
     ) -> Option<PlannedStep> {
         let Some((at, gate)) = ground.gates.list.iter().find(|(_, gate)| gate.name == name) else {
-            let hint = did_you_mean(name, ground.gates.list.iter().map(|(_, gate)| gate.name.as_str()));
+            let hint = self.did_you_mean(name, ground.gates.list.iter().map(|(_, gate)| gate.name.as_str()));
             let message = format!("there is no gate {name} in spec.gates: add it there, without a type{hint}");
             self.complain(field, message);
             return None;

@@ -50,6 +50,26 @@ fn refuses(found: &[String], field: &str, words: &str) {
 const STEPS: &str = "spec.steps";
 
 #[test]
+fn thousands_of_misspelt_names_get_few_hints() {
+    let name = |n: usize| format!("{n:04}-{}", "a".repeat(58));
+    let step = |n: usize| {
+        let wrong: Vec<_> = (0..6).map(|m| format!("{m:02}{n:04}{}", "b".repeat(57))).collect();
+        json!({"name": name(n), "set": {"value": "x"}, "dependsOn": wrong})
+    };
+    let steps: Vec<_> = (0..1024).map(step).collect();
+    let object = json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "namespace": "n", "uid": "u"},
+        "spec": {"requestedBy": "dana", "pattern": {"dag": {}}, "steps": steps},
+    });
+    let workflow: Workflow = serde_json::from_value(object).unwrap();
+    let before = crate::language::budget::charged();
+    let complaints = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_err();
+    let charged = crate::language::budget::charged() - before;
+    assert!(complaints.len() >= 1024, "{} complaints", complaints.len());
+    assert!(charged < 40_000_000, "{charged} units of work");
+}
+
+#[test]
 fn every_mistake_is_found_and_not_only_the_first() {
     let found = of_steps(json!([
         {"name": "Bad_Name", "set": {"value": "{{ inputs.custmer }}"}},

@@ -23,7 +23,10 @@ impl Count<'_> {
     }
 
     pub(super) fn supersede(&mut self) {
-        let outcome = superseded(self.approval.guard_epoch(), &self.now.guard_epoch);
+        let outcome = match self.request.is_changed() {
+            true => changed(),
+            false => superseded(self.approval.guard_epoch(), &self.now.guard_epoch),
+        };
         self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
     }
 }
@@ -38,6 +41,18 @@ pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
         short(in_force)
     );
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
+}
+
+/// What comes of an Approval whose request is not the one that its run asked.
+#[must_use]
+pub fn changed() -> Outcome {
+    let why = "recorded while unguarded: its request was changed after it was created, which the admission policies refuse, so nobody can vouch for what was decided; it is asked again";
+    Outcome {
+        phase: ApprovalPhase::Superseded,
+        source: Source::Policy,
+        reason: Some(why.to_owned()),
+        ..Outcome::default()
+    }
 }
 
 /// Whether nothing in a status could be of use to whoever wrote it without the right to: who may decide and until

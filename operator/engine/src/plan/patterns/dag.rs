@@ -8,7 +8,7 @@ use signoff_api::{Verdict, pattern::Dag};
 
 use super::{Check, Ground, Known, PlannedDag, PlannedPattern, PlannedTask, SpecStep, SpecSteps, count};
 use crate::{
-    language::{Members, nearest::did_you_mean},
+    language::Members,
     plan::{
         references::{defers, with_decision, with_records},
         step::Place,
@@ -81,7 +81,7 @@ impl Check<'_> {
                     }
                     None => {
                         let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
-                        let hint = did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
+                        let hint = self.did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
                         let message = format!("there is no step {name}; there are {}{hint}", names.join(", "));
                         self.complain(format!("{field}.dependsOn"), message);
                     }

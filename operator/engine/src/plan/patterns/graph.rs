@@ -8,7 +8,7 @@ use signoff_api::pattern::{Edge, Graph};
 
 use super::{Check, Ground, Known, PlannedEdge, PlannedGraph, PlannedPattern, SpecStep, SpecSteps};
 use crate::{
-    language::{Members, When, nearest::did_you_mean},
+    language::{Members, When},
     plan::{
         references::{with_decision, with_records},
         step::Place,
@@ -78,7 +78,7 @@ impl Check<'_> {
         let found = steps.iter().position(|one| one.step.name == name);
         if found.is_none() {
             let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
-            let hint = did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
+            let hint = self.did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
             self.complain(field, format!("there is no step {name}; there are {}{hint}", names.join(", ")));
         }
         found

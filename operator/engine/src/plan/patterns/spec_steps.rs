@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use signoff_api::{step::Step, workflow::WorkflowSpec};
 
 use super::Check;
-use crate::language::nearest::did_you_mean;
 
 /// The largest number of steps of a Workflow.
 pub(super) const MOST_STEPS: usize = 1024;
@@ -130,7 +129,7 @@ impl Check<'_> {
         let message = match steps.all().iter().find(is_it).and_then(|one| one.step.branch.as_deref()) {
             Some(branch) => format!("step {name} belongs to the branch {branch}: name a step without a branch"),
             None => {
-                let hint = did_you_mean(name, steps.branchless().map(|one| one.step.name.as_str()));
+                let hint = self.did_you_mean(name, steps.branchless().map(|one| one.step.name.as_str()));
                 format!("there is no step {name} in spec.steps: add it, or leave this out{hint}")
             }
         };
