@@ -134,7 +134,14 @@ pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked 
 /// flow style (`[…]`, `{…}`).
 fn flow_style(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
     let written = |at: &Range<usize>| text.get(at.clone()).unwrap_or_default();
-    let is_flow = in_flow || text.get(node.at.start..).is_some_and(|rest| rest.starts_with(['{', '[']));
+    // A list or an object in block style begins where its first item or key does, which may itself be in flow style.
+    let (bracket, first) = match &node.value {
+        Value::List(items) => ('[', items.first().map(|item| item.at.start)),
+        Value::Map(fields) => ('{', fields.first().map(|(key, _)| key.at.start)),
+        _ => (' ', None),
+    };
+    let opens = text.get(node.at.start..).is_some_and(|rest| rest.starts_with(bracket));
+    let is_flow = in_flow || (opens && first != Some(node.at.start));
     let is_refused = |at: &Range<usize>| {
         let written = written(at);
         !written.starts_with(['"', '\'']) && written.contains('?')

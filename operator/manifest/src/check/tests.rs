@@ -88,6 +88,8 @@ fn what_kubectl_cannot_read_in_flow_style_is_told() {
     }
     let block = "\n      prompt: ok?\n      approvers: [{kind: Group, name: finance}]";
     assert_eq!(told(block), 0, "a block has no such rule");
+    let after = GOOD.to_owned() + "  - name: b\n    set:\n      value: ok?\n";
+    assert_eq!(found(&after).iter().filter(|problem| problem.contains("KubectlRefuses")).count(), 0, "{after}");
 }
 
 #[test]

@@ -83,8 +83,10 @@ impl<'r> Menu<'r> {
     pub fn hint(&self) -> &'static str {
         let several = self.question.is_some_and(|question| question.multiple == Some(true));
         match (self.options() > 0, self.takes_text(), several) {
-            (_, true, false) => "Your answer, or one of these words",
-            (_, true, true) => "Your answer, numbers of options joined by commas, or one of these words",
+            (_, true, false) => "Your answer, with which the run goes on, or one of these words",
+            (_, true, true) => {
+                "Your answer, with which the run goes on, numbers of options joined by commas, or one of these words"
+            }
             (true, false, true) => "Numbers or words, options joined by commas",
             _ => "A number or a word",
         }
@@ -142,7 +144,7 @@ fn meaning(verdict: Verdict) -> &'static str {
         Verdict::Approve => "go on with exactly this",
         Verdict::Reject => "do not",
         Verdict::Modify => "go on with what you make of it, in your editor",
-        Verdict::Respond => "answer in several lines",
+        Verdict::Respond => "go on, with your answer in several lines",
         Verdict::Defer => "do it again with your guidance, then ask again",
         Verdict::Escalate => "ask more people",
         Verdict::Abort => "end the whole run",
