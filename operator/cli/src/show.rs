@@ -194,7 +194,7 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     page.fact("Namespace", approval.metadata.namespace.as_deref().unwrap_or_default());
     page.fact("Workflow", &one_line(&request.workflow.name, 63));
     let visit =
-        if request.gate.visit > 1 { format!(", asked for the {}. time", request.gate.visit) } else { String::new() };
+        if request.gate.visit > 1 { format!(", asked {} times by now", request.gate.visit) } else { String::new() };
     page.fact("Gate", &format!("{}{visit}", one_line(&request.gate.path, 512)));
     let on_behalf = request.requested_for.as_ref().map(|person| format!(" for {}", one_line(person, 253)));
     page.fact("Requested by", &format!("{}{}", one_line(&request.requested_by, 512), on_behalf.unwrap_or_default()));

@@ -37,7 +37,7 @@ enum Command {
     Show(Show),
     /// Removes sessions for good
     Delete(Delete),
-    /// Removes sessions whose run is over
+    /// Removes sessions whose run is over, or those of the phases that are named, without asking
     Cleanup(Cleanup),
 }
 

@@ -42,11 +42,11 @@ fn section(title: &str, text: &str) -> String {
     format!("\n{title}:\n{}", fenced(text, LONGEST))
 }
 
-/// `Gate review, asked for the 2. time:`
+/// `Gate review, asked 2 times by now:`
 fn title(request: &ApprovalRequest) -> String {
     let visit = match request.gate.visit {
         1 => String::new(),
-        again => format!(", asked for the {again}. time"),
+        again => format!(", asked {again} times by now"),
     };
     format!("Gate {}{visit}:", one_line(&request.gate.path, 512))
 }
