@@ -56,7 +56,7 @@ pub(crate) fn is_current() -> Result<bool> {
 
 fn wanted() -> Result<Vec<(PathBuf, String)>> {
     let mut files = signoff_api::crds::files()?;
-    files.push((attacks::PAGE.to_owned(), attacks::page()));
+    files.extend(attacks::pages());
     files.push((handbook::PAGE.to_owned(), handbook::page()?));
     files.push((ranges::PAGE.to_owned(), ranges::page()));
     files.push((catalogue::PAGE.to_owned(), catalogue::page()?));

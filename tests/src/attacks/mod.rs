@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub use actors::{Actor, Token};
 use actors::{EVERYBODY, OTHERS, PEOPLE};
-pub use page::{PAGE, page};
+pub use page::pages;
 pub use request::{Request, Way};
 pub use table::CHAPTERS;
 
