@@ -10,7 +10,7 @@ use std::sync::{
 use signoff_api::{Approval, Moment, Workflow};
 use signoff_engine::{Room, Settings, turn::Call};
 use signoff_runtime::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subject};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     call_slots::{CallSlot, CallSlots},
@@ -79,8 +79,6 @@ pub(crate) struct Context {
     pub(crate) call_slots: Arc<CallSlots>,
     /// How many bytes long values may have.
     pub(crate) value_quota: ValueQuota,
-    /// How many bytes of long values may be in memory for transitions: one permit a KiB.
-    pub(crate) value_memory: Semaphore,
     /// The Pods of steps that are known.
     pub(crate) pods: Arc<Book>,
     /// How many of them may run.

@@ -1,4 +1,5 @@
-//! The quota for long values: how many bytes those of a Workflow and of a namespace may have together.
+//! The quota for long values: how many bytes those of a Workflow and of a namespace may have together, and how many of them may
+//! be in memory at once.
 //!
 //! Each Workflow says how many its own have (`status.valueBytes`), so that nothing is listed or watched for it. The engine
 //! refuses what does not fit; here is only counted what is left.
@@ -10,8 +11,12 @@ use std::{
 
 use signoff_api::Workflow;
 use signoff_engine::{ValueLimits, values};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{kinds::Name, store::Store};
+
+/// The long values that transitions read may have so many KiB in memory together.
+const MEMORY_KIB: u32 = 128 * 1024;
 
 /// How many bytes long values may have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) struct ValueQuota {
     settings: ValueSettings,
     /// The bytes that a run will have once its commit is done.
     claims: Mutex<BTreeMap<Name, u64>>,
+    /// A permit for each KiB of memory.
+    memory: Semaphore,
 }
 
 /// The bytes that a run claims while it commits.
@@ -49,7 +56,7 @@ impl Drop for Claim<'_> {
 
 impl ValueQuota {
     pub(crate) fn new(settings: ValueSettings) -> Self {
-        Self { settings, claims: Mutex::default() }
+        Self { settings, claims: Mutex::default(), memory: Semaphore::new(MEMORY_KIB as usize) }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u64>> {
@@ -79,6 +86,15 @@ impl ValueQuota {
         }
         claims.insert(name.clone(), bytes);
         Some(Claim { quota: self, name: name.clone() })
+    }
+
+    /// Waits until there is memory for all long values of a run, and takes it until the permit is dropped. Runs get it in the order
+    /// in which they ask. A run with more values than there is memory takes all of it.
+    pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> Option<SemaphorePermit<'_>> {
+        let kib = workflows.value_bytes_of(name).div_ceil(1024);
+        let kib = u32::try_from(kib).unwrap_or(MEMORY_KIB).min(MEMORY_KIB);
+        // The semaphore is never closed.
+        self.memory.acquire_many(kib).await.ok()
     }
 
     fn left(&self, claims: &BTreeMap<Name, u64>, workflows: &Store<Workflow>, name: &Name) -> u64 {
@@ -142,5 +158,23 @@ mod tests {
         );
         drop(claim);
         assert!(quota.claim(&store, &b, 50, of_b).is_some());
+    }
+
+    #[tokio::test]
+    async fn transitions_wait_for_memory_and_even_the_largest_run_gets_it() {
+        use futures::FutureExt;
+        const MIB: u64 = 1024 * 1024;
+        let (store, quota) = (Store::default(), quota());
+        for (name, bytes) in [("a", 64 * MIB), ("b", 64 * MIB), ("small", 1), ("huge", 900 * MIB)] {
+            store.see(workflow("n", name, 1, bytes));
+        }
+        let memory_for = async |name: &str| quota.memory_for(&store, &Name::new("n", name)).await.unwrap();
+        let (first, second) = (memory_for("a").await, memory_for("b").await);
+        assert!(memory_for("small").now_or_never().is_none(), "all of it is taken");
+        drop(first);
+        assert!(memory_for("small").now_or_never().is_some());
+        assert!(memory_for("huge").now_or_never().is_none(), "half of it is taken");
+        drop(second);
+        assert!(memory_for("huge").now_or_never().is_some());
     }
 }

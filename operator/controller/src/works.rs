@@ -16,7 +16,7 @@ use signoff_api::{Approval, Workflow};
 use signoff_engine::{Fact, turn::What};
 use signoff_runtime::{BlobStore, Caller, calls::make, clock::wake_up};
 use tokio::{
-    sync::{Notify, Semaphore, mpsc},
+    sync::{Notify, mpsc},
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
@@ -51,7 +51,7 @@ use crate::{
     vouched::Vouched,
     watch::{Sight, follow},
     wire::Wire,
-    workflow::{self, VALUE_MEMORY},
+    workflow,
 };
 
 /// So many lost threads end the process.
@@ -127,7 +127,6 @@ impl Works {
             room: config.room,
             call_slots: Arc::new(CallSlots::new(config.call_limits)),
             value_quota: ValueQuota::new(config.values),
-            value_memory: Semaphore::new(VALUE_MEMORY),
             room_for_pods: Arc::new(Room::new(config.pods.clone(), Arc::clone(&pods))),
             pods,
             guard: operator.guard.subscribe(),

@@ -30,10 +30,6 @@ const ROUNDS: usize = 64;
 /// goes on from there.
 const MOST_STOPPED: usize = 8;
 
-/// The long values that transitions hold in memory may have so many KiB together. A transition that needs some waits until there is
-/// room for all of its run's.
-pub(crate) const VALUE_MEMORY: usize = 128 * 1024;
-
 /// Returns the turn, or `None` where it takes another reconcile.
 pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Option<Turn>, Error> {
     let owner = owner(&seen.name, &seen.uid);
@@ -63,10 +59,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
         };
         if !turn.missing.is_empty() {
             if memory.is_none() {
-                let kib = context.workflows.value_bytes_of(&seen.name).div_ceil(1024);
-                let kib = u32::try_from(kib).unwrap_or(u32::MAX).min(VALUE_MEMORY as u32);
-                // The semaphore is never closed.
-                memory = context.value_memory.acquire_many(kib).await.ok();
+                memory = context.value_quota.memory_for(&context.workflows, &seen.name).await;
             }
             for digest in &turn.missing {
                 let value = fetch(context, &seen.name, &owner, &seen.status.value_names, digest).await?;

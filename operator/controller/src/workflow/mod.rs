@@ -23,7 +23,6 @@ use signoff_api::Moment;
 use signoff_runtime::Stopped;
 
 use crate::{context::Context, error::Error, kinds::Name, queue::Key, stalls};
-pub(crate) use advance::VALUE_MEMORY;
 pub(crate) use commit::open_records;
 use observe::{Observed, Seen};
 use plan::Planned;
