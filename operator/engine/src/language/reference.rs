@@ -54,8 +54,8 @@ pub fn is_identifier(name: &str) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     roots: BTreeMap<String, Members>,
-    /// Steps whose records exist elsewhere in the run and not here.
-    elsewhere: BTreeSet<String>,
+    /// All steps of the run, and the one that evaluates, where a reference to another one gets the remedy `dependsOn`.
+    steps: Option<(Arc<BTreeSet<String>>, String)>,
 }
 
 /// What may be asked of a name. A copy shares its shapes: a list of a thousand steps has a thousand records that look
@@ -93,11 +93,17 @@ impl Known {
         Self::default()
     }
 
-    /// Says which steps exist and are not waited for here, so that a reference to one gets the remedy `dependsOn`.
+    /// Says which steps there are and which of them evaluates, so that a reference to one that it does not wait for gets the remedy
+    /// `dependsOn`.
     #[must_use]
-    pub fn without_waiting_for(mut self, steps: impl IntoIterator<Item = String>) -> Self {
-        self.elsewhere = steps.into_iter().collect();
+    pub fn of_step(mut self, own: &str, all: &Arc<BTreeSet<String>>) -> Self {
+        self.steps = Some((Arc::clone(all), own.to_owned()));
         self
+    }
+
+    /// Whether this is another step than the one that evaluates.
+    fn is_other_step(&self, name: &str) -> bool {
+        self.steps.as_ref().is_some_and(|(all, own)| name != own && all.contains(name))
     }
 
     /// Adds `name`, of which `members` may be asked, replacing what was known of it.
@@ -135,7 +141,7 @@ fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
             (Members::Fields(fields), Member::Name(name)) => match fields.get(name) {
                 Some(next) => next,
                 None if guarded(index + 1) => return Ok(()),
-                None if index == 0 && path == "steps" && known.elsewhere.contains(name) => {
+                None if index == 0 && path == "steps" && known.is_other_step(name) => {
                     return Err(format!("this step does not wait for {name}: add it to dependsOn, such as [{name}]"));
                 }
                 None => return Err(remedy(name, fields.keys(), &path)),
@@ -261,7 +267,8 @@ mod tests {
     #[test]
     fn a_step_that_is_not_waited_for_gets_another_remedy_than_a_misspelt_one() {
         let steps = Members::shapes([("draft".into(), Members::Open)]);
-        let known = Known::new().with("steps", steps).without_waiting_for(["sent".to_owned()]);
+        let all = Arc::new(["draft", "sent", "post"].map(str::to_owned).into());
+        let known = Known::new().with("steps", steps).of_step("post", &all);
         let refusal = |name: &str| {
             let references = BTreeSet::from([reference("steps", &[name, "response"])]);
             check(&references, &known, "spec.x").pop().map(|error| error.to_string()).unwrap_or_default()
@@ -269,6 +276,7 @@ mod tests {
         let remedy = "this step does not wait for sent: add it to dependsOn, such as [sent]";
         assert_eq!(refusal("sent"), format!("spec.x: unknown reference `steps.sent.response`; {remedy}"));
         assert!(refusal("drfat").ends_with("did you mean `steps.draft`?"));
+        assert!(!refusal("post").contains("dependsOn"), "no step waits for itself");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! It must not decide when a step begins.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use signoff_api::{Verdict, pattern::Dag};
 
@@ -35,6 +35,7 @@ impl Check<'_> {
         let deps = self.deps(steps);
         let order = self.order(steps, &deps)?;
         let before = before(&deps, &order);
+        let names = Arc::new(steps.iter().map(|one| one.step.name.clone()).collect());
         let mut planned: Vec<Option<PlannedTask>> = vec![None; steps.len()];
         for at in order.iter().copied() {
             let (SpecStep { field, step: task }, seen) = (&steps[at], &before[at]);
@@ -45,8 +46,7 @@ impl Check<'_> {
             if seen.iter().any(|at| steps[*at].step.hitl.is_some()) || steps.iter().any(|one| defers(one.step)) {
                 known = with_decision(known);
             }
-            let others = steps.iter().enumerate().filter(|(other, _)| *other != at && !seen.contains(other));
-            let known = known.without_waiting_for(others.map(|(_, one)| one.step.name.clone()));
+            let known = known.of_step(&task.name, &names);
             let mut place = Place::new(ground, field, "", known);
             let earlier = order.iter().filter(|other| seen.contains(other));
             place.earlier = earlier.filter_map(|at| Some((*at, &planned[*at].as_ref()?.step))).collect();
