@@ -28,6 +28,11 @@ impl Packed {
         serde_json::from_slice::<Read<K>>(&json).ok().map(|Read(object)| object)
     }
 
+    /// Returns how many bytes its JSON has.
+    pub(crate) fn json(&self) -> usize {
+        self.json
+    }
+
     /// Returns how many bytes it takes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()

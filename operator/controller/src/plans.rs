@@ -68,14 +68,13 @@ impl Entry {
     /// Whether the plan would come out the same. Once a run was accepted, the gates that floors added are those of its status;
     /// a plan from before that goes on where they are its own.
     fn is_of(&self, workflow: &Workflow, floors: &Arc<Floors>) -> bool {
-        let is_accepted = is_accepted(workflow);
-        let added = || workflow.status.as_ref().map(|status| &status.added_steps[..]);
-        (Arc::ptr_eq(&self.floors, floors) || self.floors == *floors)
-            && match (self.accepted, is_accepted) {
-                (true, true) | (false, false) => true,
-                (false, true) => self.planned.as_ref().is_ok_and(|plan| Some(plan.added_steps()) == added()),
-                (true, false) => false,
-            }
+        if !Arc::ptr_eq(&self.floors, floors) && self.floors != *floors {
+            return false;
+        }
+        match (&self.planned, workflow.status.as_ref().filter(|_| is_accepted(workflow))) {
+            (Ok(plan), Some(status)) if !self.accepted => plan.added_steps() == status.added_steps,
+            (_, status) => self.accepted == status.is_some(),
+        }
     }
 }
 

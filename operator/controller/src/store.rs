@@ -46,7 +46,7 @@ struct Entry<K> {
     uid: Box<str>,
     version: Box<str>,
     body: Body<K>,
-    /// The bytes of its JSON when it was last counted: of what others wrote when it was seen, else when it came to rest.
+    /// The bytes of its JSON when they were last counted: when a version of others was seen, and when it came to rest.
     bytes: usize,
     /// The owner's uid, as long as the object stands in `owned`.
     owner: Option<Box<str>>,
@@ -115,11 +115,8 @@ impl<K: Kind> Store<K> {
 
     /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none.
     pub fn see(&self, object: K) -> bool {
-        let mut inner = self.lock();
-        let (object, is_news) = inner.put(object, false);
-        let is_over = object.is_over();
-        drop(inner);
-        if is_news && !is_over {
+        let (object, is_news) = self.lock().put(object, false);
+        if is_news && !object.is_over() {
             self.count(&object);
         }
         is_news
@@ -150,13 +147,12 @@ impl<K: Kind> Store<K> {
         if let Some(listed) = &mut inner.listed {
             listed.insert(name.clone());
         }
-        let (object, news) = inner.put(object, false);
+        let news = inner.put(object, false).1;
         if news && over {
             inner.shrink(&name);
         }
         drop(inner);
         if news && !over {
-            self.count(&object);
             self.compress(&name);
         }
         news
@@ -246,10 +242,9 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// Counts the bytes of an object, keeps their number and returns it.
+    /// Counts the bytes of an object's JSON, keeps their number and returns it.
     fn count(&self, object: &K) -> usize {
-        // Without the lock, as for all that takes as long as the object is.
-        // What was read from JSON has some.
+        // Without the lock: it takes as long as the object is large. An object without JSON could not have been read.
         let bytes = json_bytes(object).unwrap_or_default();
         if let Some(entry) = self.lock().entries.get_mut(&Name::of(object)) {
             entry.bytes = bytes;
@@ -265,6 +260,7 @@ impl<K: Kind> Store<K> {
         })
     }
 
+    /// Compresses an object that is not compressed.
     fn compress(&self, name: &Name) {
         let Some(object) = self.lock().full(name) else { return };
         // Without the lock: a large object takes milliseconds.
@@ -273,6 +269,7 @@ impl<K: Kind> Store<K> {
         if let Some(entry) = inner.entries.get_mut(name)
             && matches!(&entry.body, Body::Full(still) if Arc::ptr_eq(still, &object))
         {
+            entry.bytes = packed.json();
             entry.body = Body::Packed(packed);
         }
     }
@@ -323,6 +320,7 @@ impl<K: Kind> Store<K> {
 }
 
 impl<K: Kind> Inner<K> {
+    /// Returns an object that is not compressed.
     fn full(&self, name: &Name) -> Option<Arc<K>> {
         match &self.entries.get(name)?.body {
             Body::Full(object) => Some(Arc::clone(object)),

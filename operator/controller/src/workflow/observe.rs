@@ -134,10 +134,8 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
         };
         let status = approval.status.as_ref();
         let outcome = status.and_then(|status| status.outcome.as_ref());
-        let is_asked_again = is_asked_again(&approval, outcome, &seen.uid);
-        if let Some(why) = approval.stranger_to(record, &seen.uid)
-            && !is_asked_again
-        {
+        let asks_again = is_asked_again(&approval, outcome, &seen.uid);
+        if let Some(why) = approval.stranger_to(record, &seen.uid).filter(|_| !asks_again) {
             // A cancelled run ends whatever stands in the place of its Approval.
             if seen.workflow.spec.cancel == Some(true) {
                 continue;
@@ -150,7 +148,7 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
         }
         overdue |= status.is_some_and(|status| status.phase == signoff_api::approval::ApprovalPhase::Overdue);
         if let Some(outcome) = outcome {
-            let outcome = if is_asked_again {
+            let outcome = if asks_again {
                 Outcome { decided_at: Some(context.now()), ..changed() }
             } else if outcome.verdict.is_none() || approval.guard_epoch() == &*seen.guarded.epoch {
                 unconfirmed |= outcome.verdict.is_some() && !context.vouched.knows(&approval);
