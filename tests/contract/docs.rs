@@ -107,6 +107,9 @@ fn every_workflow_in_the_documentation_can_be_run() {
     let mut count = 0;
     for (page, text) in pages() {
         for (info, block) in blocks(&text).into_iter().filter(|(info, _)| info.starts_with("yaml")) {
+            let refused = signoff_manifest::check(&block, &Settings::default());
+            let refused: Vec<_> = refused.iter().flat_map(|checked| &checked.problems).collect();
+            assert!(!refused.iter().any(|problem| problem.reason == "KubectlRefuses"), "{page}: {refused:?}");
             let tagged = info == "yaml workflow";
             assert_eq!(
                 block.contains("kind: Workflow"),

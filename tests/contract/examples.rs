@@ -125,6 +125,9 @@ fn what_was_perhaps_not_meant_is_warned_about_and_nothing_else() {
         let warned = [&graphs[..], &["gates/timeout-goes-on.yaml", "pods/exact-command.yaml"]].concat();
         let expected = usize::from(warned.contains(&name.as_str()));
         assert_eq!(plan.warnings().len(), expected, "{name}: {:?}", plan.warnings());
+        let told: Vec<_> =
+            signoff_manifest::check(&text, &Settings::default()).into_iter().flat_map(|it| it.problems).collect();
+        assert!(!told.iter().any(|problem| problem.reason == "KubectlRefuses"), "{name}: {told:?}");
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! It may not stop at the first mistake, and it may not run anything.
 
-use std::{ops::Range, sync::Arc};
+mod kubectl;
+
+use std::sync::Arc;
 
 use signoff_api::{GROUP, Json, VERSION, Workflow, names, workflow::InputType};
 use signoff_engine::{Complaint, Plan, Settings, language::nearest};
@@ -11,7 +13,7 @@ use crate::{
     old_fields,
     problem::{Problem, Problems, Severity, place},
     schema,
-    source::{self, Node, Value},
+    source::{self, Node},
     strands::{self, Imported, Note, Weight},
 };
 
@@ -124,49 +126,10 @@ pub(crate) fn document(text: &str, node: &Node, settings: &Settings) -> Checked 
         }
         None => (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten(),
     };
-    flow_style(text, node, false, "", &mut problems);
+    kubectl::refused(text, node, &mut problems);
     problems.found.sort_by_key(|problem| (problem.at.start, problem.severity));
     let is_named = ["apiVersion", "kind"].iter().any(|field| node.get(field).is_some());
     Checked { title, workflow, is_named, problems: problems.found }
-}
-
-/// Warns of texts that kubectl's reader of YAML refuses: those without quotes that hold a `?`, in a list or an object in
-/// flow style (`[…]`, `{…}`).
-fn flow_style(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
-    let written = |at: &Range<usize>| text.get(at.clone()).unwrap_or_default();
-    // A list or an object in block style begins where its first item or key does, which may itself be in flow style.
-    let (bracket, first) = match &node.value {
-        Value::List(items) => ('[', items.first().map(|item| item.at.start)),
-        Value::Map(fields) => ('{', fields.first().map(|(key, _)| key.at.start)),
-        _ => (' ', None),
-    };
-    let opens = text.get(node.at.start..).is_some_and(|rest| rest.starts_with(bracket));
-    let is_flow = in_flow || (opens && first != Some(node.at.start));
-    let is_refused = |at: &Range<usize>| {
-        let written = written(at);
-        !written.starts_with(['"', '\'']) && written.contains('?')
-    };
-    let message = "kubectl cannot read a `?` in a text without quotes within {…} or […]: put the text in quotes";
-    match &node.value {
-        Value::Text(_) if in_flow && is_refused(&node.at) => {
-            problems.warn("KubectlRefuses", field, node.at.clone(), message);
-        }
-        Value::List(items) => {
-            for (at, item) in items.iter().enumerate() {
-                flow_style(text, item, is_flow, &format!("{field}[{at}]"), problems);
-            }
-        }
-        Value::Map(fields) => {
-            for (key, value) in fields {
-                let path = if field.is_empty() { key.name.clone() } else { format!("{field}.{}", key.name) };
-                if is_flow && is_refused(&key.at) {
-                    problems.warn("KubectlRefuses", &path, key.at.clone(), message);
-                }
-                flow_style(text, value, is_flow, &path, problems);
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Checks a file of the Strands CLI by what becomes of it.

@@ -1,0 +1,57 @@
+//! What kubectl's reader of YAML refuses although it is YAML: a `?` in a text without quotes, in a list or an object in flow style
+//! (`[…]`, `{…}`).
+
+use std::ops::Range;
+
+use crate::{
+    problem::Problems,
+    source::{Node, Value},
+};
+
+const MESSAGE: &str = "kubectl cannot read a `?` in a text without quotes within {…} or […]: put the text in quotes";
+
+/// Warns of every text that kubectl refuses.
+pub(super) fn refused(text: &str, node: &Node, problems: &mut Problems<'_>) {
+    in_node(text, node, false, "", problems);
+}
+
+/// `in_flow`: whether the node stands in a list or an object in flow style; `field`: the path to it.
+fn in_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
+    let is_flow = in_flow || is_flow_style(text, node);
+    match &node.value {
+        Value::Text(_) if in_flow && is_refused(text, &node.at) => {
+            problems.warn("KubectlRefuses", field, node.at.clone(), MESSAGE);
+        }
+        Value::List(items) => {
+            for (at, item) in items.iter().enumerate() {
+                in_node(text, item, is_flow, &format!("{field}[{at}]"), problems);
+            }
+        }
+        Value::Map(fields) => {
+            for (key, value) in fields {
+                let path = if field.is_empty() { key.name.clone() } else { format!("{field}.{}", key.name) };
+                if is_flow && is_refused(text, &key.at) {
+                    problems.warn("KubectlRefuses", &path, key.at.clone(), MESSAGE);
+                }
+                in_node(text, value, is_flow, &path, problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether a node is a list or an object in flow style. One in block style begins where its first item or key does, which may
+/// itself be in flow style.
+fn is_flow_style(text: &str, node: &Node) -> bool {
+    let (bracket, first) = match &node.value {
+        Value::List(items) => ('[', items.first().map(|item| item.at.start)),
+        Value::Map(fields) => ('{', fields.first().map(|(key, _)| key.at.start)),
+        _ => return false,
+    };
+    text.get(node.at.start..).is_some_and(|rest| rest.starts_with(bracket)) && first != Some(node.at.start)
+}
+
+fn is_refused(text: &str, at: &Range<usize>) -> bool {
+    let written = text.get(at.clone()).unwrap_or_default();
+    !written.starts_with(['"', '\'']) && written.contains('?')
+}
