@@ -88,6 +88,14 @@ async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
     life.crash().await;
 }
 
+/// Sets what the first binding of a policy does with a request that the policy refuses, and returns what it did before.
+fn set_actions(stage: &Stage, actions: Value) -> Value {
+    let binding = shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
+    let (resource, name) = place(&binding);
+    stage.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap();
+    binding["spec"]["validationActions"].clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
     for operator_lives in [true, false] {
@@ -99,13 +107,7 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
             life.crash().await;
             life = stage.begin("nobody");
         }
-        let binding =
-            shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
-        let (resource, name) = place(&binding);
-        let set = |actions: Value| {
-            stage.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap()
-        };
-        set(json!(["Warn"]));
+        let enforced = set_actions(&stage, json!(["Warn"]));
         stage.server.clock().settle().await;
         stage.people().votes("alice", &approval, verdict("Approve"));
         if !operator_lives {
@@ -120,7 +122,7 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
         );
         assert_eq!(stage.condition("Guarded").0, "False");
         assert_eq!(stage.world.effects().len(), 0);
-        set(binding["spec"]["validationActions"].clone());
+        set_actions(&stage, enforced);
         // What was decided meanwhile is void, and asked again.
         stage.people().decides("bob", "review#2", 10, verdict("Approve")).await;
         assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
@@ -142,13 +144,7 @@ async fn a_request_that_was_changed_while_a_binding_was_away_is_asked_again_unch
         let approval = stage.people().asked("review").await;
         stage.pass(10).await;
         let asked = stage.server.value(&approvals(), "default", &approval).unwrap()["spec"]["request"].clone();
-        let binding =
-            shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
-        let (resource, name) = place(&binding);
-        let set = |actions: Value| {
-            stage.server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap()
-        };
-        set(json!(["Warn"]));
+        let enforced = set_actions(&stage, json!(["Warn"]));
         stage.server.clock().settle().await;
         stage.server.edit(&approvals(), "default", &approval, |object| {
             object["spec"]["request"]["quorums"][0]["approvers"] = json!([{"kind": "User", "name": "mallory"}])
@@ -157,7 +153,7 @@ async fn a_request_that_was_changed_while_a_binding_was_away_is_asked_again_unch
             stage.people().votes("mallory", &approval, verdict("Approve"));
         }
         stage.pass(3600).await;
-        set(binding["spec"]["validationActions"].clone());
+        set_actions(&stage, enforced);
         stage.people().decides("bob", "review#2", 10, verdict("Approve")).await;
         assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
         let first = stage.server.value(&approvals(), "default", &approval).unwrap();

@@ -151,6 +151,18 @@ mod tests {
     }
 
     #[test]
+    fn whoever_views_a_namespace_may_list_the_category() {
+        let of_category = |crd: &CustomResourceDefinition| {
+            let categories = crd.spec.names.categories.clone().unwrap_or_default();
+            categories.contains(&"signoff".to_owned()).then(|| (crd.spec.names.kind.clone(), crd.spec.scope.clone()))
+        };
+        let found: Vec<_> = all().iter().filter_map(of_category).collect();
+        let kinds: Vec<_> = found.iter().map(|(kind, _)| kind.as_str()).collect();
+        assert_eq!(kinds, ["ApprovalPolicy", "Approval", "Workflow"]);
+        assert!(found.iter().all(|(_, scope)| scope == "Namespaced"), "kubectl lists all of a category: {found:?}");
+    }
+
+    #[test]
     fn a_new_object_reads_as_pending() {
         let names = ["approvals.signoff.dev", "workflows.signoff.dev"];
         for crd in all().into_iter().filter(|crd| names.contains(&crd.metadata.name.as_deref().unwrap())) {

@@ -41,15 +41,24 @@ async fn plant(runs: &Runs, approval: &str, quorums: Option<Value>) {
     force::<Approval>(runs, approval, change).await;
 }
 
-/// Stores this change of an object while no rule is in force.
-async fn force<K: Resource<DynamicType = ()>>(runs: &Runs, name: &str, change: Vec<Value>) {
+/// Sends this change of an object as the administrator.
+async fn change<K: Resource<DynamicType = ()>>(
+    runs: &Runs,
+    name: &str,
+    change: &[Value],
+) -> kube::Result<DynamicObject> {
     let (admin, resource) = (runs.cluster.admin().await.unwrap(), ApiResource::erase::<K>(&()));
     let api: Api<DynamicObject> = Api::namespaced_with(admin, &runs.namespace.name, &resource);
-    let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::from(change)).unwrap());
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(json!(change)).unwrap());
+    api.patch(name, &PatchParams::default(), &patch).await
+}
+
+/// Stores this change of an object while no rule is in force.
+async fn force<K: Resource<DynamicType = ()>>(runs: &Runs, name: &str, operations: Vec<Value>) {
     // The API server goes by the loosened rules a moment after they were stored, and says so by no event.
     let mut refusal = None;
     for _ in 0..1000 {
-        match api.patch(name, &PatchParams::default(), &patch).await {
+        match change::<K>(runs, name, &operations).await {
             Ok(_) => return,
             Err(why) => refusal = Some(why),
         }
@@ -86,6 +95,11 @@ async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and
     ];
     force::<Workflow>(&runs, "pruned", without_steps).await;
     let before = runs.see::<Workflow>().get("pruned").await.unwrap().status.unwrap();
+    // The lock in the CRD holds although the policies are absent.
+    let digest =
+        json!({"op": "replace", "path": "/spec/request/digest", "value": format!("sha256:{}", "0".repeat(64))});
+    let refusal = change::<Approval>(&runs, &pruned.name_any(), &[digest]).await.unwrap_err().to_string();
+    assert!(refusal.contains("request is immutable, and so is its digest"), "{refusal}");
     set_schema(&runs.cluster, &shipped).await;
     for binding in &mut bindings {
         for field in ["uid", "resourceVersion", "generation", "creationTimestamp"] {
