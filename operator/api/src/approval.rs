@@ -85,7 +85,7 @@ impl Approval {
         }
     }
 
-    /// Returns the groups that a vote of somebody in these groups names: all that rules of the quorums ask for, and, where
+    /// Returns which of these groups of a voter the vote names: all that rules of the quorums ask for, and, where
     /// there are several quorums, of each list of approvers the first one. Each of them once. More are not needed: an
     /// escalation only appends to the approvers, so the first group stays one of them. The admission policies take the same.
     #[must_use]
@@ -214,8 +214,8 @@ impl ApprovalRequest {
         self.quorums.first().is_some_and(Quorum::excludes_requester)
     }
 
-    /// Whether the request is another than the one that its digest names: somebody changed it while the admission policies
-    /// were away. No decision about it counts.
+    /// Whether the digest is not that of the request: the request was changed while the admission policies were absent. No
+    /// decision about it counts.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.digest_of_the_rest().ok().as_ref() != Some(&self.digest)

@@ -25,7 +25,7 @@ use tokio::{
 use arguments::{Arguments, Command, GuardCommand};
 use cluster::Connection;
 
-/// A third of the operator's time is allocating: this one takes less of it than that of the C library.
+/// With the allocator of the C library the operator uses about a third more processor time (docs/benchmarks.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

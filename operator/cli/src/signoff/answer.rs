@@ -37,14 +37,14 @@ struct Entry {
 /// One answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given {
-    /// What somebody said: a word for a verdict, or an answer.
+    /// A text of the command line: a word for a verdict, or an answer.
     Text {
         /// The text.
         text: String,
         /// Why.
         reason: Option<String>,
     },
-    /// What stands in a file: as what somebody said, but a single word is a verdict wherever the gate asks for one.
+    /// A text of a file: as one of the command line, but a single word is always a verdict where the gate asks for one.
     Word(String),
     /// A verdict, and what goes with it.
     Decision(Box<Decision>),

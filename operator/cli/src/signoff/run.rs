@@ -86,7 +86,7 @@ struct Answer {
     /// Pause at gates instead of asking
     #[arg(long, help_heading = ANSWERS)]
     no_interactive: bool,
-    /// What somebody said at the pending gate: a word for a verdict it allows, else its answer
+    /// The answer at the pending gate: a word for a verdict that the gate allows, else a text
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", conflicts_with_all = ["file", "answers"])]
     hitl_response: Option<String>,
     /// approve, reject, modify, respond, defer, escalate, abort, skip or retry the pending gate

@@ -26,7 +26,7 @@ use tokio::{
 
 use super::{Standing, tell};
 
-/// How long the answers may take: a connection that died without a word must not hold up every decision.
+/// The longest time for the answers: without it, a lost connection would hold up every decision.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The marks of the labelled objects, `None` where another server serves the API.

@@ -12,7 +12,7 @@ use super::verdict;
 /// What can be chosen.
 #[derive(Debug)]
 pub struct Menu<'r> {
-    /// What the gate asks; `None` for one of several questions.
+    /// The request of the gate, or `None` where this is one of several questions.
     request: Option<&'r ApprovalRequest>,
     /// The only question, where Respond is allowed and there is only one.
     question: Option<&'r Question>,

@@ -51,13 +51,13 @@ fn title(request: &ApprovalRequest) -> String {
     format!("Gate {}{visit}:", one_line(&request.gate.path, 512))
 }
 
-/// How many people agree, and how many must: `1 of 2 agree`.
+/// Returns the count of approvers who agree, and the threshold: `1 of 2 agree`.
 pub fn progress(approval: &Approval) -> String {
     let have = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default().have;
     format!("{have} of {} agree", approval.spec.request.threshold())
 }
 
-/// Whom an Approval asks, as one line.
+/// Returns the approvers of an Approval, as one line.
 pub fn asks(approval: &Approval) -> String {
     let whom = approval.approvers();
     whom.iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect::<Vec<_>>().join(", ")

@@ -231,7 +231,7 @@ fn decides_as(told: &Told<'_>, approval: &Approval) -> Option<String> {
     Some(name.unwrap_or_else(|| "NAME".to_owned()))
 }
 
-/// Who may decide, how many agree so far, and why this command's own user does not count.
+/// Returns the approvers of a gate, how many agree so far, and why a decision of this command's own user would not count.
 fn who(told: &Told<'_>, approval: &Approval) -> String {
     let mut text = format!("Asks {}; {}", asks(approval), progress(approval));
     let decided: Vec<_> = approval.spec.decisions.keys().map(|key| one_line(key, 253)).collect();

@@ -147,7 +147,7 @@ impl Check<'_> {
                 &one.field,
                 if is_drawn {
                     format!(
-                        "no run comes to {name}: an edge before its own always matches, or its start is never reached"
+                        "no run comes to {name}: at the step where its edge begins, an earlier edge always matches, or no run comes there"
                     )
                 } else {
                     format!("no edge leads to {name}: draw one, or remove the step")
