@@ -17,9 +17,17 @@ use crate::bench::crowd;
 use crate::bench::processors::{Reading, Used};
 use crate::bench::stage::Stage;
 
+/// The pause of a client that decides as a person does: one decision after another, none within the API server's interval of 100 ms
+/// for consistent lists.
+const PAUSE: Duration = Duration::from_millis(150);
+/// The number of decisions with pauses.
+const PACED: usize = 100;
+
 /// One measured run.
 pub(super) struct ClosedLoop {
     pub(super) clients: usize,
+    /// The pause of each client before a decision.
+    pub(super) pause: Duration,
     pub(super) latencies: Latencies,
     pub(super) used: Used,
 }
@@ -37,24 +45,35 @@ pub(super) struct Latencies {
 impl ClosedLoop {
     /// Opens so many gates, and decides them by `clients` that wait for each Workflow; with an operator of its own.
     pub(super) async fn measure(stage: &Stage, clients: usize, workflows: usize) -> Result<Self> {
+        Self::with_pauses(stage, clients, workflows, Duration::ZERO).await
+    }
+
+    /// Measures one client that pauses before each decision; at most so many gates.
+    pub(super) async fn measure_paced(stage: &Stage, workflows: usize) -> Result<Self> {
+        Self::with_pauses(stage, 1, workflows.min(PACED), PAUSE).await
+    }
+
+    async fn with_pauses(stage: &Stage, clients: usize, workflows: usize, pause: Duration) -> Result<Self> {
         let operator = stage.operator().await?;
         let namespace = stage.namespace().await?;
         let (gates, _) = runs::open(stage, &operator, &namespace, CLIENTS, workflows).await?;
         Counters::at_rest(&operator).await?;
         let before = Reading::take(stage, Some(&operator))?;
-        let latencies = decide(stage, &operator, &namespace, clients, &gates).await?;
+        let latencies = decide(stage, &operator, &namespace, clients, pause, &gates).await?;
         let used = Reading::take(stage, Some(&operator))?.since(&before);
         operator.stop().await?;
-        Ok(Self { clients, latencies, used })
+        Ok(Self { clients, pause, latencies, used })
     }
 }
 
-/// Approves every gate by `clients`, each of which waits until the Workflow of its gate is seen to have succeeded.
+/// Approves every gate by `clients`, each of which pauses, decides, and waits until the Workflow of its gate is seen to have
+/// succeeded.
 pub(super) async fn decide(
     stage: &Stage,
     operator: &OperatorProcess,
     namespace: &str,
     clients: usize,
+    pause: Duration,
     gates: &[Gate],
 ) -> Result<Latencies> {
     let decisions = Decisions::new(stage, namespace)?;
@@ -76,6 +95,9 @@ pub(super) async fn decide(
     let deciding = crowd::each(clients, gates.len(), async |index| {
         let receiver = receivers[index].lock().ok().and_then(|mut receiver| receiver.take());
         let receiver = receiver.context("two clients decide one gate")?;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
         let sent = Instant::now();
         decisions.send(&gates[index]).await?;
         let answered = Instant::now();

@@ -215,7 +215,7 @@ fn worst(figures: impl Iterator<Item = Figure>) -> Option<Figure> {
 
 /// Returns a percentile of the closed loop by the p50 of one lone write.
 fn closed(measured: &Measured, clients: usize, at: f64) -> Option<Figure> {
-    let run = measured.closed.iter().find(|run| run.clients == clients)?;
+    let run = measured.closed.iter().find(|run| run.clients == clients && run.pause.is_zero())?;
     let lone = measured.lone.as_ref()?;
     let value = percentile(&run.latencies.from_sent, at).as_secs_f64() / lone.p50().as_secs_f64();
     Some(Figure::new(value, run.used.others().max(lone.others())))

@@ -179,6 +179,8 @@ impl Gates {
             say::step(&format!("closed loop: {} workflows, clients: {clients}", self.workflows));
             measured.closed.push(ClosedLoop::measure(stage, clients, self.workflows as usize).await?);
         }
+        say::step("closed loop: one client that pauses before each decision");
+        measured.closed.push(ClosedLoop::measure_paced(stage, self.workflows as usize).await?);
         say::step("one status write at a time again");
         measured.lone = Some(Lone { before, after: LoneWrites::measure(stage, sample).await? });
         Ok(())

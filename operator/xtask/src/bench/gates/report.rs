@@ -145,6 +145,7 @@ fn closed_loop(run: &ClosedLoop) -> Value {
     let latencies = &run.latencies;
     json!({
         "clients": run.clients,
+        "pause_ms": milliseconds(run.pause),
         "workflows": latencies.from_sent.len(),
         "from_sent_ms": latency(&latencies.from_sent),
         "from_answer_ms": latency(&latencies.from_answer),
@@ -223,6 +224,7 @@ mod tests {
         let lone = |all: &[u64]| LoneWrites { times: ms(all), others: 0.0 };
         let closed = ClosedLoop {
             clients: 1,
+            pause: Duration::ZERO,
             latencies: Latencies {
                 took: Duration::from_secs(1),
                 from_sent: ms(&[20, 24, 90]),

@@ -144,7 +144,13 @@ fn closed_loop(measured: &Measured, lone: &Lone) -> String {
     rows.push(("processors used by others".to_owned(), others.collect()));
     let workflows = measured.closed.first().map_or(0, |run| run.latencies.from_sent.len());
     let mut head = vec![format!("Closed loop: {} Workflows, decision → Succeeded", whole(workflows as f64))];
-    head.extend(measured.closed.iter().map(|run| clients(run.clients)));
+    head.extend(measured.closed.iter().map(|run| {
+        if run.pause.is_zero() {
+            clients(run.clients)
+        } else {
+            format!("1, pause {} ms", whole(milliseconds(run.pause)))
+        }
+    }));
     let p50 = |times: &[std::time::Duration]| hundredths(milliseconds(percentile(times, 0.5)));
     format!(
         "{}\nA client sends a decision, waits for the watch event of its Workflow, then sends its next.\n\
@@ -296,8 +302,9 @@ mod tests {
             others: 1.25,
         };
         let times = || vec![Duration::from_millis(123_456); 20_000];
-        let closed = |clients| ClosedLoop {
+        let closed = |clients, pause| ClosedLoop {
             clients,
+            pause,
             latencies: Latencies { took: Duration::from_secs(9), from_sent: times(), from_answer: times() },
             used: used(),
         };
@@ -328,7 +335,7 @@ mod tests {
             ceiling: Some([ceiling, ceiling]),
             open: vec![open(1), open(16)],
             lone: Some(Lone { before: lone(), after: lone() }),
-            closed: vec![closed(1), closed(16)],
+            closed: vec![closed(1, Duration::ZERO), closed(16, Duration::ZERO), closed(1, Duration::from_millis(150))],
             counted: vec![
                 counted(1, Loop::Open),
                 counted(1, Loop::Closed),
