@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use signoff_engine::language::handbook;
+use signoff_expr::handbook;
 use signoff_tests::attacks;
 
 fn root() -> PathBuf {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_engine::language::{Scope, Template};
+use signoff_expr::{Scope, Template};
 use signoff_tests::sim::Answer;
 
 use crate::{

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use signoff_controller::{Ended, Evaluator, EvaluatorSettings};
-use signoff_engine::language::endless;
+use signoff_expr::endless;
 use signoff_tests::sim::Answer;
 
 use crate::{

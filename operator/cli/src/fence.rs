@@ -3,7 +3,7 @@
 //! Nothing here may be stored, compared or sent: it is for eyes only.
 
 use serde::Serialize;
-use signoff_engine::language::text::display;
+use signoff_expr::text::display;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns of fenced text: with its margin it fits a terminal of 80, so that the terminal never wraps it. A line that

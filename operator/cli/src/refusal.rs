@@ -3,7 +3,7 @@
 //! It may not turn a failure into success, and prints nothing itself.
 
 use kube::core::Status;
-use signoff_engine::language::text::display;
+use signoff_expr::text::display;
 
 /// The most characters of a message that is shown.
 const LONGEST: usize = 4000;

@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use signoff_api::conditions;
-use signoff_engine::language::text;
+use signoff_expr::text;
 use signoff_runtime::blobs::BlobError;
 
 /// Why a reconcile did not come to its end.

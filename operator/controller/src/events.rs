@@ -21,7 +21,7 @@ use kube::{
 };
 use serde::de::IgnoredAny;
 use signoff_api::Digest;
-use signoff_engine::language::text;
+use signoff_expr::text;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},

@@ -4,7 +4,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, Workflow};
-use signoff_engine::language::text;
+use signoff_expr::text;
 use tokio::sync::mpsc;
 
 use crate::{

@@ -22,7 +22,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use signoff_engine::language::text;
+use signoff_expr::text;
 use signoff_runtime::Surroundings;
 
 use crate::{

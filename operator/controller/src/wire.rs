@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::Value;
 use signoff_api::pod::CONTAINER;
-use signoff_engine::language::text;
+use signoff_expr::text;
 
 use crate::{
     error::{Error, status_code},

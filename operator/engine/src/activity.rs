@@ -17,11 +17,11 @@ use signoff_api::{
     Digest, Json, Moment, Outcome,
     journal::{BlobRef, StepError, StepKind, StepPhase, StepRecord},
 };
+use signoff_expr::{LanguageError, Scope, text};
 
 use crate::{
     evaluation::{self, Part, within},
     journal::Journal,
-    language::{LanguageError, Scope, text},
     plan::{Complaint, Plan, PlannedStep},
     request,
     scope::{self, Frame},

@@ -18,11 +18,11 @@ use signoff_api::{
     journal::{StepError, StepKind, StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
+use signoff_expr::text;
 
 use crate::{
     activity::{Books, CANCELLED, Control, RUN_ENDED, Run, error, superseded},
     journal::Journal,
-    language::text,
     patterns,
     plan::{Plan, PlannedStep},
     scope, status,

@@ -10,12 +10,9 @@ use signoff_api::{
     approval::Answer,
     gate::{Form, Question},
 };
+use signoff_expr::{budget, endless, re2, text};
 
-use crate::{
-    language::{budget, endless, re2, text},
-    parameters::shape,
-    schema::Schema,
-};
+use crate::{parameters::shape, schema::Schema};
 
 /// What a decision brings along, in one form whatever way it was typed. Two votes agree where verdict and
 /// payload are equal.
@@ -165,7 +162,7 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
     }
     budget::charge(given.len()).map_err(|stopped| stopped.to_string())?;
     if let Some(pattern) = &question.pattern
-        && !whole(pattern)?.is_match(given)
+        && !re2::whole(pattern)?.is_match(given)
     {
         return Err(question.error_message.clone().unwrap_or_else(|| format!("the whole answer must match {pattern}")));
     }
@@ -177,17 +174,6 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
         }
     }
     Ok(())
-}
-
-/// A pattern that must match from the first character to the last, and does so where it does for the API server.
-///
-/// # Errors
-/// One sentence for the author of the pattern.
-pub(crate) fn whole(pattern: &str) -> Result<regex::Regex, String> {
-    let about = |why: &str| format!("{} {why}", text::display(pattern, 120));
-    let read = re2::read(pattern).map_err(|why| about(&why))?;
-    let built = regex::RegexBuilder::new(&format!("^(?:{read})$")).size_limit(1 << 20).build();
-    built.map_err(|_| about("is too large: repeat less"))
 }
 
 /// The answers that a timeout with the action Default gives: `default` to the only question, or every question's own.

@@ -6,8 +6,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 use signoff_api::{Digest, values::as_yaml};
+use signoff_expr::text;
 
-use crate::{activity::Trouble, language::text};
+use crate::activity::Trouble;
 
 /// The most bytes of a long text that stand in a request itself.
 pub(crate) const SHOWN: usize = 4096;

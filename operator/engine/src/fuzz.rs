@@ -3,8 +3,6 @@
 //! None of them may panic, whatever the bytes. `fuzz/` hands them to cargo-fuzz; the tests below run a bounded
 //! number of mutations of a corpus on any machine.
 
-mod mutations;
-
 use serde_json::{Value, json};
 use signoff_api::{Approval, Decision, Digest, Moment, Workflow};
 
@@ -13,10 +11,6 @@ use crate::{
     tally::{Owner, tally},
     turn::Blobs,
 };
-
-pub use mutations::survives;
-#[cfg(test)]
-pub(crate) use mutations::tried;
 
 fn now() -> Now {
     Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() }
@@ -100,6 +94,8 @@ pub fn corpus() -> (Vec<Value>, Vec<Value>) {
 
 #[cfg(test)]
 mod tests {
+    use signoff_expr::fuzz::survives;
+
     use super::*;
 
     fn texts(seeds: &[Value]) -> Vec<String> {

@@ -10,8 +10,7 @@ use std::{
 };
 
 use signoff_api::Digest;
-
-use crate::language::budget;
+use signoff_expr::budget;
 
 /// The bytes that the judged answers of one plan may take.
 const MAX_BYTES: usize = 512 << 10;

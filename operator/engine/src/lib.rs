@@ -20,7 +20,6 @@ pub mod floors;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod journal;
-pub mod language;
 pub mod parameters;
 pub mod plan;
 pub mod status;

@@ -25,16 +25,10 @@ use signoff_api::{
     workflow::{Agent, Artifact, Provider, SpecGateType},
 };
 
-use crate::{
-    floors::Floors,
-    inputs,
-    judged::Judged,
-    language::{Condition, Known, Members, Template, nearest::did_you_mean},
-    shape,
-    turn::Call,
-};
+use crate::{floors::Floors, inputs, judged::Judged, shape, turn::Call};
 
 use gates::Gates;
+use signoff_expr::{Condition, Known, Members, Template, nearest::did_you_mean};
 use step::{Ground, Place};
 
 pub(crate) use about::About;

@@ -9,12 +9,12 @@ use signoff_api::{
     journal::BlobRef,
     names,
 };
+use signoff_expr::text;
 
 use crate::{
     activity::{Run, Trouble},
     advance::MAX_VALUE,
     excerpt::SHOWN,
-    language::text,
     plan::{PlannedGate, PlannedStep},
     scope::{self, Frame},
     steps::Reviewed,

@@ -13,8 +13,7 @@ use std::collections::BTreeMap;
 use jsonschema::PatternOptions;
 use serde_json::Value;
 use signoff_api::JsonObject;
-
-use crate::language::{budget, pattern, re2, text};
+use signoff_expr::{budget, pattern, re2, text};
 
 /// Bytes of a schema as JSON.
 const MAX_BYTES: usize = 64 << 10;

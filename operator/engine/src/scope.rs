@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use signoff_api::journal::{StepKind, StepRecord};
+use signoff_expr::{Reference, Scope};
 
 use crate::{
     activity::{Run, Trouble},
-    language::{Reference, Scope},
     plan::{Action, PlannedStep},
 };
 
@@ -51,7 +51,7 @@ impl Wanted<'_> {
 
     /// Whether this member of a root is asked for, or may be.
     pub(crate) fn member(&self, root: &str, name: &str, at: usize) -> bool {
-        use crate::language::Member;
+        use signoff_expr::Member;
         self.0.iter().filter(|reference| reference.root == root).any(|reference| match reference.members.first() {
             Some(Member::Name(member)) => member == name,
             Some(Member::Position(position)) => *position < 0 || usize::try_from(*position) == Ok(at),
@@ -61,7 +61,7 @@ impl Wanted<'_> {
 
     /// Whether this field of a member of a root is asked for, or may be.
     pub(crate) fn field(&self, root: &str, name: &str, field: &str) -> bool {
-        use crate::language::Member;
+        use signoff_expr::Member;
         let may_be = |member: Option<&Member>, name: &str| match member {
             Some(Member::Name(member)) => member == name,
             Some(Member::Position(_)) => false,

@@ -10,11 +10,9 @@ use std::{
 
 use serde_json::Value;
 use signoff_api::{Decision, WorkflowSpec, crds};
+use signoff_expr::{Condition, Scope, budget, text};
 
-use crate::{
-    language::{Condition, Scope, budget, text},
-    plan::Complaint,
-};
+use crate::plan::Complaint;
 
 /// The rules of a value, and of what is within it. Parts without any are left out.
 #[derive(Debug, Default)]

@@ -9,8 +9,9 @@ use signoff_api::{
     journal::{self, BlobRef},
     workflow::{ArtifactRef, WorkflowPhase},
 };
+use signoff_expr::text;
 
-use crate::{Plan, language::text, turn::End, turn::Turn, values};
+use crate::{Plan, turn::End, turn::Turn, values};
 
 /// The longest output that stands in the status itself, in bytes.
 const SHORT: usize = 4096;

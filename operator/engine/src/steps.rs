@@ -20,7 +20,6 @@ use signoff_api::{
 
 use crate::{
     activity::{Opening, Place, Run, Trouble, Work, input_digest},
-    language::Condition,
     plan::{Action, PlannedStep},
     scope::{self, Frame},
 };
@@ -30,6 +29,7 @@ use failure::StepFailure;
 pub(crate) use gate::{Decided, Reviewed, decide};
 use gate::{MOST_AGAIN, Shown};
 pub(crate) use output::{ANSWER, Reads, read_again};
+use signoff_expr::Condition;
 
 /// Where a list goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,9 +18,10 @@ use signoff_api::{
     gate::{Subject, TimeoutAction},
 };
 
-use crate::{decision, language::text, turn::Now};
+use crate::{decision, turn::Now};
 pub use epoch::{changed, superseded};
 use quorum::Quorums;
+use signoff_expr::text;
 use votes::Ballot;
 
 /// How the run stands that an Approval belongs to.

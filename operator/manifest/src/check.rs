@@ -7,7 +7,8 @@ mod kubectl;
 use std::sync::Arc;
 
 use signoff_api::{GROUP, Json, VERSION, Workflow, names, workflow::InputType};
-use signoff_engine::{Complaint, Plan, Settings, language::nearest};
+use signoff_engine::{Complaint, Plan, Settings};
+use signoff_expr::nearest;
 
 use crate::{
     old_fields,

@@ -54,7 +54,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::path::Path;
 
-    use signoff_engine::fuzz::survives;
+    use signoff_expr::fuzz::survives;
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet, renderer::DecorStyle};
 use serde_json::{Value, json};
-use signoff_engine::language::text;
+use signoff_expr::text;
 
 use crate::problem::{Problem, Severity};
 

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Mutex};
 
 use serde_json::Value as Json;
-use signoff_engine::language::{Condition, Scope};
+use signoff_expr::{Condition, Scope};
 
 use crate::{
     problem::{Problems, place},

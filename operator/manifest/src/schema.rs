@@ -11,7 +11,7 @@ use std::{
 use regex::Regex;
 use serde_json::Value as Json;
 use signoff_api::crds;
-use signoff_engine::language::nearest;
+use signoff_expr::nearest;
 
 use crate::{
     old_fields,

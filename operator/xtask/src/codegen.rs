@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use signoff_engine::language::handbook;
+use signoff_expr::handbook;
 use signoff_runtime::address::ranges;
 use signoff_tests::attacks;
 

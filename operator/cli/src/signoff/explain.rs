@@ -4,7 +4,7 @@
 
 use clap::Args;
 use signoff_cli::terminal;
-use signoff_engine::language::text::display;
+use signoff_expr::text::display;
 
 use crate::exit::Exit;
 

@@ -8,7 +8,8 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use signoff_cli::{fence, terminal};
-use signoff_engine::{Settings, language::text::display};
+use signoff_engine::Settings;
+use signoff_expr::text::display;
 use signoff_manifest::{Severity, check, report, strands};
 
 use crate::{exit::Exit, texts};

@@ -16,7 +16,6 @@ use anyhow::Context as _;
 use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
 use signoff_cli::{fence::one_line, terminal};
-use signoff_engine::language::nearest::did_you_mean;
 use signoff_runtime::local::{self, Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
 use signoff_runtime::{Evaluator, EvaluatorSettings};
 use tokio::signal::unix::{SignalKind, signal};
@@ -26,6 +25,7 @@ use crate::{
     exit::Exit,
 };
 use attendant::Attendant;
+use signoff_expr::nearest::did_you_mean;
 
 /// Where `--help` lists what is about answers.
 const ANSWERS: &str = "Answers";

@@ -345,7 +345,7 @@ impl Attended<'_> {
         let wanted = spec.tail_lines.filter(|_| is_needed);
         let read = log::end_of(&self.by.wire, &self.name, wanted, is_needed).await;
         if let Err(why) = &read {
-            facts.insert("log".to_owned(), signoff_engine::language::text::display(why, 200));
+            facts.insert("log".to_owned(), signoff_expr::text::display(why, 200));
         }
         let fail = |class: &str, message: String, retryable| Failure {
             log: read.as_ref().ok().map(|log| log.text.clone()).or_else(|| self.so_far.clone()),

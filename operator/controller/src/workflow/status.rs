@@ -6,9 +6,9 @@
 use signoff_api::{Moment, Workflow, WorkflowStatus, conditions, workflow::WorkflowPhase};
 use signoff_engine::{
     Plan, Turn,
-    language::text,
     status::{after as after_turn, finish, say, waiting},
 };
+use signoff_expr::text;
 
 use super::{observe::Seen, pending::Pending, plan::Refusal};
 use crate::guard::foreign_words;

@@ -10,7 +10,7 @@ use signoff_api::{
     Moment, Workflow,
     conditions::{self, Say},
 };
-use signoff_engine::language::text;
+use signoff_expr::text;
 
 use crate::{context::Context, error::Error, events::Report, kinds::Name};
 

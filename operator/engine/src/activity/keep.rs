@@ -6,9 +6,9 @@ use signoff_api::{
     Digest, Json, Outcome,
     journal::{BlobRef, StepLog},
 };
+use signoff_expr::text;
 
 use super::Books;
-use crate::language::text;
 
 /// Values above this many bytes go to the blob store.
 const INLINE: usize = 1024;

@@ -12,11 +12,12 @@ use signoff_api::{
     gate::{Form, PersonRule, Question, Quorum, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
     step::{HitlStep, OnReject},
 };
+use signoff_expr::text;
 
 use super::{Applied, Floors, persons};
+
 use crate::{
     decision,
-    language::text,
     plan::{self, About},
 };
 

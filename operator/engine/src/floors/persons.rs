@@ -4,8 +4,7 @@
 
 use regex::Regex;
 use signoff_api::gate::{PersonRule, Subject, SubjectKind};
-
-use crate::decision;
+use signoff_expr::re2;
 
 /// Which user names are one person.
 pub(super) struct Persons {
@@ -17,7 +16,7 @@ pub(super) struct Persons {
 impl Persons {
     /// The rules that can be read; those that cannot match nothing.
     pub(super) fn of(rules: &[PersonRule]) -> Self {
-        let read = |rule: &PersonRule| Some((decision::whole(&rule.pattern).ok()?, rule.person.clone()));
+        let read = |rule: &PersonRule| Some((re2::whole(&rule.pattern).ok()?, rule.person.clone()));
         Self { rules: rules.iter().filter_map(read).collect(), any: !rules.is_empty() }
     }
 
@@ -59,7 +58,7 @@ impl Persons {
 /// applied; what it cannot say is only found here.
 pub(super) fn ambiguous(rule: &PersonRule) -> Option<&'static str> {
     let pattern = &rule.pattern;
-    if decision::whole(pattern).is_err() {
+    if re2::whole(pattern).is_err() {
         return Some("it is no regular expression");
     }
     let chars: Vec<char> = pattern.chars().collect();

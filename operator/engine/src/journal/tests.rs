@@ -225,7 +225,7 @@ proptest! {
         steps in 500_usize..3000,
         segment in 200_usize..1500,
     ) {
-        crate::fuzz::tried(1, "property cases");
+        signoff_expr::fuzz::tried(1, "property cases");
         let room = Room { steps, segment, largest: segment * 4 };
         let (mut whole, mut parted) = (Journal::default(), Journal::default());
         let mut stored = Segments::new();

@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;
+use signoff_expr::json as extract;
 
 use super::Done;
+
 use crate::{
     activity::Run,
-    language::json as extract,
     plan::{PlannedEvaluator, PlannedStep},
     scope::{Frame, Listed},
     steps::{self, Performed, Reads, Reviewed, Stop},

@@ -1,11 +1,12 @@
 //! `graph`: a node, then the first edge that matches, until none does.
 
 use signoff_api::journal::{StepKind, StepPhase};
+use signoff_expr::When;
 
 use super::Done;
+
 use crate::{
     activity::{Opening, Place, Run, Trouble},
-    language::When,
     plan::{PlannedEdge, PlannedGraph},
     scope::{self, Frame, Listed},
     steps::{self, Next, Stop},

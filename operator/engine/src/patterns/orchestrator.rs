@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;
+use signoff_expr::json as extract;
 
 use super::{Done, Later, PLANS_AGAIN, parallel::reduce, plain, together::Member, together::together};
+
 use crate::{
     activity::Run,
-    language::json as extract,
     plan::PlannedOrchestrator,
     scope::{Frame, Listed},
     steps::{self, Performed, Reads, Reviewed, Stop},

@@ -171,8 +171,7 @@ fn file<'a>(
         return Ok(None);
     }
     let path = artifact.path.render(&scope)?.trim().to_owned();
-    safe_path(&path)
-        .map_err(|why| Trouble::Invalid(format!("{}: {why}", crate::language::text::display(&path, 200))))?;
+    safe_path(&path).map_err(|why| Trouble::Invalid(format!("{}: {why}", signoff_expr::text::display(&path, 200))))?;
     Ok(Some((path, artifact.from.render(&scope)?)))
 }
 

@@ -2,11 +2,12 @@
 
 use serde_json::json;
 use signoff_api::Verdict;
+use signoff_expr::json as extract;
 
 use super::{Done, PLANS_AGAIN, chain};
+
 use crate::{
     activity::Run,
-    language::json as extract,
     plan::PlannedRouting,
     scope::{Frame, Listed},
     steps::{self, Performed, Reads, Reviewed, Stop},

@@ -6,12 +6,14 @@ use signoff_api::{
     floor::{AddedStep, GuardedKind, Position},
     step::Step,
 };
+use signoff_expr::Known;
 
 use super::{
     Action, Check, PlannedStep,
     step::{Ground, Place},
 };
-use crate::{floors::MOST_ADDED, language::Known};
+
+use crate::floors::MOST_ADDED;
 
 /// Whether a policy means an action by this kind. Every action is named here, so that a new one cannot leave the
 /// operator without a decision about `egress`.

@@ -11,12 +11,13 @@ use signoff_api::{
     step::{HitlStep, OnReject},
     workflow::WorkflowSpec,
 };
+use signoff_expr::{Template, re2};
 
 use super::{About, Check, Complaint, step::Place};
+
 use crate::{
     decision,
     floors::{Contradiction, Requester, Tightened},
-    language::Template,
     schema::Schema,
 };
 
@@ -277,7 +278,7 @@ impl Check<'_> {
         for (at, question) in form.iter().flat_map(|form| form.questions.iter().enumerate()) {
             let field = format!("{field}.form.questions[{at}]");
             if let Some(pattern) = &question.pattern
-                && let Err(why) = decision::whole(pattern)
+                && let Err(why) = re2::whole(pattern)
             {
                 self.complain(format!("{field}.pattern"), why);
             }

@@ -12,12 +12,12 @@ use signoff_api::{
     step::OnError,
     workflow::{Gate, SpecGateType, WorkflowSpec},
 };
+use signoff_expr::{Known, Members};
 
 use super::{
     About, Action, Check, PlannedStep,
     step::{Ground, Place, PlannedOutput},
 };
-use crate::language::{Known, Members};
 
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;

@@ -12,8 +12,8 @@ mod spec_steps;
 use signoff_api::pattern::Pattern;
 
 use super::{Check, PlannedStep, step::Ground};
-use crate::language::{Known, When};
 
+use signoff_expr::{Known, When};
 pub(super) use spec_steps::SpecStep;
 use spec_steps::{MOST_STEPS, SpecSteps};
 

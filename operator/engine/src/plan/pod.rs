@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use signoff_api::pod::{CONTAINER, FILES, PodStep, Resources};
+use signoff_expr::Template;
 
 use super::{Check, step::Place};
-use crate::language::Template;
 
 /// Fields of the step's container that a `podTemplate` may not set, because the step itself says them.
 const OF_CONTAINER: [&str; 9] = [

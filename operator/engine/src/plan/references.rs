@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use signoff_api::{Verdict, step::Step, workflow::WorkflowSpec};
+use signoff_expr::{Known, Members, Reference, check};
 
 use super::{Check, patterns::SpecStep};
-use crate::language::{Known, Members, Reference, check};
 
 /// What can be asked of a step's record.
 pub(super) const RECORD: [&str; 16] = [

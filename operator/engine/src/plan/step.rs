@@ -12,14 +12,11 @@ use signoff_api::{
     step::{AgentStep, Conversation, HttpStep, OnError, Retry, Step},
     workflow::{Input, InputType, WorkflowSpec},
 };
+use signoff_expr::{Condition, Known, Template, is_identifier};
 
 use super::{Check, PlannedAgent, PlannedGate, PlannedPod, gates::Gates, patterns::SpecStep};
-use crate::{
-    floors,
-    language::{Condition, Known, Template, is_identifier},
-    schema::Schema,
-    scope::RESERVED,
-};
+
+use crate::{floors, schema::Schema, scope::RESERVED};
 
 /// How long one attempt of an agent may take where it is not said.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);

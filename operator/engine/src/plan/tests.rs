@@ -62,9 +62,9 @@ fn thousands_of_misspelt_names_get_few_hints() {
         "spec": {"requestedBy": "dana", "pattern": {"dag": {}}, "steps": steps},
     });
     let workflow: Workflow = serde_json::from_value(object).unwrap();
-    let before = crate::language::budget::charged();
+    let before = signoff_expr::budget::charged();
     let complaints = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_err();
-    let charged = crate::language::budget::charged() - before;
+    let charged = signoff_expr::budget::charged() - before;
     assert!(complaints.len() >= 1024, "{} complaints", complaints.len());
     assert!(charged < 40_000_000, "{charged} units of work");
 }

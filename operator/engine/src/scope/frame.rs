@@ -6,11 +6,12 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use serde_json::{Map, Value, json};
 use signoff_api::journal::StepRecord;
+use signoff_expr::Scope;
 
 use super::{Seen, Wanted, parts, view};
+
 use crate::{
     activity::{Run, Trouble},
-    language::Scope,
     plan::PlannedStep,
 };
 

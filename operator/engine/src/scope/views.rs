@@ -7,11 +7,12 @@ use signoff_api::{
     Outcome, Verdict,
     journal::{StepKind, StepPhase, StepRecord},
 };
+use signoff_expr::json as extract;
 
 use super::{Frame, Seen};
+
 use crate::{
     activity::{Run, Trouble},
-    language::json as extract,
     plan::{Action, PlannedGate, PlannedStep},
     steps::ANSWER,
 };

@@ -6,10 +6,10 @@
 use std::rc::Rc;
 
 use signoff_api::journal::{StepKind, StepPhase, StepRecord};
+use signoff_expr::text;
 
 use crate::{
     activity::{Opening, Place, Run, Trouble, Work},
-    language::text,
     plan::{Action, PlannedAgentStep},
     scope::{self, Frame, decision},
     turn::{AgentCall, Call, Message, Role, What},

@@ -7,12 +7,13 @@ use signoff_api::{
     approval::Source,
     journal::{StepKind, StepPhase, StepRecord},
 };
+use signoff_expr::text;
 
 use super::{Next, Stop, or_stop, unless_skipped};
+
 use crate::{
     activity::{Opening, Place, Run, Trouble},
     excerpt::{Fields, SHOWN},
-    language::text,
     plan::{About, PlannedGate, PlannedStep},
     request::{self, Facts},
     scope::{self, Frame},

@@ -10,12 +10,13 @@ use signoff_api::{
     Digest, Verdict,
     journal::{StepError, StepKind, StepPhase},
 };
+use signoff_expr::{endless, json as extract, text};
 
 use super::{Decided, Reviewed, Stop, attempts, before, before::GateBefore, gate, or_stop};
+
 use crate::{
     activity::{Change, Opening, Place, Run, Work, error},
     evaluation::{self, Part, within},
-    language::{endless, json as extract, text},
     plan::{Action, PlannedOutput, PlannedStep},
     schema::Schema,
     scope::Frame,

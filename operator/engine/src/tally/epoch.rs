@@ -4,9 +4,9 @@
 //! when it began: decisions of an earlier one may be forged, however well they look.
 
 use signoff_api::{ApprovalStatus, Outcome, approval::Source};
+use signoff_expr::text;
 
 use super::{ApprovalPhase, Count};
-use crate::language::text;
 
 impl Count<'_> {
     /// Whether everything that was decided so far was decided in this epoch. An Approval without any decision is taken

@@ -7,9 +7,9 @@ use signoff_api::{
     approval::ApprovalPhase,
     gate::{PersonRule, RejectPolicy, RequiredFrom, Subject, SubjectKind},
 };
+use signoff_expr::re2;
 
 use super::votes::Ballot;
-use crate::decision;
 
 /// The quorums of a request: the gate's own first.
 pub(super) struct Quorums {
@@ -202,5 +202,5 @@ fn care(verdict: Verdict) -> u8 {
 }
 
 fn rule(rule: &PersonRule) -> Option<(regex::Regex, String)> {
-    Some((decision::whole(&rule.pattern).ok()?, rule.person.clone()))
+    Some((re2::whole(&rule.pattern).ok()?, rule.person.clone()))
 }

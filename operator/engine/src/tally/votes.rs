@@ -92,7 +92,7 @@ pub(super) fn read(
             Ok(payload) => payload,
             Err(_) if recorded(key).is_some() => continue,
             Err(why) => {
-                let why = crate::language::text::display(&why, 1000);
+                let why = signoff_expr::text::display(&why, 1000);
                 invalid.push((key.clone(), Invalid { attempt, why }));
                 continue;
             }

@@ -5,8 +5,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value as Json;
-
-use signoff_engine::language::nearest;
+use signoff_expr::nearest;
 
 use crate::schema;
 

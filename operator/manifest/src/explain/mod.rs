@@ -7,7 +7,7 @@ mod terms;
 
 pub use terms::{TERMS, Term};
 
-use signoff_engine::language::nearest;
+use signoff_expr::nearest;
 
 /// What a field (`workflow.spec.steps.hitl.timeout`, also from its middle on: `hitl.timeout`) or a word
 /// (`Superseded`) means.

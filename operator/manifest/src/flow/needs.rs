@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::step::{HitlStep, Step};
-use signoff_engine::language::{Condition, Reference, Template};
+use signoff_expr::{Condition, Reference, Template};
 
 /// Names as they are written, in order, each once.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use signoff_engine::language::text::display;
+use signoff_expr::text::display;
 
 use super::{Flow, Gate, Step};
 

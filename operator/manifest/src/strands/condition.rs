@@ -3,7 +3,7 @@
 //! It may not guess: a condition that cannot be told in CEL is none, and the caller says so. CEL never takes a text or a
 //! number for true or false, so neither does this.
 
-use signoff_engine::language::Condition;
+use signoff_expr::Condition;
 
 use super::{
     jinja,

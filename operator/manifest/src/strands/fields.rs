@@ -2,8 +2,9 @@
 //!
 //! The importer takes no field that is not listed here, and the documentation lists each of them: tests hold both.
 
+use signoff_expr::nearest;
+
 use super::kind::Kind::{self, Any, Either, List, Map, Number, Object, Text, Whole};
-use signoff_engine::language::nearest;
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use signoff_engine::language::{Condition, Template};
+use signoff_expr::{Condition, Template};
 
 use super::{
     condition,

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use signoff_engine::{Plan, Settings, language::is_identifier};
+use signoff_engine::{Plan, Settings};
+use signoff_expr::is_identifier;
 
 use super::{gates::plain, import::Import, notes::Weight};
 use crate::source::Node;

@@ -124,7 +124,7 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
         problems.error("NotStrands", "pattern.type", at, format!("name one of {}", patterns::PATTERNS.join(", ")));
     } else if !patterns::PATTERNS.contains(&kind) {
         let at = crate::problem::place(node, "pattern.type");
-        let near = signoff_engine::language::nearest(kind, patterns::PATTERNS);
+        let near = signoff_expr::nearest(kind, patterns::PATTERNS);
         let hint = near
             .map_or_else(|| format!("there are {}", patterns::PATTERNS.join(", ")), |n| format!("did you mean {n}?"));
         problems.error("NotStrands", "pattern.type", at, format!("there is no pattern {kind}: {hint}"));

@@ -6,7 +6,7 @@
 use std::{fmt, ops::Range};
 
 use serde::Serialize;
-use signoff_engine::language::text::display;
+use signoff_expr::text::display;
 
 use super::fields::{self, Fate};
 use crate::{problem::Problems, source::Node};

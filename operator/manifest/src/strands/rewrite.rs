@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use signoff_engine::language::is_identifier;
+use signoff_expr::is_identifier;
 
 use super::{
     infix,

@@ -224,11 +224,11 @@ fn rendered(file: &str, names: Value) -> String {
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
     let spec = import(&text, "alice").unwrap().object["spec"].clone();
     let source = spec["outputs"]["artifacts"][0]["from"].as_str().unwrap();
-    let mut scope = signoff_engine::language::Scope::default();
+    let mut scope = signoff_expr::Scope::default();
     for (name, value) in names.as_object().unwrap() {
         scope.set(name.as_str(), value.clone());
     }
-    let text = signoff_engine::language::Template::parse(source, "").unwrap().render(&scope).unwrap();
+    let text = signoff_expr::Template::parse(source, "").unwrap().render(&scope).unwrap();
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 

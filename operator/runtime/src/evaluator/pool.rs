@@ -15,7 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use signoff_engine::{evaluation, language::budget};
+use signoff_engine::evaluation;
+use signoff_expr::budget;
 use tokio::sync::{oneshot, watch};
 
 use super::{

@@ -3,7 +3,7 @@
 
 use std::{hint::spin_loop, sync::Mutex, time::Instant};
 
-use signoff_engine::language::budget;
+use signoff_expr::budget;
 
 use super::*;
 

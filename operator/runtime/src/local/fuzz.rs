@@ -80,7 +80,7 @@ fn seeds() -> [serde_json::Value; 3] {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use signoff_engine::fuzz::survives;
+    use signoff_expr::fuzz::survives;
 
     use super::*;
 

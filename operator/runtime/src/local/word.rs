@@ -3,7 +3,7 @@
 //! It may not look for a verdict inside a sentence, and never turns an answer into a verdict that was not meant.
 
 use signoff_api::{ApprovalRequest, Decision, Verdict, gate::Question, verdict::Word};
-use signoff_engine::language::{nearest, text::display};
+use signoff_expr::{nearest, text::display};
 
 /// The shortest word that is taken for a misspelt one where any word may be an answer, in characters.
 const SHORTEST: usize = 5;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use signoff_engine::language::text::clean;
+use signoff_expr::text::clean;
 use signoff_tests::control_plane::Finished;
 
 use super::letters::Letters;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use signoff_engine::language::text::display;
+use signoff_expr::text::display;
 use signoff_tests::control_plane::{
     Cluster, Finished, Invocation, Namespace, OPERATOR_NAMESPACE, OperatorIdentity, OperatorOptions, OperatorProcess,
 };

@@ -35,7 +35,7 @@ fn differences(what: &str, own: &str, all: &str) -> Vec<String> {
     differ.map(say).collect()
 }
 
-/// The crates of others. Ours are few, and `endless` of the engine is for tests alone.
+/// The crates of others. Ours are few, and `endless` of signoff-expr is for tests alone.
 fn lines(tree: &str) -> impl Iterator<Item = &str> {
     let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
     lines.filter(|line| !line.is_empty() && !line.contains(" (/") && !line.contains(" (proc-macro)"))

@@ -4,7 +4,7 @@
 
 use signoff_api::{ApprovalRequest, Verdict, gate::Question};
 use signoff_cli::fence::one_line;
-use signoff_engine::language::nearest::did_you_mean;
+use signoff_expr::nearest::did_you_mean;
 use signoff_runtime::local::mistyped;
 
 use super::verdict;

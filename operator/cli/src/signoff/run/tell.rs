@@ -19,7 +19,8 @@ use signoff_cli::{
     fence::{self, one_line, quoted},
     terminal,
 };
-use signoff_engine::{language::text::display, parameters};
+use signoff_engine::parameters;
+use signoff_expr::text::display;
 use signoff_runtime::{
     BlobStore as _,
     local::{Sessions, Snapshot, barred, history, owner, write_outputs},

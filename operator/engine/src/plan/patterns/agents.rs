@@ -9,15 +9,14 @@ use signoff_api::{
     step::{AgentStep, Step},
     workflow::SpecGateType,
 };
+use signoff_expr::Members;
 
 use super::{Check, Ground, Known, PlannedOrchestrator, PlannedPattern, PlannedStep, SpecStep, SpecSteps, count};
-use crate::{
-    language::Members,
-    plan::{
-        About, Action, PlannedAgentStep,
-        references::{RECORD, with_decision, with_records},
-        step::{AGENT_TIMEOUT, Place, PlannedRetry},
-    },
+
+use crate::plan::{
+    About, Action, PlannedAgentStep,
+    references::{RECORD, with_decision, with_records},
+    step::{AGENT_TIMEOUT, Place, PlannedRetry},
 };
 
 /// Into how many parts work may be divided where it is not said.

@@ -5,14 +5,13 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use signoff_api::{Verdict, pattern::Dag};
+use signoff_expr::Members;
 
 use super::{Check, Ground, Known, PlannedDag, PlannedPattern, PlannedTask, SpecStep, SpecSteps, count};
-use crate::{
-    language::Members,
-    plan::{
-        references::{defers, with_decision, with_records},
-        step::Place,
-    },
+
+use crate::plan::{
+    references::{defers, with_decision, with_records},
+    step::Place,
 };
 
 /// The largest number of steps of a dag.

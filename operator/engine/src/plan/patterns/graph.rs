@@ -5,14 +5,13 @@
 use std::collections::BTreeSet;
 
 use signoff_api::pattern::{Edge, Graph};
+use signoff_expr::{Members, When};
 
 use super::{Check, Ground, Known, PlannedEdge, PlannedGraph, PlannedPattern, SpecStep, SpecSteps};
-use crate::{
-    language::{Members, When},
-    plan::{
-        references::{with_decision, with_records},
-        step::Place,
-    },
+
+use crate::plan::{
+    references::{with_decision, with_records},
+    step::Place,
 };
 
 /// How often one step may run, and how many in all, where it is not said.

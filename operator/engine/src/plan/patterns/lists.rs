@@ -5,18 +5,17 @@
 use std::collections::BTreeSet;
 
 use signoff_api::pattern::{Parallel, Routing};
+use signoff_expr::Members;
 
 use super::{
     Check, Ground, Known, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, SpecSteps, agents::Made,
     count, spec_steps::SpecBranch,
 };
-use crate::{
-    language::Members,
-    plan::{
-        About,
-        references::{with_decision, with_records},
-        step::Place,
-    },
+
+use crate::plan::{
+    About,
+    references::{with_decision, with_records},
+    step::Place,
 };
 
 /// How often a router is asked again where it is not said.

@@ -1,0 +1,185 @@
+//! Conditions: a bounded, deterministic and total implementation of CEL, the language of `when`,
+//! `skipIf`, gate conditions and grant matchers.
+//!
+//! A condition decides whether a person is asked, so it may not guess: an unknown name, a field of
+//! something that has none, or a comparison of unlike things is an error, never `false`. It may
+//! not panic, and it may not cost more than its fixed bounds, whatever the source or the scope.
+//!
+//! Why not the `cel` crate, which is part of the dependency tree: its interpreter answers where it
+//! should refuse (`'text'.field` is `false`), its parser reads `!!x` as `!x`, a message literal
+//! panics, maps are iterated in random order, and nothing bounds the work of an evaluation. It
+//! serves as an oracle in the tests instead: where both answer, both must answer the same.
+//!
+//! Left out of CEL: unsigned numbers, bytes, messages, timestamps and durations, `type()`, and
+//! computed patterns for `matches`. Added, as Kubernetes does: `lowerAscii`, `upperAscii`, `trim`,
+//! `split`, `join`, `replace`, `substring`, `indexOf`.
+
+mod calls;
+mod evaluate;
+mod functions;
+mod parse;
+mod signature;
+mod token;
+mod tree;
+mod value;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod work_tests;
+
+use std::collections::BTreeSet;
+
+use super::{LanguageError, Reference, Scope, text};
+
+/// The bounds, for the page that lists them.
+pub(super) mod limit {
+    pub(crate) use super::{
+        evaluate::{MAX_LIST as LIST, MAX_WORK as WORK},
+        functions::MAX_TEXT as TEXT,
+        parse::{MAX_NESTING as NESTING, MAX_NODES as NODES, MAX_SOURCE as SOURCE},
+    };
+}
+
+/// The words, for the page that lists them.
+#[cfg(test)]
+pub(super) mod words {
+    use super::{calls, signature::Function};
+
+    pub(crate) fn macros() -> impl Iterator<Item = &'static str> {
+        std::iter::once(calls::HAS).chain(calls::MACROS.into_iter().map(|(name, _)| name))
+    }
+
+    pub(crate) fn functions() -> impl Iterator<Item = &'static str> {
+        Function::names(false)
+    }
+
+    pub(crate) fn methods() -> impl Iterator<Item = &'static str> {
+        std::iter::once(calls::MATCHES).chain(Function::names(true))
+    }
+}
+
+/// The literal condition that always holds.
+const ELSE: &str = "else";
+
+/// A condition that parsed and is within its limits.
+///
+/// Limits: 1,024 characters, 200 parts, nesting of 24, one comprehension not inside another, lists
+/// of 1,000 elements, and a fixed amount of work for an evaluation.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    what: String,
+    source: String,
+    /// Nothing for `else`.
+    tree: Option<tree::Node>,
+}
+
+impl Condition {
+    /// Parses `source`; `what` is the path of the field that holds it, for messages.
+    ///
+    /// # Errors
+    /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the column in characters.
+    pub fn parse(source: &str, what: &str) -> Result<Self, LanguageError> {
+        let tree = if source.trim() == ELSE {
+            None
+        } else {
+            Some(parse::parse(source).map_err(|fault| fault.into_error(what))?)
+        };
+        Ok(Self { what: what.to_owned(), source: source.to_owned(), tree })
+    }
+
+    /// The text this condition was parsed from.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether this is the literal `else`, which always holds.
+    pub fn is_else(&self) -> bool {
+        self.tree.is_none()
+    }
+
+    /// The names this condition uses, as far as they can be read without evaluating.
+    pub fn references(&self) -> BTreeSet<Reference> {
+        let mut references = BTreeSet::new();
+        if let Some(tree) = &self.tree {
+            tree.collect(None, &mut references);
+        }
+        references
+    }
+
+    /// Whether the condition holds in `scope`.
+    ///
+    /// # Errors
+    /// [`LanguageError::Evaluation`] if it has no value or one that is not true or false,
+    /// [`LanguageError::Limit`] if it costs too much. What follows from an error (a gate fires, a
+    /// step is not skipped) is the caller's to decide.
+    pub fn evaluate(&self, scope: &Scope) -> Result<bool, LanguageError> {
+        let Some(tree) = &self.tree else {
+            return Ok(true);
+        };
+        match evaluate::evaluate(tree, scope) {
+            Ok(value::Value::Bool(holds)) => Ok(holds),
+            Ok(other) => Err(Fault::new(1, format!("a condition must be true or false, this one is {}", other.kind()))
+                .into_error(&self.what)),
+            Err(fault) => Err(fault.into_error(&self.what)),
+        }
+    }
+
+    /// The value of the expression in `scope`, of whatever type it is.
+    ///
+    /// # Errors
+    /// As [`Condition::evaluate`]; also for values that JSON cannot hold.
+    pub fn evaluate_value(&self, scope: &Scope) -> Result<serde_json::Value, LanguageError> {
+        let Some(tree) = &self.tree else {
+            return Ok(serde_json::Value::Bool(true));
+        };
+        evaluate::evaluate(tree, scope)
+            .and_then(|value| value.into_json(tree.at))
+            .map_err(|fault| fault.into_error(&self.what))
+    }
+}
+
+/// What is wrong with a condition, and the column where.
+#[derive(Debug, Clone, PartialEq)]
+struct Fault {
+    at: usize,
+    problem: String,
+    sort: Sort,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Sort {
+    Syntax,
+    Limit,
+    Evaluation,
+    Stopped,
+}
+
+impl Fault {
+    fn new(at: usize, problem: impl Into<String>) -> Self {
+        Self { at, problem: problem.into(), sort: Sort::Syntax }
+    }
+
+    fn limit(at: usize, problem: impl Into<String>) -> Self {
+        Self { sort: Sort::Limit, ..Self::new(at, problem) }
+    }
+
+    fn evaluation(at: usize, problem: impl Into<String>) -> Self {
+        Self { sort: Sort::Evaluation, ..Self::new(at, problem) }
+    }
+
+    fn stopped(at: usize) -> Self {
+        Self { sort: Sort::Stopped, ..Self::new(at, "") }
+    }
+
+    fn into_error(self, what: &str) -> LanguageError {
+        let what = what.to_owned();
+        let problem = format!("column {}: {}", self.at, self.problem);
+        match self.sort {
+            Sort::Syntax => LanguageError::Syntax { what, problem },
+            Sort::Limit => LanguageError::Limit { what, problem },
+            Sort::Evaluation => LanguageError::Evaluation { what, problem },
+            Sort::Stopped => LanguageError::Stopped { what },
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The part of the parser that reads functions, methods and comprehensions.
+//!
+//! What does not exist or has the wrong arguments is refused here, so that evaluating cannot meet it.
+
+use super::Fault;
+use super::parse::{Parsed, Parser, deepest};
+use super::signature::{self, Function};
+use super::tree::{Comprehension, Kind, Macro, Node};
+use crate::pattern;
+
+/// Whether a field is there.
+pub(super) const HAS: &str = "has";
+/// Whether a pattern is found.
+pub(super) const MATCHES: &str = "matches";
+/// What goes over a list, or over the keys of a map.
+pub(super) const MACROS: [(&str, Macro); 6] = [
+    ("all", Macro::All),
+    ("exists", Macro::Exists),
+    ("exists_one", Macro::ExistsOne),
+    ("existsOne", Macro::ExistsOne),
+    ("map", Macro::Map),
+    ("filter", Macro::Filter),
+];
+
+impl Parser {
+    pub(super) fn function(&mut self, name: String, at: usize) -> Parsed {
+        let mut arguments = self.separated(")", Self::expression)?;
+        if name == HAS {
+            return match arguments.pop() {
+                Some(Node { depth, kind: Kind::Select { of, field }, .. }) if arguments.is_empty() => {
+                    self.node(at, depth, Kind::Has { of, field })
+                }
+                _ => Err(Fault::new(at, "`has` takes one field, as in `has(inputs.note)`")),
+            };
+        }
+        self.call(name, arguments, false, at)
+    }
+
+    pub(super) fn method(&mut self, of: Node, name: String, at: usize) -> Parsed {
+        let Some((_, macro_)) = MACROS.into_iter().find(|(known, _)| *known == name) else {
+            let mut arguments = vec![of];
+            arguments.extend(self.separated(")", Self::expression)?);
+            if name == MATCHES {
+                return self.matches(arguments, at);
+            }
+            return self.call(name, arguments, true, at);
+        };
+        if self.in_comprehension {
+            return Err(Fault::limit(
+                at,
+                format!(
+                    "`{name}` stands inside another one; each would multiply the other's work, put one in an earlier step"
+                ),
+            ));
+        }
+        self.in_comprehension = true;
+        let parts = self.separated(")", Self::expression);
+        self.in_comprehension = false;
+        let mut parts = parts?.into_iter();
+        let (variable, second, third, rest) = (parts.next(), parts.next(), parts.next(), parts.next());
+        let usage =
+            || Fault::new(at, format!("`{name}` takes a variable and an expression, as in `steps.{name}(s, …)`"));
+        let Some(Node { kind: Kind::Name(variable), .. }) = variable else {
+            return Err(usage());
+        };
+        let (filter, body) = match (second, third, rest) {
+            (Some(body), None, None) => (None, body),
+            (Some(filter), Some(body), None) if macro_ == Macro::Map => (Some(filter), body),
+            _ => return Err(usage()),
+        };
+        let below = of.depth.max(body.depth).max(filter.as_ref().map_or(0, |f| f.depth));
+        self.node(at, below, Kind::Comprehension(Box::new(Comprehension { macro_, range: of, variable, filter, body })))
+    }
+
+    /// `text.matches('pattern')`. The pattern must be written out, so that it is checked before a
+    /// run and nobody else's text is ever compiled.
+    fn matches(&mut self, mut arguments: Vec<Node>, at: usize) -> Parsed {
+        let (pattern, text) = match (arguments.pop(), arguments.pop(), arguments.len()) {
+            (Some(pattern), Some(text), 0) => (pattern, text),
+            _ => return Err(Fault::new(at, "`matches` takes one pattern")),
+        };
+        let Kind::Text(source) = &pattern.kind else {
+            return Err(Fault::new(
+                at,
+                "the pattern of `matches` must be written out as a text, it cannot be computed",
+            ));
+        };
+        let pattern = pattern::Pattern::compile(source).map_err(|problem| Fault::new(pattern.at, problem))?;
+        let below = text.depth;
+        self.node(at, below, Kind::Matches { text: Box::new(text), pattern })
+    }
+
+    fn call(&mut self, name: String, arguments: Vec<Node>, method: bool, at: usize) -> Parsed {
+        let Some((function, least, most)) = Function::find(&name, method) else {
+            return Err(Fault::new(at, signature::unknown(&name, method)));
+        };
+        if !(least..=most).contains(&arguments.len()) {
+            let own = usize::from(method);
+            return Err(Fault::new(
+                at,
+                format!(
+                    "`{name}` takes {} argument(s), not {}",
+                    if least == most {
+                        format!("{}", least - own)
+                    } else {
+                        format!("{} to {}", least - own, most - own)
+                    },
+                    arguments.len() - own
+                ),
+            ));
+        }
+        self.node(at, deepest(&arguments), Kind::Call { function, arguments })
+    }
+}

@@ -1,0 +1,322 @@
+//! What a condition is worth in a scope.
+//!
+//! Evaluation is a walk over a bounded tree with a bounded amount of work; it may not keep anything
+//! between two evaluations, and the same tree and scope always give the same answer or fault.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::Fault;
+use super::functions;
+use super::tree::{Comprehension, Kind, Macro, Node, Operator};
+use super::value::{Text, Value, equal, order};
+use crate::{Scope, budget};
+
+/// Elements of a list that is made or iterated over.
+pub(crate) const MAX_LIST: usize = 1000;
+/// Units of work: a node costs one, and so do 32 bytes of text that are read or made.
+pub(crate) const MAX_WORK: usize = 1_000_000;
+
+/// Bytes of text for a unit of work.
+const UNIT: usize = 32;
+
+type Evaluated<'a> = Result<Value<'a>, Fault>;
+
+/// The work an evaluation may still do.
+#[derive(Debug)]
+pub(super) struct Work {
+    left: Cell<usize>,
+}
+
+impl Work {
+    pub(super) fn spend(&self, units: usize, at: usize) -> Result<(), Fault> {
+        budget::charge(units.saturating_mul(UNIT)).map_err(|_| Fault::stopped(at))?;
+        match self.left.get().checked_sub(units) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => {
+                self.left.set(0);
+                Err(Fault::limit(at, "the condition needs too much work on values this large; move it into a step"))
+            }
+        }
+    }
+
+    pub(super) fn spend_text(&self, bytes: usize, at: usize) -> Result<(), Fault> {
+        self.spend(bytes / UNIT, at)
+    }
+}
+
+/// The value of `tree` in `scope`.
+pub(super) fn evaluate<'a>(tree: &'a Node, scope: &'a Scope) -> Evaluated<'a> {
+    Evaluator { scope, work: Work { left: Cell::new(MAX_WORK) } }.value(tree, None)
+}
+
+struct Evaluator<'a> {
+    scope: &'a Scope,
+    work: Work,
+}
+
+/// The variable of the comprehension around a node. There is at most one.
+type Local<'l, 'a> = Option<(&'l str, &'l Value<'a>)>;
+
+impl<'a> Evaluator<'a> {
+    fn value(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
+        let at = node.at;
+        self.work.spend(1, at)?;
+        match &node.kind {
+            Kind::Null => Ok(Value::Null),
+            Kind::Bool(b) => Ok(Value::Bool(*b)),
+            Kind::Int(int) => Ok(Value::Int(*int)),
+            Kind::Double(double) => Ok(Value::Double(*double)),
+            Kind::Text(text) => Ok(Value::Text(Text::Borrowed(text))),
+            Kind::Name(name) => self.variable(name, local, at),
+            Kind::Not(of) => self.bool(of, local).map(|b| Value::Bool(!b)),
+            Kind::And(terms) => self.logical(terms, false, local),
+            Kind::Or(terms) => self.logical(terms, true, local),
+            Kind::Conditional { test, yes, no } => {
+                let chosen = if self.bool(test, local)? { yes } else { no };
+                self.value(chosen, local)
+            }
+            Kind::Comprehension(comprehension) => self.comprehension(comprehension, local, at),
+            _ => self.composite(node, local),
+        }
+    }
+
+    /// The rest of [`Self::value`], apart so that the frame of the recursion stays small.
+    fn composite(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
+        let at = node.at;
+        match &node.kind {
+            Kind::Select { of, field } => {
+                let of = self.value(of, local)?;
+                self.member(&of, &Value::Text(Text::Borrowed(field)), at)
+            }
+            Kind::Index { of, key } => {
+                let of = self.value(of, local)?;
+                let key = self.value(key, local)?;
+                self.member(&of, &key, at)
+            }
+            Kind::Has { of, field } => {
+                let of = self.value(of, local)?;
+                let key = Value::Text(Text::Borrowed(field));
+                Ok(Value::Bool(of.get(&key, &self.work, at)?.is_some()))
+            }
+            Kind::Negate(of) => match self.value(of, local)? {
+                Value::Int(int) => int.checked_neg().map(Value::Int).ok_or_else(|| functions::overflow(at)),
+                Value::Double(double) => Ok(Value::Double(-double)),
+                other => Err(Fault::evaluation(at, format!("{} cannot be negated", other.kind()))),
+            },
+            Kind::Binary { operator, left, right } => {
+                let left = self.value(left, local)?;
+                let right = self.value(right, local)?;
+                self.binary(*operator, left, right, at)
+            }
+            Kind::Matches { text, pattern } => match self.value(text, local)? {
+                Value::Text(text) => {
+                    // Matching costs more a byte than reading.
+                    self.work.spend(1000, at)?;
+                    self.work.spend_text(pattern.cost(text.as_str().len()), at)?;
+                    Ok(Value::Bool(pattern.is_match(text.as_str())))
+                }
+                other => Err(Fault::evaluation(at, format!("`matches` needs a text, not {}", other.kind()))),
+            },
+            Kind::Call { function, arguments } => {
+                let arguments =
+                    arguments.iter().map(|argument| self.value(argument, local)).collect::<Result<Vec<_>, _>>()?;
+                functions::call(*function, &arguments, &self.work, at)
+            }
+            Kind::List(elements) => self.list(elements.iter().map(|element| self.value(element, local)), at),
+            Kind::Map(entries) => self.map(entries, local),
+            // Everything else is evaluated by the caller.
+            _ => Err(Fault::evaluation(at, "this expression has no value")),
+        }
+    }
+
+    fn variable(&self, name: &str, local: Local<'_, 'a>, at: usize) -> Evaluated<'a> {
+        if let Some((_, value)) = local.filter(|(variable, _)| *variable == name) {
+            return Ok(value.clone());
+        }
+        match self.scope.root(name) {
+            Some(root) => Value::from_root(root, at),
+            None => Err(Fault::evaluation(at, format!("there is nothing called `{name}` here"))),
+        }
+    }
+
+    fn member(&self, of: &Value<'a>, key: &Value<'a>, at: usize) -> Evaluated<'a> {
+        of.get(key, &self.work, at)?.ok_or_else(|| {
+            let missing = match key {
+                Value::Text(name) => format!("member `{}`", crate::text::display(name.as_str(), 40)),
+                Value::Int(position) => format!("element {position}"),
+                _ => "such member".to_owned(),
+            };
+            Fault::evaluation(at, format!("{} has no {missing}; {}", of.kind(), of.describe_members()))
+        })
+    }
+
+    fn bool(&self, node: &'a Node, local: Local<'_, 'a>) -> Result<bool, Fault> {
+        match self.value(node, local)? {
+            Value::Bool(b) => Ok(b),
+            other => Err(Fault::evaluation(
+                node.at,
+                format!("this must be true or false, it is {}; compare it with something", other.kind()),
+            )),
+        }
+    }
+
+    /// `&&` and `||`: a term equal to `decisive` decides whatever the other terms are, faults
+    /// included, as CEL has it; otherwise the first fault stands.
+    fn logical(&self, terms: &'a [Node], decisive: bool, local: Local<'_, 'a>) -> Evaluated<'a> {
+        let mut fault = None;
+        for term in terms {
+            match self.bool(term, local) {
+                Ok(b) if b == decisive => return Ok(Value::Bool(decisive)),
+                Ok(_) => {}
+                Err(new) => fault = fault.or(Some(new)),
+            }
+        }
+        fault.map_or(Ok(Value::Bool(!decisive)), Err)
+    }
+
+    fn binary(&self, operator: Operator, left: Value<'a>, right: Value<'a>, at: usize) -> Evaluated<'a> {
+        let ordered = |accept: fn(std::cmp::Ordering) -> bool| {
+            // Nothing is less than, equal to or greater than "not a number".
+            order(&left, &right, &self.work, at).map(|o| Value::Bool(o.is_some_and(accept)))
+        };
+        match operator {
+            Operator::Equal => equal(&left, &right, &self.work, at).map(Value::Bool),
+            Operator::NotEqual => equal(&left, &right, &self.work, at).map(|b| Value::Bool(!b)),
+            Operator::Less => ordered(|o| o.is_lt()),
+            Operator::LessOrEqual => ordered(|o| o.is_le()),
+            Operator::Greater => ordered(|o| o.is_gt()),
+            Operator::GreaterOrEqual => ordered(|o| o.is_ge()),
+            Operator::In => self.contains(&right, &left, at).map(Value::Bool),
+            Operator::Add => {
+                let length = left.length().unwrap_or(0).saturating_add(right.length().unwrap_or(0));
+                self.work.spend(length, at)?;
+                match (left.elements(at)?, right.elements(at)?) {
+                    (Some(left), Some(right)) => self.list(left.into_iter().chain(right).map(Ok), at),
+                    _ => functions::arithmetic(operator, &left, &right, &self.work, at),
+                }
+            }
+            _ => functions::arithmetic(operator, &left, &right, &self.work, at),
+        }
+    }
+
+    /// `needle in haystack`: an element of a list, a key of a map, the name of a record.
+    fn contains(&self, haystack: &Value<'a>, needle: &Value<'a>, at: usize) -> Result<bool, Fault> {
+        if let (Value::Records(records), Value::Text(name)) = (haystack, needle) {
+            self.work.spend(records.len(), at)?;
+            self.work.spend_text(name.as_str().len(), at)?;
+            return Ok(records.by_name(name.as_str()).is_some());
+        }
+        self.work.spend(haystack.length().unwrap_or(0), at)?;
+        let items = match (haystack.elements(at)?, haystack.keys()) {
+            (Some(items), _) | (None, Some(items)) => items,
+            (None, None) => {
+                return Err(Fault::evaluation(
+                    at,
+                    format!("`in` looks into lists and maps, not into {}; texts have `.contains(…)`", haystack.kind()),
+                ));
+            }
+        };
+        for item in &items {
+            if equal(item, needle, &self.work, at)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn list(&self, items: impl Iterator<Item = Evaluated<'a>>, at: usize) -> Evaluated<'a> {
+        let mut list = Vec::new();
+        for item in items {
+            if list.len() == MAX_LIST {
+                return Err(too_long(at));
+            }
+            self.work.spend(1, at)?;
+            list.push(item?);
+        }
+        Ok(Value::List(Rc::new(list)))
+    }
+
+    fn map(&self, entries: &'a [(Node, Node)], local: Local<'_, 'a>) -> Evaluated<'a> {
+        let mut map: Vec<(Value<'a>, Value<'a>)> = Vec::new();
+        for (key_node, value) in entries {
+            let key = self.value(key_node, local)?;
+            if !matches!(key, Value::Bool(_) | Value::Int(_) | Value::Text(_)) {
+                return Err(Fault::evaluation(key_node.at, format!("{} cannot be a key", key.kind())));
+            }
+            for (existing, _) in &map {
+                if equal(existing, &key, &self.work, key_node.at)? {
+                    return Err(Fault::evaluation(key_node.at, "this key stands twice in the map"));
+                }
+            }
+            let value = self.value(value, local)?;
+            map.push((key, value));
+        }
+        Ok(Value::Map(Rc::new(map)))
+    }
+
+    fn comprehension(&self, c: &'a Comprehension, local: Local<'_, 'a>, at: usize) -> Evaluated<'a> {
+        let range = self.value(&c.range, local)?;
+        if range.length().is_some_and(|length| length > MAX_LIST) {
+            return Err(too_long(at));
+        }
+        let items = match (range.elements(at)?, range.keys()) {
+            (Some(items), _) | (None, Some(items)) => items,
+            (None, None) => {
+                return Err(Fault::evaluation(at, format!("{} cannot be iterated over", range.kind())));
+            }
+        };
+        let test = |item: &Value<'a>| self.bool(&c.body, Some((&c.variable, item)));
+        match c.macro_ {
+            Macro::Exists | Macro::All => {
+                let decisive = c.macro_ == Macro::Exists;
+                let mut fault = None;
+                for item in &items {
+                    match test(item) {
+                        Ok(b) if b == decisive => return Ok(Value::Bool(decisive)),
+                        Ok(_) => {}
+                        Err(new) => fault = fault.or(Some(new)),
+                    }
+                }
+                fault.map_or(Ok(Value::Bool(!decisive)), Err)
+            }
+            Macro::ExistsOne => {
+                let mut found = 0;
+                for item in &items {
+                    found += usize::from(test(item)?);
+                }
+                Ok(Value::Bool(found == 1))
+            }
+            Macro::Filter => {
+                let mut kept = Vec::new();
+                for item in items {
+                    if test(&item)? {
+                        kept.push(item);
+                    }
+                }
+                Ok(Value::List(Rc::new(kept)))
+            }
+            Macro::Map => {
+                let mut made = Vec::new();
+                for item in &items {
+                    let local = Some((c.variable.as_str(), item));
+                    let wanted = match &c.filter {
+                        Some(filter) => self.bool(filter, local)?,
+                        None => true,
+                    };
+                    if wanted {
+                        made.push(self.value(&c.body, local)?);
+                    }
+                }
+                Ok(Value::List(Rc::new(made)))
+            }
+        }
+    }
+}
+
+fn too_long(at: usize) -> Fault {
+    Fault::limit(at, format!("a list here is longer than {MAX_LIST} elements; count or filter in a step"))
+}

@@ -1,0 +1,358 @@
+//! From the words of a condition to its syntax tree, within fixed limits.
+//!
+//! Every limit is checked before the thing it limits is built, so that no source, however hostile,
+//! costs more than its own length in time or a few dozen frames of stack. It may not evaluate.
+
+use super::Fault;
+use super::token::{Token, Word, words};
+use super::tree::{Kind, Node, Operator};
+
+/// Characters of source.
+pub(crate) const MAX_SOURCE: usize = 1024;
+/// Nodes in the tree.
+pub(crate) const MAX_NODES: usize = 200;
+/// Brackets and signs within each other, and nodes below each other.
+pub(crate) const MAX_NESTING: usize = 24;
+const MAX_DEPTH: usize = 64;
+
+/// Words that CEL keeps for itself and that cannot be variables.
+const RESERVED: [&str; 18] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Binary operators by how strongly they bind, weakest first.
+const LEVELS: [&[(&str, Operator)]; 3] = [
+    &[
+        ("==", Operator::Equal),
+        ("!=", Operator::NotEqual),
+        ("<", Operator::Less),
+        ("<=", Operator::LessOrEqual),
+        (">", Operator::Greater),
+        (">=", Operator::GreaterOrEqual),
+        ("in", Operator::In),
+    ],
+    &[("+", Operator::Add), ("-", Operator::Subtract)],
+    &[("*", Operator::Multiply), ("/", Operator::Divide), ("%", Operator::Remainder)],
+];
+
+pub(super) type Parsed = Result<Node, Fault>;
+
+/// The syntax tree of `source`.
+pub(super) fn parse(source: &str) -> Parsed {
+    let length = source.chars().count();
+    if length > MAX_SOURCE {
+        return Err(Fault::limit(
+            1,
+            format!("the condition has {length} characters; at most {MAX_SOURCE} are allowed, move work into a step"),
+        ));
+    }
+    let mut parser = Parser { words: words(source)?, next: 0, nodes: 0, nesting: 0, in_comprehension: false };
+    let tree = parser.expression()?;
+    match &parser.word().token {
+        Token::End => Ok(tree),
+        found => Err(parser.unexpected(found, "an operator or the end")),
+    }
+}
+
+pub(super) struct Parser {
+    words: Vec<Word>,
+    next: usize,
+    nodes: usize,
+    nesting: usize,
+    /// Whether this is the body of a comprehension, where no other may stand.
+    pub(super) in_comprehension: bool,
+}
+
+impl Parser {
+    /// The word at hand. The last word is the end and is never passed.
+    fn word(&self) -> &Word {
+        &self.words[self.next.min(self.words.len() - 1)]
+    }
+
+    fn at(&self) -> usize {
+        self.word().at
+    }
+
+    fn advance(&mut self) -> Token {
+        let token = self.word().token.clone();
+        self.next += 1;
+        token
+    }
+
+    fn sees(&self, symbol: &str) -> bool {
+        matches!(&self.word().token, Token::Symbol(s) if *s == symbol)
+    }
+
+    fn accept(&mut self, symbol: &str) -> bool {
+        let seen = self.sees(symbol);
+        if seen {
+            self.next += 1;
+        }
+        seen
+    }
+
+    fn expect(&mut self, symbol: &str) -> Result<(), Fault> {
+        if self.accept(symbol) {
+            return Ok(());
+        }
+        Err(self.unexpected(&self.word().token, &format!("`{symbol}`")))
+    }
+
+    fn unexpected(&self, found: &Token, wanted: &str) -> Fault {
+        let hint = match found {
+            Token::Name(name) => match name.as_str() {
+                "and" => "; write `&&`",
+                "or" => "; write `||`",
+                "not" => "; write `!`",
+                "is" => "; write `== null` or `has(…)`",
+                _ => "",
+            },
+            _ => "",
+        };
+        Fault::new(self.at(), format!("found {} where {wanted} was expected{hint}", found.describe()))
+    }
+
+    /// Counts a new node and how deep it is.
+    pub(super) fn node(&mut self, at: usize, below: usize, kind: Kind) -> Parsed {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(Fault::limit(
+                at,
+                format!("the condition has more than {MAX_NODES} parts; move work into a step"),
+            ));
+        }
+        let depth = below + 1;
+        if depth > MAX_DEPTH {
+            return Err(Fault::limit(
+                at,
+                format!(
+                    "more than {MAX_DEPTH} operations build on each other here; put parentheses around parts of it"
+                ),
+            ));
+        }
+        Ok(Node { at, depth, kind })
+    }
+
+    /// Runs `inner` one bracket or sign deeper.
+    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
+        if self.nesting == MAX_NESTING {
+            return Err(Fault::limit(
+                self.at(),
+                format!("brackets and signs are nested deeper than {MAX_NESTING} here"),
+            ));
+        }
+        self.nesting += 1;
+        let result = inner(self);
+        self.nesting -= 1;
+        result
+    }
+
+    pub(super) fn expression(&mut self) -> Parsed {
+        let at = self.at();
+        let test = self.or()?;
+        if !self.accept("?") {
+            return Ok(test);
+        }
+        let yes = self.or()?;
+        self.expect(":")?;
+        let no = self.nested(Self::expression)?;
+        let below = test.depth.max(yes.depth).max(no.depth);
+        self.node(at, below, Kind::Conditional { test: Box::new(test), yes: Box::new(yes), no: Box::new(no) })
+    }
+
+    fn or(&mut self) -> Parsed {
+        self.run("||", Self::and, Kind::Or)
+    }
+
+    fn and(&mut self) -> Parsed {
+        self.run("&&", |parser| parser.binary(0), Kind::And)
+    }
+
+    /// Terms joined by one logical operator, as one node.
+    fn run(&mut self, symbol: &str, term: fn(&mut Self) -> Parsed, kind: fn(Vec<Node>) -> Kind) -> Parsed {
+        let at = self.at();
+        let first = term(self)?;
+        if !self.sees(symbol) {
+            return Ok(first);
+        }
+        let mut terms = vec![first];
+        while self.accept(symbol) {
+            terms.push(term(self)?);
+        }
+        self.node(at, deepest(&terms), kind(terms))
+    }
+
+    fn operator(&self, level: usize) -> Option<Operator> {
+        let word = match &self.word().token {
+            Token::Symbol(symbol) => symbol,
+            Token::Name(name) => name.as_str(),
+            _ => return None,
+        };
+        LEVELS[level].iter().find(|(symbol, _)| *symbol == word).map(|(_, operator)| *operator)
+    }
+
+    /// Operators of one level, which bind to the left.
+    fn binary(&mut self, level: usize) -> Parsed {
+        if level == LEVELS.len() {
+            return self.unary();
+        }
+        let mut left = self.binary(level + 1)?;
+        while let Some(operator) = self.operator(level) {
+            let at = self.at();
+            self.next += 1;
+            let right = self.binary(level + 1)?;
+            let below = left.depth.max(right.depth);
+            left = self.node(at, below, Kind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
+        }
+        Ok(left)
+    }
+
+    fn unary(&mut self) -> Parsed {
+        let at = self.at();
+        if self.accept("!") {
+            let of = self.nested(Self::unary)?;
+            let below = of.depth;
+            return self.node(at, below, Kind::Not(Box::new(of)));
+        }
+        if self.accept("-") {
+            // The smallest integer has no positive twin, so the sign belongs to the number.
+            if let Token::Int(magnitude) = self.word().token {
+                self.next += 1;
+                let value = 0_i64
+                    .checked_sub_unsigned(magnitude)
+                    .ok_or_else(|| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
+                let number = self.node(at, 0, Kind::Int(value))?;
+                return self.members(number);
+            }
+            let of = self.nested(Self::unary)?;
+            let below = of.depth;
+            return self.node(at, below, Kind::Negate(Box::new(of)));
+        }
+        let of = self.primary()?;
+        self.members(of)
+    }
+
+    /// `.field`, `.method(…)` and `[key]` after a value.
+    fn members(&mut self, mut of: Node) -> Parsed {
+        loop {
+            let at = self.at();
+            if self.accept(".") {
+                let Token::Name(name) = self.advance() else {
+                    self.next -= 1;
+                    return Err(self.unexpected(&self.word().token, "a field's name"));
+                };
+                of = if self.accept("(") {
+                    self.nested(|parser| parser.method(of, name, at))?
+                } else {
+                    let below = of.depth;
+                    self.node(at, below, Kind::Select { of: Box::new(of), field: name })?
+                };
+            } else if self.accept("[") {
+                let position = self.at();
+                let key = self.nested(Self::expression)?;
+                self.expect("]")?;
+                if let (Kind::Int(..0), false) = (&key.kind, matches!(of.kind, Kind::Map(_))) {
+                    let why = "positions count from 0: the last one of a list `l` is `l[size(l) - 1]`";
+                    return Err(Fault::new(position, why));
+                }
+                let below = of.depth.max(key.depth);
+                of = self.node(at, below, Kind::Index { of: Box::new(of), key: Box::new(key) })?;
+            } else if self.sees("{") {
+                return Err(Fault::new(at, "messages are not available in conditions; write a map, as in `{'a': 1}`"));
+            } else {
+                return Ok(of);
+            }
+        }
+    }
+
+    fn primary(&mut self) -> Parsed {
+        let at = self.at();
+        match self.advance() {
+            Token::Int(magnitude) => {
+                let value = i64::try_from(magnitude)
+                    .map_err(|_| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
+                self.node(at, 0, Kind::Int(value))
+            }
+            Token::Double(value) => self.node(at, 0, Kind::Double(value)),
+            Token::Text(text) => self.node(at, 0, Kind::Text(text)),
+            Token::Name(name) => self.name(name, at),
+            Token::Symbol("(") => {
+                let inner = self.nested(Self::expression)?;
+                self.expect(")")?;
+                Ok(inner)
+            }
+            Token::Symbol("[") => {
+                let elements = self.nested(|parser| parser.separated("]", Self::expression))?;
+                self.node(at, deepest(&elements), Kind::List(elements))
+            }
+            Token::Symbol("{") => {
+                let entries = self.nested(|parser| {
+                    parser.separated("}", |parser| {
+                        let key = parser.expression()?;
+                        parser.expect(":")?;
+                        Ok((key, parser.expression()?))
+                    })
+                })?;
+                let below = entries.iter().map(|(key, value)| key.depth.max(value.depth)).max().unwrap_or(0);
+                self.node(at, below, Kind::Map(entries))
+            }
+            found => {
+                self.next -= 1;
+                Err(self.unexpected(&found, "a value"))
+            }
+        }
+    }
+
+    /// Items between commas up to `close`; one comma may trail.
+    pub(super) fn separated<T>(
+        &mut self,
+        close: &str,
+        item: impl Fn(&mut Self) -> Result<T, Fault>,
+    ) -> Result<Vec<T>, Fault> {
+        let mut items = Vec::new();
+        while !self.accept(close) {
+            items.push(item(self)?);
+            if !self.accept(",") {
+                self.expect(close)?;
+                break;
+            }
+        }
+        Ok(items)
+    }
+
+    /// What begins with a name: a constant, a variable or a function.
+    fn name(&mut self, name: String, at: usize) -> Parsed {
+        let kind = match name.as_str() {
+            "true" => Kind::Bool(true),
+            "false" => Kind::Bool(false),
+            "null" => Kind::Null,
+            word if RESERVED.contains(&word) => {
+                return Err(Fault::new(at, format!("`{word}` is a reserved word and cannot be a variable")));
+            }
+            _ if self.accept("(") => return self.nested(|parser| parser.function(name, at)),
+            _ => Kind::Name(name),
+        };
+        self.node(at, 0, kind)
+    }
+}
+
+pub(super) fn deepest(nodes: &[Node]) -> usize {
+    nodes.iter().map(|node| node.depth).max().unwrap_or(0)
+}

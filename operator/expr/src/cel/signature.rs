@@ -1,0 +1,86 @@
+//! Which functions conditions have, and how each is called.
+//!
+//! It may not say what a function does, only which exist and with how many arguments.
+
+use crate::nearest::is_near;
+
+/// The functions of conditions. Those of texts are methods, with the text as first argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Function {
+    Size,
+    Int,
+    Double,
+    String,
+    Bool,
+    Dyn,
+    Contains,
+    StartsWith,
+    EndsWith,
+    LowerAscii,
+    UpperAscii,
+    Trim,
+    Split,
+    Join,
+    Replace,
+    Substring,
+    IndexOf,
+}
+
+/// Name, function, whether it may stand alone, whether it may be a method, and how many arguments
+/// it takes at least and at most (the method's target included).
+type Signature = (&'static str, Function, bool, bool, usize, usize);
+
+const FUNCTIONS: [Signature; 17] = [
+    ("size", Function::Size, true, true, 1, 1),
+    ("int", Function::Int, true, false, 1, 1),
+    ("double", Function::Double, true, false, 1, 1),
+    ("string", Function::String, true, false, 1, 1),
+    ("bool", Function::Bool, true, false, 1, 1),
+    ("dyn", Function::Dyn, true, false, 1, 1),
+    ("contains", Function::Contains, false, true, 2, 2),
+    ("startsWith", Function::StartsWith, false, true, 2, 2),
+    ("endsWith", Function::EndsWith, false, true, 2, 2),
+    ("lowerAscii", Function::LowerAscii, false, true, 1, 1),
+    ("upperAscii", Function::UpperAscii, false, true, 1, 1),
+    ("trim", Function::Trim, false, true, 1, 1),
+    ("split", Function::Split, false, true, 2, 2),
+    ("join", Function::Join, false, true, 1, 2),
+    ("replace", Function::Replace, false, true, 3, 3),
+    ("substring", Function::Substring, false, true, 2, 3),
+    ("indexOf", Function::IndexOf, false, true, 2, 2),
+];
+
+impl Function {
+    /// The function called `name` and how many arguments it takes, if it exists in this form.
+    pub(super) fn find(name: &str, method: bool) -> Option<(Function, usize, usize)> {
+        FUNCTIONS.into_iter().find(|f| f.0 == name && if method { f.3 } else { f.2 }).map(|f| (f.1, f.4, f.5))
+    }
+
+    /// The names of all functions that exist in this form.
+    pub(super) fn names(method: bool) -> impl Iterator<Item = &'static str> {
+        FUNCTIONS.into_iter().filter(move |f| if method { f.3 } else { f.2 }).map(|f| f.0)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        FUNCTIONS.into_iter().find(|f| f.1 == self).map_or("", |f| f.0)
+    }
+}
+
+/// What to write instead of a function that does not exist.
+pub(super) fn unknown(name: &str, method: bool) -> String {
+    let near = match name {
+        "lower" => Some("lowerAscii"),
+        "upper" => Some("upperAscii"),
+        "strip" => Some("trim"),
+        "len" | "length" => Some("size"),
+        _ => Function::names(method).find(|candidate| is_near(name, candidate)),
+    };
+    let sort = if method { "method" } else { "function" };
+    match near {
+        Some(near) => format!("there is no {sort} `{name}`; did you mean `{near}`?"),
+        None => {
+            let all: Vec<&str> = Function::names(method).collect();
+            format!("there is no {sort} `{name}`; there are {}", all.join(", "))
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The syntax tree of a condition, and the names it uses.
+//!
+//! A tree is bounded when it is built (see the parser's limits); it may not evaluate itself.
+
+use std::collections::BTreeSet;
+
+use super::signature::Function;
+use crate::pattern::Pattern;
+use crate::reference::{Member, Reference};
+
+/// A node and the column it starts at.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) at: usize,
+    /// The longest way down from here, in nodes.
+    pub(super) depth: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Node, Node)>),
+    Name(String),
+    /// `of.field`
+    Select {
+        of: Box<Node>,
+        field: String,
+    },
+    /// `has(of.field)`
+    Has {
+        of: Box<Node>,
+        field: String,
+    },
+    /// `of[key]`
+    Index {
+        of: Box<Node>,
+        key: Box<Node>,
+    },
+    Not(Box<Node>),
+    Negate(Box<Node>),
+    /// All terms of a run of `&&`, flat, so that long ones are not deep.
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Conditional {
+        test: Box<Node>,
+        yes: Box<Node>,
+        no: Box<Node>,
+    },
+    Binary {
+        operator: Operator,
+        left: Box<Node>,
+        right: Box<Node>,
+    },
+    Call {
+        function: Function,
+        arguments: Vec<Node>,
+    },
+    /// `text.matches('…')`: the pattern is compiled once, when the condition is parsed.
+    Matches {
+        text: Box<Node>,
+        pattern: Pattern,
+    },
+    Comprehension(Box<Comprehension>),
+}
+
+/// `range.map(variable, body)` and its siblings.
+#[derive(Debug, Clone)]
+pub(super) struct Comprehension {
+    pub(super) macro_: Macro,
+    pub(super) range: Node,
+    pub(super) variable: String,
+    /// The middle argument of a `map` with three.
+    pub(super) filter: Option<Node>,
+    pub(super) body: Node,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Macro {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+    Filter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+impl Operator {
+    pub(super) fn symbol(self) -> &'static str {
+        match self {
+            Operator::Equal => "==",
+            Operator::NotEqual => "!=",
+            Operator::Less => "<",
+            Operator::LessOrEqual => "<=",
+            Operator::Greater => ">",
+            Operator::GreaterOrEqual => ">=",
+            Operator::In => "in",
+            Operator::Add => "+",
+            Operator::Subtract => "-",
+            Operator::Multiply => "*",
+            Operator::Divide => "/",
+            Operator::Remainder => "%",
+        }
+    }
+}
+
+impl Node {
+    /// The nodes directly below this one, in the order they are written.
+    fn children(&self) -> Vec<&Node> {
+        match &self.kind {
+            Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Double(_) | Kind::Text(_) | Kind::Name(_) => Vec::new(),
+            Kind::List(nodes) | Kind::And(nodes) | Kind::Or(nodes) => nodes.iter().collect(),
+            Kind::Call { arguments, .. } => arguments.iter().collect(),
+            Kind::Map(entries) => entries.iter().flat_map(|(k, v)| [k, v]).collect(),
+            Kind::Select { of, .. } | Kind::Has { of, .. } => vec![of],
+            Kind::Not(of) | Kind::Negate(of) => vec![of],
+            Kind::Matches { text, .. } => vec![text],
+            Kind::Index { of, key } => vec![of, key],
+            Kind::Binary { left, right, .. } => vec![left, right],
+            Kind::Conditional { test, yes, no } => vec![test, yes, no],
+            Kind::Comprehension(c) => {
+                [Some(&c.range), c.filter.as_ref(), Some(&c.body)].into_iter().flatten().collect()
+            }
+        }
+    }
+
+    /// Adds the names this node uses; `local` is the variable of the comprehension around it.
+    pub(super) fn collect(&self, local: Option<&str>, into: &mut BTreeSet<Reference>) {
+        if let Some((root, mut members)) = self.path() {
+            let optional = matches!(self.kind, Kind::Has { .. });
+            if local != Some(root) {
+                members.reverse();
+                into.insert(Reference { root: root.to_owned(), members, optional });
+            }
+            return;
+        }
+        if let Kind::Comprehension(c) = &self.kind {
+            c.range.collect(local, into);
+            let local = Some(c.variable.as_str());
+            c.filter.iter().for_each(|filter| filter.collect(local, into));
+            c.body.collect(local, into);
+            return;
+        }
+        for child in self.children() {
+            child.collect(local, into);
+        }
+    }
+
+    /// The variable and the members, last one first, if this node is a path of constants.
+    fn path(&self) -> Option<(&str, Vec<Member>)> {
+        let mut members = Vec::new();
+        let mut node = self;
+        loop {
+            node = match &node.kind {
+                Kind::Name(name) => return Some((name, members)),
+                Kind::Select { of, field } | Kind::Has { of, field } => {
+                    members.push(Member::Name(field.clone()));
+                    of
+                }
+                Kind::Index { of, key } => {
+                    members.push(match &key.kind {
+                        Kind::Text(name) => Member::Name(name.clone()),
+                        Kind::Int(position) => Member::Position(*position),
+                        _ => return None,
+                    });
+                    of
+                }
+                _ => return None,
+            };
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Evaluations that never end, for tests of what happens around them.
+//!
+//! **Invariant:** compiled in with the feature `endless` only, which a release build refuses.
+
+#[cfg(all(feature = "endless", not(debug_assertions)))]
+compile_error!("the feature `endless` is for tests: build without it");
+
+#[cfg(feature = "endless")]
+mod marked {
+    use std::sync::{Mutex, PoisonError};
+
+    use crate::budget;
+
+    /// The units that a slow evaluation charges: some hundredths of a second of a debug build.
+    const SLOW: usize = 80_000;
+
+    static RELEASED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    /// Ends every evaluation that ignores its stop flag and whose text contains `name`.
+    pub fn release(name: &str) {
+        RELEASED.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    fn is_released(text: &str) -> bool {
+        RELEASED.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|name| text.contains(name))
+    }
+
+    /// Does what a mark in the text says: `[[slow:place]]` takes some hundredths of a second, `[[endless:place]]` ends
+    /// when told to stop, `[[deaf:place]]` does not, and `[[abort:place]]` ends the process.
+    pub fn meet(place: &str, text: &str) {
+        let is = |what: &str| text.contains(&format!("[[{what}:{place}]]"));
+        if is("slow") {
+            (0..SLOW).take_while(|_| budget::charge(1).is_ok()).for_each(|_| std::hint::spin_loop());
+        }
+        if is("endless") {
+            while budget::charge(1).is_ok() {
+                std::hint::spin_loop();
+            }
+        }
+        if is("deaf") {
+            while !is_released(text) {
+                std::hint::spin_loop();
+            }
+        }
+        if is("abort") {
+            std::process::abort();
+        }
+    }
+}
+
+#[cfg(not(feature = "endless"))]
+mod marked {
+    /// Does nothing: the feature is off.
+    pub fn meet(_: &str, _: &str) {}
+}
+
+pub use marked::meet;
+#[cfg(feature = "endless")]
+pub use marked::release;

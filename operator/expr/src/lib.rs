@@ -1,0 +1,120 @@
+//! The expressions of a spec: templates that produce text, conditions (CEL) that decide, the references in both, patterns
+//! (RE2), JSON in answers, and text that is safe to store and show.
+//!
+//! **Invariant:** the crate uses no other crate of this workspace, and reads no clock, file, environment or network. Text of
+//! a person, a model or a tool is only ever a value: it is never parsed as a template or as a condition.
+//!
+//! | module | answers |
+//! |---|---|
+//! | [`scope`] | what names mean: the values an expression may see |
+//! | [`template`] | what text a template makes of a scope |
+//! | [`cel`] | whether a condition holds in a scope |
+//! | [`when`] | whether an edge of a graph is taken |
+//! | [`reference`] | which names an expression uses, and whether they will exist |
+//! | [`pattern`] | how large a regular expression may be, and what its matching costs |
+//! | [`re2`] | which regular expressions the API server reads the same, and how this program must read them |
+//! | [`nearest`] | which known word was meant by one that was typed |
+//! | [`text`] | how untrusted text is stored and shown |
+//! | [`json`] | which JSON a model meant, in text that holds more than JSON |
+//! | [`budget`] | when an evaluation must stop, and how much work it charged |
+//! | [`handbook`] | what each word does, as a page |
+//! | [`fuzz`] | that none of these can be made to panic |
+
+pub mod budget;
+pub mod cel;
+#[doc(hidden)]
+pub mod endless;
+#[doc(hidden)]
+pub mod fuzz;
+pub mod handbook;
+pub mod json;
+#[cfg(test)]
+mod manual_tests;
+pub mod nearest;
+pub mod pattern;
+pub mod re2;
+pub mod reference;
+pub mod scope;
+pub mod template;
+pub mod text;
+pub mod when;
+
+pub use cel::Condition;
+pub use nearest::nearest;
+pub use reference::{Known, Member, Members, Reference, check, is_identifier};
+pub use scope::Scope;
+pub use template::Template;
+pub use when::When;
+
+/// Why a template or a condition was refused or failed.
+///
+/// `what` is always the path of the field that holds the expression, for example
+/// `spec.steps[2].when`. Messages name columns, names and types, never the values a run
+/// saw: those may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LanguageError {
+    /// The expression is not a sentence of its language.
+    #[error("{what}: {problem}")]
+    Syntax {
+        /// The field that holds the expression.
+        what: String,
+        /// What is wrong, where, and what to write instead.
+        problem: String,
+    },
+    /// The expression is larger, deeper or dearer than allowed.
+    #[error("{what}: {problem}")]
+    Limit {
+        /// The field that holds the expression.
+        what: String,
+        /// The limit, what it protects, and what to write instead.
+        problem: String,
+    },
+    /// The expression uses a name that will not exist when it is evaluated.
+    #[error("{what}: unknown reference `{reference}`; {remedy}")]
+    Unknown {
+        /// The field that holds the expression.
+        what: String,
+        /// The name as written, for example `steps.drfat.response`.
+        reference: String,
+        /// The nearest names that exist.
+        remedy: String,
+    },
+    /// The expression is well-formed, but has no value in this scope.
+    #[error("{what}: {problem}")]
+    Evaluation {
+        /// The field that holds the expression.
+        what: String,
+        /// What could not be computed, and what to write instead.
+        problem: String,
+    },
+    /// The driver stopped the evaluation by its [`budget`] flag. It says nothing about the expression.
+    #[error("{what}: {}", budget::Stopped)]
+    Stopped {
+        /// The field that holds the expression.
+        what: String,
+    },
+}
+
+impl LanguageError {
+    /// The path of the field that holds the expression.
+    pub fn what(&self) -> &str {
+        match self {
+            Self::Syntax { what, .. }
+            | Self::Limit { what, .. }
+            | Self::Unknown { what, .. }
+            | Self::Evaluation { what, .. }
+            | Self::Stopped { what } => what,
+        }
+    }
+
+    /// The message without the field's path.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Syntax { problem, .. } | Self::Limit { problem, .. } | Self::Evaluation { problem, .. } => {
+                problem.clone()
+            }
+            Self::Unknown { reference, remedy, .. } => format!("unknown reference `{reference}`; {remedy}"),
+            Self::Stopped { .. } => budget::Stopped.to_string(),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Regular expressions that the API server judges too: what RE2 reads otherwise than this program is refused, and the
+//! rest is written so that both find the same.
+//!
+//! Go's `regexp` is what the API server has; `tests/contract/patterns.json` says what both
+//! must find, and is tried on a real one.
+
+use regex_syntax::ast::{
+    AssertionKind, Ast, ClassPerl, ClassPerlKind, ClassSetBinaryOp, ClassSetItem, ClassUnicode, ClassUnicodeKind, Flag,
+    Flags, FlagsItemKind, GroupKind, HexLiteralKind, Literal, LiteralKind, RepetitionKind, RepetitionRange, Span,
+    Visitor, parse::Parser, visit,
+};
+
+use super::text::display;
+
+/// How often RE2 repeats something at most, repetitions within repetitions multiplied.
+const MOST: u32 = 1000;
+
+/// General categories that mean the same to both, whatever their versions. `C` is not among them: it has unassigned
+/// characters here and none there.
+const CATEGORIES: [&str; 34] = [
+    "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Pi",
+    "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "Cc", "Cf", "Co",
+];
+
+/// Scripts that are written today.
+const SCRIPTS: [&str; 34] = [
+    "Arabic",
+    "Armenian",
+    "Bengali",
+    "Bopomofo",
+    "Cherokee",
+    "Common",
+    "Cyrillic",
+    "Devanagari",
+    "Ethiopic",
+    "Georgian",
+    "Greek",
+    "Gujarati",
+    "Gurmukhi",
+    "Han",
+    "Hangul",
+    "Hebrew",
+    "Hiragana",
+    "Inherited",
+    "Kannada",
+    "Katakana",
+    "Khmer",
+    "Lao",
+    "Latin",
+    "Malayalam",
+    "Mongolian",
+    "Myanmar",
+    "Oriya",
+    "Sinhala",
+    "Syriac",
+    "Tamil",
+    "Telugu",
+    "Thaana",
+    "Thai",
+    "Tibetan",
+];
+
+/// The pattern as this program has to read it, so that it finds what RE2 finds: `\d`, `\w`, `\s` and `\b` know ASCII
+/// only.
+///
+/// # Errors
+/// What of the pattern RE2 does not read, or reads otherwise, and the remedy.
+pub fn read(pattern: &str) -> Result<String, String> {
+    let ast = Parser::new().parse(pattern).map_err(|why| format!("is no regular expression (RE2): {}", why.kind()))?;
+    let mut written = pattern.to_owned();
+    let found = visit(&ast, Reader { pattern, in_class: 0, budgets: vec![MOST], ascii: Vec::new() })?;
+    // From the end, so that the places before stay what they were.
+    for (span, ascii) in found.into_iter().rev() {
+        written.replace_range(span.start.offset..span.end.offset, ascii);
+    }
+    Ok(written)
+}
+
+/// A pattern that must match from the first character to the last, and does so where it does for the API server.
+///
+/// # Errors
+/// One sentence for the author of the pattern.
+pub fn whole(pattern: &str) -> Result<regex::Regex, String> {
+    let about = |why: &str| format!("{} {why}", display(pattern, 120));
+    let read = read(pattern).map_err(|why| about(&why))?;
+    let built = regex::RegexBuilder::new(&format!("^(?:{read})$")).size_limit(1 << 20).build();
+    built.map_err(|_| about("is too large: repeat less"))
+}
+
+/// Whether it is a character that could as well begin a range or end a class.
+fn is_verbatim(literal: &Literal) -> bool {
+    matches!(literal.c, '-' | ']') && literal.kind == LiteralKind::Verbatim
+}
+
+struct Reader<'p> {
+    pattern: &'p str,
+    /// How many classes surround what is visited.
+    in_class: usize,
+    /// How often what is visited may still be repeated, for each repetition around it.
+    budgets: Vec<u32>,
+    ascii: Vec<(Span, &'static str)>,
+}
+
+impl Reader<'_> {
+    fn source(&self, span: &Span) -> &str {
+        self.pattern.get(span.start.offset..span.end.offset).unwrap_or_default()
+    }
+
+    fn refuse<T>(&self, span: &Span, remedy: &str) -> Result<T, String> {
+        Err(format!("has {}, which the API server (RE2) does not read so: {remedy}", display(self.source(span), 60)))
+    }
+
+    fn flags(&self, flags: &Flags) -> Result<(), String> {
+        let known =
+            |flag| matches!(flag, Flag::CaseInsensitive | Flag::MultiLine | Flag::DotMatchesNewLine | Flag::SwapGreed);
+        if flags.items.iter().any(|item| matches!(item.kind, FlagsItemKind::Flag(flag) if !known(flag))) {
+            return self.refuse(&flags.span, "the flags are i, m, s and U");
+        }
+        Ok(())
+    }
+
+    fn literal(&self, literal: &Literal) -> Result<(), String> {
+        match literal.kind {
+            LiteralKind::HexFixed(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong)
+            | LiteralKind::HexBrace(HexLiteralKind::UnicodeShort | HexLiteralKind::UnicodeLong) => {
+                self.refuse(&literal.span, r"write \x{...}, or the character itself")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unicode(&self, class: &ClassUnicode) -> Result<(), String> {
+        let letter;
+        let name = match &class.kind {
+            ClassUnicodeKind::OneLetter(one) => {
+                letter = one.to_string();
+                letter.as_str()
+            }
+            ClassUnicodeKind::Named(name) => name.as_str(),
+            ClassUnicodeKind::NamedValue { .. } => "",
+        };
+        if name == "Any" || CATEGORIES.contains(&name) || SCRIPTS.contains(&name) {
+            return Ok(());
+        }
+        let remedy = r"write the short name of a general category, as \p{L}, or a script of today, as \p{Greek}";
+        self.refuse(&class.span, remedy)
+    }
+
+    fn perl(&mut self, class: &ClassPerl) {
+        let ascii = match (&class.kind, class.negated, self.in_class > 0) {
+            (ClassPerlKind::Digit, false, false) => "[0-9]",
+            (ClassPerlKind::Digit, false, true) => "0-9",
+            (ClassPerlKind::Digit, true, _) => "[^0-9]",
+            (ClassPerlKind::Word, false, false) => "[0-9A-Za-z_]",
+            (ClassPerlKind::Word, false, true) => "0-9A-Za-z_",
+            (ClassPerlKind::Word, true, _) => "[^0-9A-Za-z_]",
+            (ClassPerlKind::Space, false, false) => r"[\t\n\f\r ]",
+            (ClassPerlKind::Space, false, true) => r"\t\n\f\r ",
+            (ClassPerlKind::Space, true, _) => r"[^\t\n\f\r ]",
+        };
+        self.ascii.push((class.span, ascii));
+    }
+
+    /// What repeats, and how often at most; RE2 counts a repetition without an end by its beginning.
+    fn repetition(&mut self, repetition: &regex_syntax::ast::Repetition) -> Result<(), String> {
+        if matches!(*repetition.ast, Ast::Repetition(_)) {
+            return self.refuse(&repetition.span, "put the inner repetition into a group, as in (?:a*)*");
+        }
+        let RepetitionKind::Range(range) = &repetition.op.kind else {
+            self.budgets.extend(self.budgets.last().copied());
+            return Ok(());
+        };
+        let (least, most) = match *range {
+            RepetitionRange::Exactly(n) => (n.to_string(), n),
+            RepetitionRange::AtLeast(n) => (format!("{n},"), n),
+            RepetitionRange::Bounded(n, m) => (format!("{n},{m}"), m),
+        };
+        if self.source(&repetition.op.span).trim_end_matches('?') != format!("{{{least}}}") {
+            return self.refuse(&repetition.op.span, "write {2}, {2,} or {2,5}, without spaces and zeros in front");
+        }
+        let left = self.budgets.last().copied().unwrap_or(MOST);
+        if most > left {
+            return self.refuse(&repetition.op.span, "it repeats something at most 1000 times in all");
+        }
+        self.budgets.push(left / most.max(1));
+        Ok(())
+    }
+}
+
+impl Visitor for Reader<'_> {
+    type Output = Vec<(Span, &'static str)>;
+    type Err = String;
+
+    fn finish(self) -> Result<Self::Output, String> {
+        Ok(self.ascii)
+    }
+
+    fn visit_pre(&mut self, ast: &Ast) -> Result<(), String> {
+        match ast {
+            Ast::Flags(set) => self.flags(&set.flags),
+            Ast::Literal(literal) => self.literal(literal),
+            Ast::ClassUnicode(class) => self.unicode(class),
+            Ast::ClassPerl(class) => {
+                self.perl(class);
+                Ok(())
+            }
+            Ast::Assertion(assertion) => match assertion.kind {
+                AssertionKind::WordBoundary => {
+                    self.ascii.push((assertion.span, r"(?-u:\b)"));
+                    Ok(())
+                }
+                AssertionKind::StartLine
+                | AssertionKind::EndLine
+                | AssertionKind::StartText
+                | AssertionKind::EndText => Ok(()),
+                _ => self.refuse(&assertion.span, r"of the ends of words write \b alone"),
+            },
+            Ast::ClassBracketed(_) => {
+                self.in_class += 1;
+                Ok(())
+            }
+            Ast::Repetition(repetition) => self.repetition(repetition),
+            Ast::Group(group) => match &group.kind {
+                GroupKind::NonCapturing(flags) => self.flags(flags),
+                GroupKind::CaptureName { name, .. }
+                    if !name.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') =>
+                {
+                    self.refuse(&name.span, "a group's name has letters and digits of ASCII, and _")
+                }
+                _ => Ok(()),
+            },
+            Ast::Empty(_) | Ast::Dot(_) | Ast::Alternation(_) | Ast::Concat(_) => Ok(()),
+        }
+    }
+
+    fn visit_post(&mut self, ast: &Ast) -> Result<(), String> {
+        match ast {
+            Ast::ClassBracketed(_) => self.in_class -= 1,
+            Ast::Repetition(_) => drop(self.budgets.pop()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), String> {
+        match item {
+            ClassSetItem::Literal(literal) => self.literal(literal),
+            ClassSetItem::Range(range) => self.literal(&range.start).and_then(|()| self.literal(&range.end)),
+            ClassSetItem::Unicode(class) => self.unicode(class),
+            ClassSetItem::Perl(class) => {
+                self.perl(class);
+                Ok(())
+            }
+            ClassSetItem::Bracketed(class) => {
+                self.refuse(&class.span, r"write what it holds without the inner brackets, or \[ for the character")
+            }
+            ClassSetItem::Union(union) => match union.items.as_slice() {
+                // With something behind them they are a range to one of the two readers.
+                [ClassSetItem::Literal(one), ClassSetItem::Literal(two), _, ..]
+                    if two.c == '-' && [one, two].iter().all(|first| is_verbatim(first)) =>
+                {
+                    self.refuse(&union.span, r"write \- and \] for the characters")
+                }
+                _ => Ok(()),
+            },
+            ClassSetItem::Empty(_) | ClassSetItem::Ascii(_) => Ok(()),
+        }
+    }
+
+    fn visit_class_set_binary_op_pre(&mut self, op: &ClassSetBinaryOp) -> Result<(), String> {
+        self.refuse(&op.span, r"list what the class has, and write \& \- \~ for the characters")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::Value;
+
+    use super::whole;
+
+    fn table(list: &str) -> Vec<Value> {
+        let table: Value = serde_json::from_str(include_str!("../../../tests/contract/patterns.json")).unwrap();
+        table[list].as_array().unwrap().clone()
+    }
+
+    #[test]
+    fn a_pattern_finds_here_what_it_finds_for_the_api_server() {
+        for row in table("read") {
+            let pattern = whole(row["pattern"].as_str().unwrap()).unwrap();
+            for (list, matches) in [("yes", true), ("no", false)] {
+                for text in row[list].as_array().unwrap() {
+                    assert_eq!(pattern.is_match(text.as_str().unwrap()), matches, "{} and {text}", row["pattern"]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_api_server_reads_otherwise_is_refused_with_a_remedy() {
+        for row in table("refused") {
+            let why = whole(row["pattern"].as_str().unwrap()).unwrap_err();
+            assert!(why.contains(row["why"].as_str().unwrap()), "{why}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Templates: Jinja that turns a scope into text, once and within bounds.
+//!
+//! Rendering is one pass. It may not load, include or define anything, may not render a value
+//! again, and may not touch a clock, a file or a network; an undefined name is an error, never
+//! an empty text.
+
+mod body;
+mod budget;
+mod filters;
+mod meter;
+mod metered;
+mod policy;
+mod shape;
+mod url;
+mod vocabulary;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod work_tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use minijinja::machinery::{eval, get_compiled_template, make_string_output};
+use minijinja::{AutoEscape, ErrorKind};
+
+use super::{LanguageError, Reference, Scope, endless, text};
+
+/// Bytes of a rendered text, unless the caller says otherwise.
+pub(super) const MAX_OUTPUT: usize = 256 << 10;
+
+/// The bounds, for the page that lists them.
+pub(super) mod limit {
+    pub(crate) use super::{
+        MAX_OUTPUT as OUTPUT,
+        budget::{MAX_TEXT as TEXT, MAX_WORK as WORK},
+        filters::MAX_RANGE as RANGE,
+        policy::{
+            MAX_GROWTH as GROWTH, MAX_GROWTH_IN_LOOP as GROWTH_IN_LOOP, MAX_NESTING as NESTING, MAX_SOURCE as SOURCE,
+            MAX_WORDS as WORDS,
+        },
+        vocabulary::FUEL,
+    };
+    pub(crate) use crate::pattern::MAX_PATTERN as PATTERN;
+}
+
+/// The words, for the page that lists them.
+#[cfg(test)]
+pub(super) mod words {
+    pub(crate) use super::vocabulary::{FILTERS, FUNCTIONS, METHODS, TESTS};
+}
+
+/// A template that parsed, uses only what templates may use, and is within its limits.
+///
+/// Limits: 16 KiB of source, 256 words in a tag, nesting of 24, and while rendering a fixed number
+/// of steps, 1 MiB for a text a filter makes, and 256 KiB of output.
+#[derive(Debug, Clone)]
+pub struct Template {
+    what: String,
+    source: String,
+    references: BTreeSet<Reference>,
+}
+
+impl Template {
+    /// Parses `source`; `what` is the path of the field that holds it, for messages.
+    ///
+    /// # Errors
+    /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the line.
+    pub fn parse(source: &str, what: &str) -> Result<Self, LanguageError> {
+        let references = contained(what, || {
+            endless::meet("parse", source);
+            let references = policy::check(source).map_err(|refusal| refusal.into_error(what))?;
+            // Compiling finds what the syntax tree does not show, so that it is found before the run.
+            vocabulary::environment().template_from_str(source).map_err(|error| describe(&error, what))?;
+            Ok(references)
+        })?;
+        Ok(Self { what: what.to_owned(), source: source.to_owned(), references })
+    }
+
+    /// The path of the field that holds this template.
+    pub(super) fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// The text this template was parsed from.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The names this template uses, as far as they can be read without rendering.
+    pub fn references(&self) -> &BTreeSet<Reference> {
+        &self.references
+    }
+
+    /// What to write instead where this template puts a value into JSON without escaping it; `is_plain` tells of an
+    /// expression that it never is a text.
+    pub fn json_advice(&self, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
+        body::advice(&self.source, is_plain)
+    }
+
+    /// The text this template makes of `scope`, cleaned as [`text::clean`] does, of at most
+    /// 256 KiB.
+    ///
+    /// # Errors
+    /// [`LanguageError::Evaluation`] for an undefined name or an operation on the wrong kind of
+    /// value, [`LanguageError::Limit`] if a bound is reached.
+    pub fn render(&self, scope: &Scope) -> Result<String, LanguageError> {
+        self.render_within(scope, MAX_OUTPUT)
+    }
+
+    /// Like [`Self::render`], with at most `max_bytes` of text before cleaning.
+    ///
+    /// # Errors
+    /// As [`Self::render`].
+    pub fn render_within(&self, scope: &Scope, max_bytes: usize) -> Result<String, LanguageError> {
+        let rendered = self.render_by(vocabulary::environment(), scope, max_bytes)?;
+        Ok(text::clean(&rendered))
+    }
+
+    /// The URL this template makes of `scope`: a value cannot change its host or its path.
+    ///
+    /// # Errors
+    /// As [`Self::render`], and [`LanguageError::Evaluation`] for a value that would change the URL's host or path.
+    pub fn render_url(&self, scope: &Scope) -> Result<String, LanguageError> {
+        let wrong = |problem: String| LanguageError::Evaluation { what: self.what.clone(), problem };
+        let framed = self.render_by(vocabulary::url_environment(), scope, MAX_OUTPUT)?;
+        url::assemble(&framed).map_err(wrong)
+    }
+
+    /// The text as the engine writes it, not cleaned.
+    fn render_by(
+        &self,
+        engine: &minijinja::Environment<'_>,
+        scope: &Scope,
+        max_bytes: usize,
+    ) -> Result<String, LanguageError> {
+        super::budget::charge(0).map_err(|_| LanguageError::Stopped { what: self.what.clone() })?;
+        // Only what is used is converted: a scope may hold the results of a hundred steps.
+        let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
+        let mut values: BTreeMap<String, minijinja::Value> =
+            names.into_iter().filter_map(|name| Some((name.to_owned(), scope.root(name)?.to_jinja()))).collect();
+        values.insert(meter::OUTPUT_LIMIT.to_owned(), max_bytes.into());
+        let values = minijinja::Value::from(values);
+        contained(&self.what, || {
+            endless::meet("render", &self.source);
+            engine
+                .template_from_str(&self.source)
+                .and_then(|template| {
+                    let plain = &get_compiled_template(&template).instructions;
+                    let (metered, blocks) = (metered::metered(plain), BTreeMap::new());
+                    let mut written = String::new();
+                    let mut output = make_string_output(&mut written);
+                    eval(engine, &metered, values, &blocks, &mut output, AutoEscape::None)?;
+                    drop(output);
+                    Ok(written)
+                })
+                .map_err(|error| match error.kind() {
+                    ErrorKind::WriteFailure => LanguageError::Limit {
+                        what: self.what.clone(),
+                        problem: format!(
+                            "the rendered text is larger than {max_bytes} bytes; shorten it, for example with `truncate(1000)`"
+                        ),
+                    },
+                    _ => describe(&error, &self.what),
+                })
+        })
+    }
+}
+
+/// Runs the template engine so that a mistake in it which the policy does not know of is an error of
+/// this template and not the end of the process. In tests it is the end, so that it is found.
+fn contained<T>(what: &str, run: impl FnOnce() -> Result<T, LanguageError>) -> Result<T, LanguageError> {
+    if cfg!(test) {
+        return run();
+    }
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        Err(LanguageError::Evaluation {
+            what: what.to_owned(),
+            problem: "the template engine failed on this template; simplify it".to_owned(),
+        })
+    })
+}
+
+/// The template engine's error in our words: the line, what is wrong, and no dump of values.
+fn describe(error: &minijinja::Error, what: &str) -> LanguageError {
+    let what = what.to_owned();
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), |detail| text::display(detail, 300));
+    let place = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::SyntaxError => LanguageError::Syntax { what, problem: format!("{place}{detail}") },
+        ErrorKind::OutOfFuel => {
+            LanguageError::Limit { what, problem: format!("{place}the template takes too many steps; loop over less") }
+        }
+        _ if detail == budget::STOPPED => LanguageError::Stopped { what },
+        _ if detail.starts_with(budget::TOO_MUCH) => LanguageError::Limit { what, problem: format!("{place}{detail}") },
+        ErrorKind::UndefinedError => LanguageError::Evaluation {
+            what,
+            problem: format!("{place}{detail}; test it with `is defined` or give it a `default(…)`"),
+        },
+        _ => LanguageError::Evaluation { what, problem: format!("{place}{detail}") },
+    }
+}

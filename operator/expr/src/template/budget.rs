@@ -1,0 +1,64 @@
+//! The bounds of one rendering beyond the steps that the template engine counts, and writers that keep to them.
+
+use crate::budget;
+use minijinja::{Error, ErrorKind};
+
+/// How every message about a bound begins.
+pub(super) const TOO_MUCH: &str = "too much";
+/// Bytes read and made in one rendering.
+pub(crate) const MAX_WORK: usize = 64 << 20;
+/// Bytes of a text that is made.
+pub(crate) const MAX_TEXT: usize = 1 << 20;
+
+/// How the message begins that the driver's flag stopped the rendering.
+pub(super) const STOPPED: &str = "stopped";
+
+/// Counts work and ends the rendering where the driver's flag is set.
+pub(super) fn go_on(bytes: usize) -> Result<(), Error> {
+    budget::charge(bytes).map_err(|_| Error::new(ErrorKind::InvalidOperation, STOPPED))
+}
+
+pub(super) fn too_much(problem: &str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH}: {problem}"))
+}
+
+/// A text that stops growing at the bound instead of after it.
+pub(super) struct Bounded(pub(super) String);
+
+impl std::fmt::Write for Bounded {
+    fn write_str(&mut self, piece: &str) -> std::fmt::Result {
+        if self.0.len() + piece.len() > MAX_TEXT {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(piece);
+        Ok(())
+    }
+}
+
+/// A writer that refuses to grow beyond what is left.
+pub(super) struct Limited<'o, W> {
+    pub(super) out: &'o mut W,
+    pub(super) left: usize,
+}
+
+impl<W: std::fmt::Write> std::fmt::Write for Limited<'_, W> {
+    fn write_str(&mut self, piece: &str) -> std::fmt::Result {
+        self.left = self.left.checked_sub(piece.len()).ok_or(std::fmt::Error)?;
+        self.out.write_str(piece)
+    }
+}
+
+/// A text writer as a byte writer. JSON is written in pieces that are UTF-8 each.
+pub(super) struct Bytes<W>(pub(super) W);
+
+impl<W: std::fmt::Write> std::io::Write for Bytes<W> {
+    fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+        let text = std::str::from_utf8(piece).map_err(std::io::Error::other)?;
+        self.0.write_str(text).map_err(std::io::Error::other)?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

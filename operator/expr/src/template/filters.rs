@@ -1,0 +1,394 @@
+//! The filters, methods and functions of our own: those of the template engine that are unbounded
+//! or differ from the manual, and what it does not have.
+//!
+//! Each pays for what it reads and makes. None may see more than its arguments.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use minijinja::value::{Kwargs, ValueKind, from_args};
+use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter, filters, functions};
+use minijinja_contrib::pycompat;
+
+use super::budget::{Bounded, Bytes, Limited, MAX_TEXT, too_much};
+use super::meter::{Meter, making, output_left, pay_for, spend, write};
+use super::metered::collected;
+use super::vocabulary::{METHODS, has};
+use crate::pattern::Pattern;
+
+/// Elements of a `range`, and the largest number in one.
+pub(crate) const MAX_RANGE: usize = 1000;
+const MAX_RANGE_BOUND: usize = 1_000_000_000;
+/// What compiling a pattern costs, as bytes read.
+const PATTERN_WORK: usize = 256 << 10;
+/// How deep a template's own lists and maps are within each other, at most.
+const MAX_LITERAL_DEPTH: usize = 24;
+
+/// Prints a value: texts and numbers as they are, everything else as JSON, so that what conditions
+/// and templates call `true` and `null` is written that way too.
+pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::String | ValueKind::Number | ValueKind::Undefined => {
+            let bytes = value.as_str().map_or_else(|| value.to_string().len(), str::len);
+            write(state, bytes)?;
+            escape_formatter(out, state, value)
+        }
+        _ => {
+            Meter::of(state, |meter| assert_defined(meter, value, MAX_LITERAL_DEPTH))?;
+            let most = output_left(state);
+            let mut limited = Limited { out, left: most };
+            serde_json::to_writer(Bytes(&mut limited), value).map_err(|error| match error.classify() {
+                serde_json::error::Category::Io => Error::from(ErrorKind::WriteFailure),
+                _ => no_json(),
+            })?;
+            let written = most.saturating_sub(limited.left);
+            write(state, written)
+        }
+    }
+}
+
+/// An undefined name inside a literal, `[inputs.missing]`, would become `null` in JSON.
+fn assert_defined(meter: &mut Meter, value: &Value, depth: usize) -> Result<(), Error> {
+    meter.take(16)?;
+    if value.is_undefined() {
+        return Err(Error::new(ErrorKind::UndefinedError, "a list or map here holds something undefined"));
+    }
+    let Some(deeper) = depth.checked_sub(1) else {
+        return Ok(());
+    };
+    match value.kind() {
+        ValueKind::Seq => value.try_iter()?.try_for_each(|item| assert_defined(meter, &item, deeper)),
+        ValueKind::Map => value.try_iter()?.try_for_each(|key| assert_defined(meter, &value.get_item(&key)?, deeper)),
+        _ => Ok(()),
+    }
+}
+
+fn no_json() -> Error {
+    Error::new(ErrorKind::InvalidOperation, "this value has no JSON form")
+}
+
+/// The value as text: what printing it would show.
+pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, str>, Error> {
+    if let Some(text) = value.as_str() {
+        spend(state, text.len())?;
+        return Ok(Cow::Borrowed(text));
+    }
+    match value.kind() {
+        ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
+        ValueKind::Number => Ok(Cow::Owned(value.to_string())),
+        _ => json(state, value, false).map(Cow::Owned),
+    }
+}
+
+/// The value as JSON, within the bound for texts.
+fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error> {
+    Meter::of(state, |meter| assert_defined(meter, value, MAX_LITERAL_DEPTH))?;
+    let mut json = Bounded(String::new());
+    let written = if pretty {
+        serde_json::to_writer_pretty(Bytes(&mut json), value)
+    } else {
+        serde_json::to_writer(Bytes(&mut json), value)
+    };
+    written.map_err(|error| match error.classify() {
+        serde_json::error::Category::Io => too_much("a value is larger than 1 MiB as JSON"),
+        _ => no_json(),
+    })?;
+    spend(state, json.0.len())?;
+    Ok(json.0)
+}
+
+/// A filter that changes a text.
+pub(super) fn mapped(state: &mut State, value: &Value, change: impl Fn(&str) -> String) -> Result<Value, Error> {
+    Ok(Value::from(change(&text(state, value)?)))
+}
+
+pub(super) fn capitalize(s: &str) -> String {
+    let mut chars = s.chars();
+    chars
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(chars.flat_map(char::to_lowercase)).collect())
+}
+
+pub(super) fn trim(state: &mut State, value: &Value, chars: Option<&str>) -> Result<Value, Error> {
+    strip(state, value, chars, Ends::Both)
+}
+
+#[derive(Clone, Copy)]
+enum Ends {
+    Left,
+    Right,
+    Both,
+}
+
+/// Cuts characters off a text, each looked up in a set and not in a list.
+fn strip(state: &mut State, value: &Value, chars: Option<&str>, ends: Ends) -> Result<Value, Error> {
+    let text = text(state, value)?;
+    let chars: Option<BTreeSet<char>> = match chars {
+        Some(chars) => {
+            spend(state, chars.len().saturating_mul(16))?;
+            Some(chars.chars().collect())
+        }
+        None => None,
+    };
+    let goes = |c: char| chars.as_ref().map_or_else(|| c.is_whitespace(), |chars| chars.contains(&c));
+    Ok(Value::from(match ends {
+        Ends::Left => text.trim_start_matches(goes),
+        Ends::Right => text.trim_end_matches(goes),
+        Ends::Both => text.trim_matches(goes),
+    }))
+}
+
+pub(super) fn replace(state: &mut State, value: &Value, old: &Value, new: &Value) -> Result<Value, Error> {
+    replace_times(state, value, old, new, usize::MAX)
+}
+
+fn replace_times(state: &mut State, value: &Value, old: &Value, new: &Value, times: usize) -> Result<Value, Error> {
+    let (value, old, new) = (text(state, value)?, text(state, old)?, text(state, new)?);
+    let found = value.matches(old.as_ref()).count().min(times);
+    making(state, value.len().saturating_add(found.saturating_mul(new.len())))?;
+    Ok(Value::from(value.replacen(old.as_ref(), &new, found)))
+}
+
+pub(super) fn join(state: &mut State, values: &Value, separator: Option<&str>) -> Result<Value, Error> {
+    let separator = separator.unwrap_or("");
+    pay_for(state, values)?;
+    let mut joined = String::new();
+    for (index, value) in values.try_iter()?.checked().enumerate() {
+        let value = value?;
+        let piece = text(state, &value)?;
+        if joined.len() + separator.len() + piece.len() > MAX_TEXT {
+            return Err(too_much("a text made here would be larger than 1 MiB; truncate first"));
+        }
+        if index > 0 {
+            joined.push_str(separator);
+        }
+        joined.push_str(&piece);
+    }
+    spend(state, joined.len())?;
+    Ok(Value::from(joined))
+}
+
+pub(super) fn split(
+    state: &mut State,
+    value: &Value,
+    separator: Option<&str>,
+    parts: Option<i64>,
+) -> Result<Value, Error> {
+    pay_for(state, value)?;
+    spend(state, separator.map_or(0, str::len))?;
+    let parts = filters::split(value, separator.map(Into::into), parts)?;
+    collected(state, parts).and_then(|parts| Ok(parts.try_iter()?.collect()))
+}
+
+/// `truncate(n)`: at most `n` characters in all, the ellipsis included.
+pub(super) fn truncate(
+    state: &mut State,
+    value: &Value,
+    length: Option<usize>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
+    let named: Option<usize> = match kwargs.get("length")? {
+        Some(length) => Some(length),
+        None => kwargs.get("n")?,
+    };
+    let length = length.or(named).unwrap_or(255);
+    let end: Option<&str> = kwargs.get("end")?;
+    let end = end.unwrap_or("...");
+    kwargs.assert_all_used()?;
+    spend(state, end.len())?;
+    let source = text(state, value)?;
+    let Some((cut, _)) = source.char_indices().nth(length) else {
+        return Ok(Value::from(source.as_ref()));
+    };
+    let kept = length.saturating_sub(end.chars().count());
+    if kept == 0 {
+        return Ok(Value::from(&source[..cut]));
+    }
+    let shortened: String = source.chars().take(kept).chain(end.chars()).collect();
+    Ok(Value::from(shortened))
+}
+
+/// `tojson`: plain JSON. Nothing is escaped for HTML, because nothing here is HTML.
+pub(super) fn tojson(state: &mut State, value: &Value, indent: Option<usize>, kwargs: Kwargs) -> Result<Value, Error> {
+    let named: Option<usize> = kwargs.get("indent")?;
+    kwargs.assert_all_used()?;
+    let pretty = indent.or(named).is_some_and(|width| width > 0);
+    Ok(Value::from(json(state, value, pretty)?))
+}
+
+/// `regex_search(p)`: the first match of the pattern, or none.
+pub(super) fn regex_search(state: &mut State, value: &Value, source: &str) -> Result<Value, Error> {
+    let text = text(state, value)?;
+    spend(state, PATTERN_WORK)?;
+    let pattern = Pattern::compile(source).map_err(|problem| Error::new(ErrorKind::InvalidOperation, problem))?;
+    spend(state, pattern.cost(text.len()))?;
+    Ok(pattern.find(&text).map_or(Value::from(()), |found| Value::from(found.as_str())))
+}
+
+pub(super) fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
+    // The engine's own would overflow on the extremes.
+    let extreme = |n: isize| n.unsigned_abs() > MAX_RANGE_BOUND;
+    if [Some(lower), upper, step].into_iter().flatten().any(extreme) {
+        return Err(too_much("the numbers of a `range` are at most 1000000000"));
+    }
+    let range = functions::range(lower, upper, step)?;
+    if range.len().is_none_or(|len| len > MAX_RANGE) {
+        return Err(too_much("`range` gives at most 1000 numbers"));
+    }
+    Ok(range)
+}
+
+/// `x is divisibleby(n)`. The engine's own panics where `n` is zero.
+pub(super) fn is_divisible_by(value: i64, divisor: i64) -> bool {
+    value.checked_rem(divisor) == Some(0)
+}
+
+/// Python's methods, of those in the vocabulary.
+pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if !has(METHODS, name) {
+        return Err(Error::from(ErrorKind::UnknownMethod));
+    }
+    Meter::of(state, |meter| {
+        meter.shallow(value)?;
+        args.iter().try_for_each(|argument| meter.deep(argument))
+    })?;
+    match (value.as_str(), name, args) {
+        (Some(separator), "join", [values]) => join(state, values, Some(separator)),
+        (Some(_), "replace", [old, new, rest @ ..]) => {
+            let times = rest.first().and_then(Value::as_i64).and_then(|n| usize::try_from(n).ok());
+            replace_times(state, value, old, new, times.unwrap_or(usize::MAX))
+        }
+        (Some(_), "strip" | "lstrip" | "rstrip", [] | [_]) => {
+            let ends = match name {
+                "lstrip" => Ends::Left,
+                "rstrip" => Ends::Right,
+                _ => Ends::Both,
+            };
+            let (chars,): (Option<&str>,) = from_args(args)?;
+            strip(state, value, chars, ends)
+        }
+        (Some(separator), "split", [] | [_] | [_, _]) => {
+            let found = match args.first().and_then(Value::as_str) {
+                Some(at) if !at.is_empty() => separator.matches(at).count(),
+                _ => separator.len(),
+            };
+            spend(state, found.saturating_mul(16))?;
+            pycompat::unknown_method_callback(state, value, name, args)
+        }
+        (None, "count", [item]) => {
+            Meter::of(state, |meter| meter.containment(item, value))?;
+            pycompat::unknown_method_callback(state, value, name, args)
+        }
+        _ => {
+            let made = pycompat::unknown_method_callback(state, value, name, args)?;
+            collected(state, made)
+        }
+    }
+}
+
+/// What a filter or a test costs, by its arguments; the first is what it is applied to.
+pub(super) type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
+
+pub(super) fn charge_nothing(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    meter.take(of.len())
+}
+
+pub(super) fn charge_all(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    of.iter().try_for_each(|value| meter.deep(value))
+}
+
+/// Each element once, and the name of an attribute at each.
+pub(super) fn charge_elements(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    let Some((value, arguments)) = of.split_first() else { return Ok(()) };
+    meter.shallow(value)?;
+    let elements = if value.as_str().is_some() { 1 } else { value.len().unwrap_or(1) };
+    let names = arguments.iter().filter_map(attribute).map(|name| name.as_str().map_or(0, str::len)).sum::<usize>();
+    meter.take(elements.saturating_mul(names))
+}
+
+/// As [`charge_elements`], with the attribute as the first argument.
+pub(super) fn charge_attributes(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    charge_elements(meter, of)?;
+    let [value, name, ..] = of else { return Ok(()) };
+    meter.take(value.len().unwrap_or(1).saturating_mul(name.as_str().map_or(0, str::len)))
+}
+
+/// A text of which each character or line becomes a value.
+pub(super) fn charge_parts(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    let Some(value) = of.first() else { return Ok(()) };
+    meter.shallow(value)?;
+    meter.take(value.as_str().map_or(0, str::len).saturating_mul(8))
+}
+
+pub(super) fn charge_comparison(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    match of {
+        [a, b] => meter.comparison(a, b),
+        _ => charge_all(meter, of),
+    }
+}
+
+pub(super) fn charge_in(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    match of {
+        [item, container] => meter.containment(item, container),
+        _ => charge_all(meter, of),
+    }
+}
+
+pub(super) fn charge_contains(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    match of {
+        [container, item] => meter.containment(item, container),
+        _ => charge_all(meter, of),
+    }
+}
+
+/// Everything once for each time that an element is compared.
+pub(super) fn charge_order(meter: &mut Meter, of: &[Value], sorts: bool) -> Result<(), Error> {
+    order(meter, of, sorts, true)
+}
+
+/// As [`charge_order`], but case is folded once and not at each comparison.
+pub(super) fn charge_unique(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
+    order(meter, of, true, false)
+}
+
+fn order(meter: &mut Meter, of: &[Value], sorts: bool, folds: bool) -> Result<(), Error> {
+    charge_elements(meter, of)?;
+    let Some((value, arguments)) = of.split_first() else { return Ok(()) };
+    let named = |name: &str| {
+        let given = arguments.iter().filter(|value| value.kind() == ValueKind::Map);
+        given.filter_map(|kwargs| kwargs.get_attr(name).ok()).find(|value| !value.is_undefined())
+    };
+    if value.kind() == ValueKind::Number || value.kind() == ValueKind::Bool {
+        return Ok(());
+    }
+    let path = named("attribute");
+    let by_value = named("by").is_some_and(|by| by.as_str() == Some("value"));
+    let mut keys = Vec::new();
+    for item in value.try_iter()?.checked() {
+        let item = item?;
+        match path.as_ref().and_then(Value::as_str) {
+            Some(path) => keys.extend(path.split(',').map(|path| at(&item, path.trim()))),
+            None if by_value => keys.push(value.get_item(&item)?),
+            None => keys.push(item),
+        }
+    }
+    let folds = folds && !named("case_sensitive").is_some_and(|sensitive| sensitive.is_true());
+    let times = if sorts { usize::try_from(keys.len().checked_ilog2().unwrap_or(0)).unwrap_or(0) + 2 } else { 1 };
+    meter.ordering(&keys, times, folds)
+}
+
+/// The value at a dotted path, as the engine finds it; undefined where there is none.
+fn at(item: &Value, path: &str) -> Value {
+    path.split('.').fold(item.clone(), |value, part| {
+        let key = part.parse::<usize>().map_or_else(|_| Value::from(part), Value::from);
+        value.get_item(&key).unwrap_or(Value::UNDEFINED)
+    })
+}
+
+/// The name of an attribute among an argument: a plain text, or `attribute=`.
+fn attribute(argument: &Value) -> Option<Value> {
+    match argument.kind() {
+        ValueKind::Map => argument.get_attr("attribute").ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,369 @@
+//! What a template may contain, decided on its words and its syntax tree before anything runs, and
+//! the names it uses.
+//!
+//! The template engine bounds the steps of a rendering but not the memory they take, nor the stack
+//! that parsing takes; what could use much of either is refused here. It may not render.
+
+use std::collections::BTreeSet;
+
+use minijinja::machinery::{Span, Token, ast, parse, tokenize};
+use minijinja::syntax::SyntaxConfig;
+
+use super::shape::{constant_member, is_number, path};
+use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS, has, words};
+use crate::{LanguageError, Reference, nearest::is_near, reference::Member, text};
+
+/// Bytes of source.
+pub(crate) const MAX_SOURCE: usize = 16 << 10;
+/// Words in one tag. Chains of operators become deep trees, so this bounds their depth too.
+pub(crate) const MAX_WORDS: usize = 256;
+/// Brackets within each other, and blocks (each `elif` counts) within each other.
+pub(crate) const MAX_NESTING: usize = 24;
+/// The step of a slice, either way.
+const MAX_STEP: u64 = 1_000_000;
+/// How many times the size of a variable a computed text may have, and the same inside a loop.
+pub(crate) const MAX_GROWTH: u32 = 32;
+pub(crate) const MAX_GROWTH_IN_LOOP: u32 = 4;
+
+/// What is refused, and the line where.
+pub(super) struct Refusal {
+    line: u16,
+    problem: String,
+    limit: bool,
+}
+
+impl Refusal {
+    fn new(span: Span, problem: impl Into<String>) -> Self {
+        Self { line: span.start_line, problem: problem.into(), limit: false }
+    }
+
+    fn limit(span: Span, problem: impl Into<String>) -> Self {
+        Self { limit: true, ..Self::new(span, problem) }
+    }
+
+    pub(super) fn into_error(self, what: &str) -> LanguageError {
+        let what = what.to_owned();
+        let problem = if self.line == 0 { self.problem } else { format!("line {}: {}", self.line, self.problem) };
+        if self.limit { LanguageError::Limit { what, problem } } else { LanguageError::Syntax { what, problem } }
+    }
+}
+
+impl From<minijinja::Error> for Refusal {
+    fn from(error: minijinja::Error) -> Self {
+        Self {
+            line: error.line().and_then(|line| line.try_into().ok()).unwrap_or(0),
+            problem: error.detail().map_or_else(|| error.kind().to_string(), |detail| text::display(detail, 300)),
+            limit: false,
+        }
+    }
+}
+
+/// The names `source` uses, if it contains only what a template may contain.
+pub(super) fn check(source: &str) -> Result<BTreeSet<Reference>, Refusal> {
+    if source.len() > MAX_SOURCE {
+        return Err(Refusal::limit(
+            Span::default(),
+            format!(
+                "the template has {} bytes; at most {MAX_SOURCE} are allowed, pass long texts as values",
+                source.len()
+            ),
+        ));
+    }
+    check_words(source)?;
+    let tree = parse(source, "template", SyntaxConfig::default())?;
+    let mut walk = Walk { locals: Vec::new(), loops: 0, references: BTreeSet::new() };
+    walk.statement(&tree)?;
+    Ok(walk.references)
+}
+
+/// Bounds the depth that parsing reaches, on the engine's own words, which are read without
+/// recursion.
+fn check_words(source: &str) -> Result<(), Refusal> {
+    let (mut words, mut brackets, mut blocks): (usize, usize, usize) = (0, 0, 0);
+    let mut opens_block = false;
+    // How many blocks each open `if` stands for: itself and its `elif`s.
+    let mut arms: Vec<usize> = Vec::new();
+    for word in tokenize(source, false, SyntaxConfig::default()) {
+        let (token, span) = word?;
+        words += 1;
+        match token {
+            Token::VariableStart | Token::BlockStart => (words, brackets) = (0, 0),
+            Token::BracketOpen | Token::ParenOpen | Token::BraceOpen => brackets += 1,
+            Token::BracketClose | Token::ParenClose | Token::BraceClose => {
+                brackets = brackets.saturating_sub(1);
+            }
+            Token::TemplateData(_) => words = 0,
+            Token::Ident(name) if opens_block => match name {
+                "elif" => {
+                    blocks += 1;
+                    if let Some(arm) = arms.last_mut() {
+                        *arm += 1;
+                    }
+                }
+                "else" => {}
+                _ if name.starts_with("end") => {
+                    blocks = blocks.saturating_sub(arms.pop().unwrap_or(0));
+                }
+                _ => {
+                    blocks += 1;
+                    arms.push(1);
+                }
+            },
+            _ => {}
+        }
+        opens_block = matches!(token, Token::BlockStart);
+        if words > MAX_WORDS {
+            return Err(Refusal::limit(span, format!("one tag holds more than {MAX_WORDS} words; split it")));
+        }
+        if brackets > MAX_NESTING || blocks > MAX_NESTING {
+            return Err(Refusal::limit(span, format!("brackets or blocks are nested deeper than {MAX_NESTING}")));
+        }
+    }
+    Ok(())
+}
+
+/// A walk over the syntax tree that collects names and refuses what is not allowed.
+///
+/// Every expression has a *growth*: how many times the largest value of the scope its text could be
+/// as large as. Constants do not grow (they are in the source), variables grow by one,
+/// concatenation adds up, and filters start again at one because their results are bounded.
+struct Walk<'s> {
+    /// The variables of the loops around the current place, and their growth.
+    locals: Vec<(&'s str, u32)>,
+    loops: usize,
+    references: BTreeSet<Reference>,
+}
+
+type Grown = Result<u32, Refusal>;
+
+impl<'s> Walk<'s> {
+    fn body(&mut self, body: &[ast::Stmt<'s>]) -> Result<(), Refusal> {
+        body.iter().try_for_each(|statement| self.statement(statement))
+    }
+
+    fn statement(&mut self, statement: &ast::Stmt<'s>) -> Result<(), Refusal> {
+        let (span, name) = match statement {
+            ast::Stmt::Template(template) => return self.body(&template.children),
+            ast::Stmt::EmitRaw(_) => return Ok(()),
+            ast::Stmt::EmitExpr(emit) => return self.expression(&emit.expr).map(drop),
+            ast::Stmt::IfCond(branch) => {
+                self.expression(&branch.expr)?;
+                self.body(&branch.true_body)?;
+                return self.body(&branch.false_body);
+            }
+            ast::Stmt::ForLoop(for_loop) => return self.for_loop(for_loop, for_loop.span()),
+            ast::Stmt::WithBlock(s) => (s.span(), "with"),
+            ast::Stmt::Set(s) => (s.span(), "set"),
+            ast::Stmt::SetBlock(s) => (s.span(), "set"),
+            ast::Stmt::AutoEscape(s) => (s.span(), "autoescape"),
+            ast::Stmt::FilterBlock(s) => (s.span(), "filter"),
+            ast::Stmt::Do(s) => (s.span(), "do"),
+            // Statements of features that are not compiled in here, should another crate turn
+            // them on.
+            #[allow(unreachable_patterns)]
+            _ => (Span::default(), "this"),
+        };
+        Err(Refusal::new(
+            span,
+            format!(
+                "`{name}` is not available in templates; there are `for` and `if`, and `set` steps for intermediate values"
+            ),
+        ))
+    }
+
+    fn for_loop(&mut self, for_loop: &ast::ForLoop<'s>, span: Span) -> Result<(), Refusal> {
+        if for_loop.recursive {
+            return Err(Refusal::new(span, "`recursive` is not available in templates"));
+        }
+        let growth = self.expression(&for_loop.iter)?;
+        let outside = self.locals.len();
+        self.locals.push(("loop", 0));
+        self.assign(&for_loop.target, growth)?;
+        self.loops += 1;
+        if let Some(filter) = &for_loop.filter_expr {
+            self.expression(filter)?;
+        }
+        self.body(&for_loop.body)?;
+        self.loops -= 1;
+        self.locals.truncate(outside);
+        self.body(&for_loop.else_body)
+    }
+
+    fn assign(&mut self, target: &ast::Expr<'s>, growth: u32) -> Result<(), Refusal> {
+        match target {
+            ast::Expr::Var(var) => self.locals.push((var.id, growth)),
+            ast::Expr::List(list) => {
+                list.items.iter().try_for_each(|item| self.assign(item, growth))?;
+            }
+            ast::Expr::Tuple(tuple) => {
+                tuple.items.iter().try_for_each(|item| self.assign(item, growth))?;
+            }
+            other => {
+                return Err(Refusal::new(other.span(), "a loop needs a name for its element"));
+            }
+        }
+        Ok(())
+    }
+
+    fn expression(&mut self, expr: &ast::Expr<'s>) -> Grown {
+        let growth = self.grow(expr)?;
+        let most = if self.loops > 0 { MAX_GROWTH_IN_LOOP } else { MAX_GROWTH };
+        if growth > most {
+            return Err(Refusal::limit(
+                expr.span(),
+                format!(
+                    "more than {most} values are put together here; write them one after the other as `{{{{ a }}}}{{{{ b }}}}`, or use `join`"
+                ),
+            ));
+        }
+        Ok(growth)
+    }
+
+    fn all<'e>(&mut self, exprs: impl IntoIterator<Item = &'e ast::Expr<'s>>) -> Grown
+    where
+        's: 'e,
+    {
+        exprs.into_iter().try_fold(0_u32, |sum, expr| Ok(sum.saturating_add(self.expression(expr)?)))
+    }
+
+    fn grow(&mut self, expr: &ast::Expr<'s>) -> Grown {
+        if let Some((root, members)) = path(expr) {
+            return Ok(self.refer(root, members, false));
+        }
+        match expr {
+            ast::Expr::Const(_) => Ok(0),
+            // A variable is a path of its own.
+            ast::Expr::Var(_) => Ok(1),
+            ast::Expr::GetAttr(get) => self.expression(&get.expr),
+            ast::Expr::GetItem(get) => {
+                self.expression(&get.subscript_expr)?;
+                self.expression(&get.expr)
+            }
+            ast::Expr::Slice(slice) => {
+                // The engine negates the step without looking.
+                let small = match slice.step.as_ref().map(constant_member) {
+                    None => true,
+                    Some(Some(Member::Position(step))) => (1..=MAX_STEP).contains(&step.unsigned_abs()),
+                    Some(_) => false,
+                };
+                if !small {
+                    return Err(Refusal::new(
+                        slice.span(),
+                        "the step of a slice must be a small number that is written out",
+                    ));
+                }
+                self.all([&slice.start, &slice.stop, &slice.step].into_iter().flatten())?;
+                self.expression(&slice.expr)
+            }
+            ast::Expr::UnaryOp(op) => self.expression(&op.expr).map(|_| 0),
+            ast::Expr::BinOp(op) => self.operator(op),
+            ast::Expr::Compare(compare) => {
+                self.expression(&compare.expr)?;
+                self.all(compare.ops.iter().map(|op| &op.expr)).map(|_| 0)
+            }
+            ast::Expr::IfExpr(choice) => {
+                self.expression(&choice.test_expr)?;
+                let yes = self.expression(&choice.true_expr)?;
+                let no = choice.false_expr.as_ref().map(|no| self.expression(no)).transpose()?;
+                Ok(yes.max(no.unwrap_or(0)))
+            }
+            ast::Expr::List(list) => self.all(&list.items),
+            ast::Expr::Tuple(tuple) => self.all(&tuple.items),
+            ast::Expr::Map(map) => self.all(map.keys.iter().chain(&map.values)),
+            ast::Expr::Filter(filter) => {
+                known("filter", filter.name, FILTERS, filter.span())?;
+                let guards = matches!(filter.name, "d" | "default");
+                if let Some(subject) = &filter.expr {
+                    self.subject(subject, guards)?;
+                }
+                self.arguments(&filter.args, filter.span())?;
+                Ok(1)
+            }
+            ast::Expr::Test(test) => {
+                known("test", test.name, TESTS, test.span())?;
+                self.subject(&test.expr, matches!(test.name, "defined" | "undefined"))?;
+                self.arguments(&test.args, test.span())?;
+                Ok(0)
+            }
+            ast::Expr::Call(call) => self.call(call, call.span()),
+        }
+    }
+
+    /// What a filter or test is applied to; `guards` if that provides for its absence.
+    fn subject(&mut self, subject: &ast::Expr<'s>, guards: bool) -> Grown {
+        match path(subject) {
+            Some((root, members)) if guards => Ok(self.refer(root, members, true)),
+            _ => self.expression(subject),
+        }
+    }
+
+    fn refer(&mut self, root: &str, members: Vec<Member>, optional: bool) -> u32 {
+        if let Some((_, growth)) = self.locals.iter().rev().find(|(name, _)| *name == root) {
+            return *growth;
+        }
+        if has(CONSTANTS, root) {
+            return 0;
+        }
+        self.references.insert(Reference { root: root.to_owned(), members, optional });
+        1
+    }
+
+    fn operator(&mut self, op: &ast::Spanned<ast::BinOp<'s>>) -> Grown {
+        let (left, right) = (self.expression(&op.left)?, self.expression(&op.right)?);
+        match op.op {
+            ast::BinOpKind::Add | ast::BinOpKind::Concat => Ok(left.saturating_add(right)),
+            ast::BinOpKind::ScAnd | ast::BinOpKind::ScOr => Ok(left.max(right)),
+            ast::BinOpKind::Mul if !(is_number(&op.left) && is_number(&op.right)) => Err(Refusal::new(
+                op.span(),
+                "`*` needs a number on both sides, for example `inputs.amount|float * 2`, because it would repeat a text or a list",
+            )),
+            _ => Ok(0),
+        }
+    }
+
+    fn call(&mut self, call: &ast::Call<'s>, span: Span) -> Grown {
+        match &call.expr {
+            ast::Expr::Var(function) => {
+                known("function", function.id, FUNCTIONS, span)?;
+                self.arguments(&call.args, span)?;
+                Ok(0)
+            }
+            ast::Expr::GetAttr(method) => {
+                let of_loop = matches!(&method.expr, ast::Expr::Var(var) if var.id == "loop");
+                if !(of_loop && matches!(method.name, "cycle" | "changed")) {
+                    known("method", method.name, METHODS, span)?;
+                }
+                // The engine divides by the number of positional arguments.
+                if of_loop && !matches!(call.args.first(), Some(ast::CallArg::Pos(_))) {
+                    return Err(Refusal::new(span, format!("`loop.{}` needs a value", method.name)));
+                }
+                self.expression(&method.expr)?;
+                self.arguments(&call.args, span)?;
+                Ok(1)
+            }
+            _ => Err(Refusal::new(span, "a value cannot be called")),
+        }
+    }
+
+    fn arguments(&mut self, arguments: &[ast::CallArg<'s>], span: Span) -> Result<(), Refusal> {
+        arguments.iter().try_for_each(|argument| match argument {
+            ast::CallArg::Pos(expr) | ast::CallArg::Kwarg(_, expr) => self.expression(expr).map(drop),
+            ast::CallArg::PosSplat(_) | ast::CallArg::KwargSplat(_) => {
+                Err(Refusal::new(span, "`*` and `**` before an argument are not available"))
+            }
+        })
+    }
+}
+
+/// Refuses a word that is not in the vocabulary, with the nearest that is.
+fn known(sort: &str, name: &str, existing: &'static str, span: Span) -> Result<(), Refusal> {
+    if has(existing, name) {
+        return Ok(());
+    }
+    let name = text::display(name, 40);
+    let remedy = match words(existing).find(|candidate| is_near(&name, candidate)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("there are {}", words(existing).collect::<Vec<_>>().join(", ")),
+    };
+    Err(Refusal::new(span, format!("there is no {sort} `{name}`; {remedy}")))
+}

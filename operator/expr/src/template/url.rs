@@ -1,0 +1,229 @@
+//! URLs from templates: what an expression gives stays a part of the path or the query, and cannot become another path,
+//! another parameter or another host.
+//!
+//! rendering with every value framed *(pure)* -> pieces -> one URL. Judged by where a value stands:
+//!
+//! | place | rule |
+//! |---|---|
+//! | the beginning | taken as it is: it is the URL's scheme and host, which `allowedHosts` judges |
+//! | before the end of the host and port | only characters of host names, ports and addresses; only a port where the value at the beginning holds the host |
+//! | after that | percent-encoded, unless `urlencode` did it; no path segment becomes empty, `.` or `..` |
+
+use std::ops::Range;
+
+use minijinja::{Error, ErrorKind, Output, State, Value};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use unicode_normalization::UnicodeNormalization;
+
+use super::filters::text;
+use super::meter::{making, write as count_output};
+use crate::text::clean;
+
+/// Begins the frame of a value: this, `e` or `v`, the length in bytes, a colon, the value.
+const MARK: char = '\u{1}';
+/// Everything but the characters that RFC 3986 calls unreserved.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// Bytes of a scheme and host that have a value in them, as far as the value.
+const MAX_HOST: usize = 1024;
+/// How many times a segment is decoded to look for dots. A value is encoded once.
+const DECODINGS: usize = 4;
+
+/// `urlencode`: percent-encodes everything but letters, digits and `-._~`. In a URL the result is not encoded again.
+pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error> {
+    making(state, value.as_str().map_or(0, str::len))?;
+    if is_encoded(value) {
+        return Ok(value.clone());
+    }
+    let encoded = encode(&text(state, value)?);
+    making(state, encoded.len())?;
+    Ok(Value::from_safe_string(encoded))
+}
+
+/// Prints a value inside a frame, so that [`assemble`] can tell it from the template's own text.
+pub(super) fn print_framed(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    let kind = if is_encoded(value) { 'e' } else { 'v' };
+    let text = text(state, value)?;
+    count_output(state, text.len())?;
+    write!(out, "{MARK}{kind}{}:{text}", text.len()).map_err(|_| Error::from(ErrorKind::WriteFailure))
+}
+
+fn encode(text: &str) -> String {
+    utf8_percent_encode(&clean(text), ENCODED).to_string()
+}
+
+/// Whether a value was made by [`urlencode`] and still has only characters that it leaves.
+fn is_encoded(value: &Value) -> bool {
+    let left = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+    value.is_safe() && value.as_str().is_some_and(|text| text.bytes().all(left))
+}
+
+/// Returns the URL of a rendering with frames, or what is wrong with a value and the remedy.
+pub(super) fn assemble(framed: &str) -> Result<String, String> {
+    let mut url = Url::default();
+    let mut rest = framed;
+    while let Some((literal, frame)) = rest.split_once(MARK) {
+        url.literal(literal);
+        let (kind, value, after) = unframe(frame).ok_or("the template's text has a control character; remove it")?;
+        url.value(value, kind == 'e')?;
+        rest = after;
+    }
+    url.literal(rest);
+    url.check_host_end()?;
+    url.check_segments()?;
+    Ok(url.text)
+}
+
+/// Returns a frame's kind, its value and what follows it.
+fn unframe(frame: &str) -> Option<(char, &str, &str)> {
+    let kind = frame.chars().next().filter(|kind| matches!(kind, 'e' | 'v'))?;
+    let (length, rest) = frame.get(1..)?.split_once(':')?;
+    let (value, after) = rest.split_at_checked(length.parse().ok()?)?;
+    Some((kind, value, after))
+}
+
+/// A URL that is being put together.
+#[derive(Default)]
+struct Url {
+    text: String,
+    /// The places of the values but the one at the beginning. An empty value has a place, too.
+    values: Vec<Range<usize>>,
+    has_value: bool,
+    /// Whether the value at the beginning holds the scheme, and with it the host.
+    begins_host: bool,
+}
+
+impl Url {
+    fn literal(&mut self, text: &str) {
+        self.text.push_str(&clean(text));
+    }
+
+    fn value(&mut self, value: &str, encoded: bool) -> Result<(), String> {
+        let first = !std::mem::replace(&mut self.has_value, true);
+        let from = self.text.len();
+        if first && self.text.trim().is_empty() {
+            self.text.push_str(&clean(value));
+            self.begins_host = value.contains(':');
+            return Ok(());
+        }
+        if end_of_authority(&self.text).is_some() {
+            let text = if encoded { value.to_owned() } else { encode(value) };
+            self.text.push_str(&text);
+        } else {
+            self.check_host(value)?;
+            self.text.push_str(value);
+        }
+        self.values.push(from..self.text.len());
+        Ok(())
+    }
+
+    /// Refuses a value in the host or port that could end it, or leave it to what follows.
+    fn check_host(&self, value: &str) -> Result<(), String> {
+        let empty = value.is_empty() && self.text.ends_with(['/', '\\', ':']);
+        let port = self.text.ends_with(':') && value.bytes().all(|byte| byte.is_ascii_digit());
+        if is_host(value) && !empty && (port || !self.begins_host) && self.text.len() + value.len() <= MAX_HOST {
+            return Ok(());
+        }
+        Err("a value in the host of the URL is not a host name, a port, or both; put what belongs to the path after a `/` \
+             of the template, or begin the URL with one value that holds scheme and host"
+            .to_owned())
+    }
+
+    /// Refuses values that go on with the template's own host name and hold a dot: after `api.example.com` they would
+    /// name a host of another domain.
+    fn check_host_end(&self) -> Result<(), String> {
+        let end = end_of_authority(&self.text).unwrap_or(self.text.len());
+        let mut from = None;
+        for value in self.values.iter().filter(|value| value.end <= end && !value.is_empty()) {
+            // Values that touch are one.
+            let start = match from {
+                Some((start, before)) if before == value.start => start,
+                _ => value.start,
+            };
+            from = Some((start, value.end));
+            let goes_on = self.text.get(..start).is_some_and(|text| text.ends_with(|c: char| c.is_alphanumeric()));
+            let ends_host = self.text.get(value.end..end).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'));
+            if goes_on && ends_host && self.text.get(start..value.end).is_some_and(|text| text.contains('.')) {
+                return Err(
+                    "a value goes on with the host of the URL and holds a dot, which names another host; put a `/` \
+                            before what belongs to the path, or a `.` before the rest of a host name"
+                        .to_owned(),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses values that make a segment of the path `.` or `..`, in whatever spelling a server could read as that.
+    fn check_segments(&self) -> Result<(), String> {
+        let Some(first) = end_of_authority(&self.text) else { return Ok(()) };
+        let mut from = first;
+        let path = self.text.get(from..).unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
+        for segment in path.split(['/', '\\']) {
+            let to = from + segment.len();
+            let at = self.values.partition_point(|value| value.end < from);
+            if self.values.get(at).is_some_and(|value| value.start <= to) && leads_elsewhere(segment) {
+                return Err(
+                    "a value makes a segment of the URL's path `.` or `..`, which leads to another path; check the \
+                            value before this step, or put it into the query"
+                        .to_owned(),
+                );
+            }
+            let holds_value = self.values.iter().any(|value| value.start >= from && value.end <= to);
+            if from > first && holds_value && is_blank(segment) {
+                return Err(
+                    "a value leaves a segment of the URL's path empty, which leads to another path; check the \
+                            value before this step, or put it into the query"
+                        .to_owned(),
+                );
+            }
+            from = to + 1;
+        }
+        Ok(())
+    }
+}
+
+/// Returns where scheme, host and port end, if what follows them has begun. As URLs are parsed: any number of slashes of
+/// either kind may stand before the host.
+fn end_of_authority(url: &str) -> Option<usize> {
+    let (scheme, rest) = url.split_once(':')?;
+    let host = rest.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
+    let end = host.find(['/', '\\', '?', '#'])?;
+    Some(scheme.len() + 1 + (rest.len() - host.len()) + end)
+}
+
+/// Whether a text is a part of a host name, a port, an address, or one of these with a port.
+fn is_host(text: &str) -> bool {
+    let name = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let address = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(&byte));
+    match text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        Some((inside, "")) => address(inside),
+        Some((inside, after)) => address(inside) && after.strip_prefix(':').is_some_and(port),
+        None => text.split_once(':').map_or_else(|| name(text), |(host, after)| name(host) && port(after)),
+    }
+}
+
+/// Whether a segment has nothing but blank space in it, once decoded.
+fn is_blank(segment: &str) -> bool {
+    percent_decode(segment.as_bytes()).decode_utf8_lossy().trim().is_empty()
+}
+
+/// Whether a segment has, once decoded, a part between slashes of either kind that is `.` or `..`, with parameters or
+/// blank space or without.
+fn leads_elsewhere(segment: &str) -> bool {
+    let mut bytes = segment.as_bytes().to_vec();
+    for _ in 0..DECODINGS {
+        bytes = percent_decode(&bytes).collect();
+    }
+    // Some servers read the wide, small and doubled forms of dots and slashes as what they look like.
+    let decoded: String = String::from_utf8_lossy(&bytes).nfkc().collect();
+    decoded.split(['/', '\\', '\u{2044}', '\u{2215}']).any(|part| {
+        let part = part.split(';').next().unwrap_or_default();
+        let part = part.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+        matches!(part, "." | "..")
+    })
+}
+
+#[cfg(test)]
+#[path = "url/tests.rs"]
+mod tests;

@@ -1,0 +1,293 @@
+//! What a value can do to a URL, and what it cannot.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{LanguageError, Scope, Template};
+
+fn url(template: &str, value: impl Into<Value>) -> Result<String, LanguageError> {
+    let mut scope = Scope::new();
+    scope.set("v", value.into()).set("base", json!("https://api.example.com/v1")).set("list", json!(["a b", "c/d"]));
+    Template::parse(template, "http.url")?.render_url(&scope)
+}
+
+#[track_caller]
+fn gives(template: &str, value: impl Into<Value>, expected: &str) {
+    assert_eq!(url(template, value).unwrap(), expected, "{template}");
+}
+
+#[track_caller]
+fn refused(template: &str, value: &str, problem: &str) {
+    match url(template, value) {
+        Ok(url) => panic!("{template} with {value:?} gives {url}"),
+        Err(LanguageError::Evaluation { what, problem: why }) => {
+            assert_eq!(what, "http.url");
+            assert!(why.contains(problem), "{template} with {value:?}: {why}");
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+const ORDER: &str = "https://api.example.com/orders/{{ v }}";
+const DOTS: &str = "makes a segment of the URL's path `.` or `..`";
+const HOST: &str = "in the host of the URL is not a host name";
+
+#[test]
+fn a_value_in_the_path_stays_one_segment() {
+    gives(ORDER, "4711", "https://api.example.com/orders/4711");
+    gives(ORDER, 4711, "https://api.example.com/orders/4711");
+    gives(ORDER, "a-b_c.d~e", "https://api.example.com/orders/a-b_c.d~e");
+    gives(ORDER, "1?all=true#x", "https://api.example.com/orders/1%3Fall%3Dtrue%23x");
+    gives(ORDER, "1/delete", "https://api.example.com/orders/1%2Fdelete");
+    gives(ORDER, r"1\delete", "https://api.example.com/orders/1%5Cdelete");
+    gives(ORDER, "1%2Fdelete", "https://api.example.com/orders/1%252Fdelete");
+    gives(ORDER, "Zoë 1\n", "https://api.example.com/orders/Zo%C3%AB%201%0A");
+    gives(ORDER, json!({"a": [1]}), "https://api.example.com/orders/%7B%22a%22%3A%5B1%5D%7D");
+    gives(ORDER, "...", "https://api.example.com/orders/...");
+    gives(ORDER, "report.v1..2", "https://api.example.com/orders/report.v1..2");
+}
+
+#[test]
+fn a_value_does_not_leave_a_segment_empty() {
+    for value in ["", " ", "\t"] {
+        refused(ORDER, value, "leaves a segment of the URL's path empty");
+        refused("https://api.example.com/{{ v }}/items?a=b", value, "leaves a segment of the URL's path empty");
+    }
+    gives("https://api.example.com/orders{{ v }}", "", "https://api.example.com/orders");
+    gives("https://api.example.com/orders//x?id={{ v }}", "", "https://api.example.com/orders//x?id=");
+}
+
+#[test]
+fn a_value_does_not_go_on_with_the_host_of_the_template() {
+    let problem = "goes on with the host of the URL and holds a dot";
+    for template in
+        ["https://api.example.com{{ v }}", "https://api.example.com{{ v }}:443/x", "https://api.example.com{{ v }}?a=b"]
+    {
+        refused(template, ".evil.org", problem);
+        refused(template, "x.evil.org", problem);
+    }
+    refused("https://api.example.com{{ v[:1] }}{{ v[1:] }}/", ".evil.org", problem);
+    gives("https://api-{{ v }}/", "eu.example.com", "https://api-eu.example.com/");
+    gives("https://api.{{ v }}/x", "example.com", "https://api.example.com/x");
+    gives("https://{{ v }}.example.com/", "a.b", "https://a.b.example.com/");
+    gives("https://shard{{ v }}.example.com/", "7.eu", "https://shard7.eu.example.com/");
+    gives("http://shard{{ v }}/", "7", "http://shard7/");
+}
+
+#[test]
+fn a_value_in_the_query_stays_one_parameter() {
+    let template = "https://api.example.com/orders?id={{ v }}&limit=1#{{ v }}";
+    gives(template, "1&all=true", "https://api.example.com/orders?id=1%26all%3Dtrue&limit=1#1%26all%3Dtrue");
+    gives(template, "1+1 #", "https://api.example.com/orders?id=1%2B1%20%23&limit=1#1%2B1%20%23");
+    // Dots are segments only in the path.
+    gives(template, "../x", "https://api.example.com/orders?id=..%2Fx&limit=1#..%2Fx");
+}
+
+#[test]
+fn the_text_of_the_template_is_never_encoded() {
+    gives("https://api.example.com/a/../b?c=d&e=%20#f{{ v }}", "", "https://api.example.com/a/../b?c=d&e=%20#f");
+    gives(
+        "https://api.example.com/x{% for i in list %}/{{ i }}{% endfor %}?{% if v %}v={{ v }}&{% endif %}z",
+        "=",
+        "https://api.example.com/x/a%20b/c%2Fd?v=%3D&z",
+    );
+}
+
+#[test]
+fn no_value_makes_a_segment_of_dots_in_any_spelling() {
+    for value in [
+        ".",
+        "..",
+        "\u{2025}",
+        "\u{fe30}",
+        "\u{2025}\u{fe68}x",
+        "x\u{2044}\u{2025}",
+        "%2e",
+        "%2E%2e",
+        ".%2E",
+        "%2e.",
+        "%252e%252e",
+        "%25252e.",
+        "../admin",
+        "../../admin/delete?all=true",
+        "x/..",
+        "x/../y",
+        r"..\admin",
+        r"x\..",
+        "..%2fadmin",
+        "..%5cadmin",
+        "%2e%2e%2fadmin",
+        "..;",
+        "..;x=y",
+        ".. ",
+        " ..",
+        "..\n",
+        "\t.",
+        "..\u{0}",
+        "．．",
+        "․․",
+        "﹒",
+        "..／x",
+    ] {
+        refused(ORDER, value, DOTS);
+        refused("https://api.example.com/orders/{{ v }}/items?x=1", value, DOTS);
+        refused("https://api.example.com\\orders\\{{ v }}", value, DOTS);
+        refused("{{ base }}/orders/{{ v }}", value, DOTS);
+    }
+}
+
+#[test]
+fn no_value_completes_a_segment_of_dots() {
+    refused("https://api.example.com/orders/.{{ v }}", ".", DOTS);
+    refused("https://api.example.com/orders/{{ v }}.", ".", DOTS);
+    refused("https://api.example.com/orders/.{{ v }}./x", "", DOTS);
+    refused("https://api.example.com/orders/%2e{{ v }}", ".", DOTS);
+    refused("https://api.example.com/orders/%{{ v }}", "2e", DOTS);
+    refused("https://api.example.com/orders/{{ v }}{{ v }}", ".", DOTS);
+    gives("https://api.example.com/orders/a{{ v }}", "..", "https://api.example.com/orders/a..");
+    gives("https://api.example.com/../{{ v }}/.", "x", "https://api.example.com/../x/.");
+}
+
+#[test]
+fn what_urlencode_made_is_not_encoded_twice() {
+    let once = "https://api.example.com/orders/a%2Fb%20c";
+    gives(ORDER, "a/b c", once);
+    gives("https://api.example.com/orders/{{ v | urlencode }}", "a/b c", once);
+    gives("https://api.example.com/orders/{{ v | urlencode | urlencode }}", "a/b c", once);
+    gives("https://api.example.com/orders/{{ (v | urlencode) if v else 'none' }}", "a/b c", once);
+    refused("https://api.example.com/orders/{{ v | urlencode }}", "..", DOTS);
+    // Changed afterwards, it is text like any other.
+    gives("https://api.example.com/{{ v | urlencode ~ '/x' }}", "a/b", "https://api.example.com/a%252Fb%2Fx");
+    gives("https://api.example.com/{{ v | urlencode | replace('%2F', '/') }}", "a/b", "https://api.example.com/a%2Fb");
+}
+
+#[test]
+fn no_filter_marks_a_value_as_encoded_that_is_not() {
+    for filter in ["safe", "escape", "e", "tojson | safe"] {
+        assert!(Template::parse(&format!("https://h.example/{{{{ v | {filter} }}}}"), "http.url").is_err(), "{filter}");
+    }
+    for expression in [
+        "v | urlencode ~ v",
+        "v ~ (v | urlencode)",
+        "[v | urlencode, v] | join('/')",
+        "v | replace('b', v | urlencode)",
+        "(v | urlencode).replace('%2F', '/')",
+        "('/' | urlencode).join([v, v])",
+        "[v | urlencode, v]",
+        "(v | urlencode)[0] ~ '/'",
+        "{'a': v | urlencode}",
+        "[v | urlencode, v] | sort | join('?')",
+        "(v | urlencode) + v",
+        "v | default(v | urlencode)",
+    ] {
+        let made = url(&format!("https://h.example/x/{{{{ {expression} }}}}"), "a/b?c").unwrap();
+        let after = made.strip_prefix("https://h.example/x/").unwrap();
+        assert!(!after.contains(['/', '?', '#', '\\']), "{expression}: {made}");
+    }
+}
+
+#[test]
+fn a_value_that_begins_the_url_is_taken_as_it_is() {
+    gives("{{ v }}", "https://h.example/a/../b?c=d&e=f", "https://h.example/a/../b?c=d&e=f");
+    gives(" {{ v }}", "https://h.example/a", " https://h.example/a");
+    gives("{{ base }}/orders/{{ v }}", "1/2", "https://api.example.com/v1/orders/1%2F2");
+    gives("{{ base }}?id={{ v }}", "1&2", "https://api.example.com/v1?id=1%262");
+    gives("{{ v }}://h.example/{{ v }}", "https", "https://h.example/https");
+    // Only one value begins it, also where that one is empty.
+    refused("{{ '' }}{{ v }}", "https://evil.example/", HOST);
+    refused("{% for i in ['', v] %}{{ i }}{% endfor %}", "https://evil.example/", HOST);
+}
+
+#[test]
+fn a_value_in_the_host_cannot_end_it() {
+    for value in [
+        "evil.example/",
+        "evil.example?",
+        "evil.example#",
+        r"evil.example\",
+        "user@evil.example",
+        "a:b@evil.example",
+        "x:80/",
+        "evil.example%2f",
+        "evil。example",
+        "a b",
+        "a\tb",
+        "x\n",
+        "é",
+        ":pw@",
+        "[::1]@x",
+        "a:80:80",
+        "a[::1]",
+    ] {
+        for template in [
+            "https://{{ v }}.internal.example/x",
+            "https://internal-{{ v }}/x",
+            "https://{{ v }}/x",
+            "https:{{ v }}/x",
+            "https:/{{ v }}/x",
+            r"https:\\{{ v }}/x",
+            "http{{ v }}://internal.example/",
+        ] {
+            refused(template, value, HOST);
+        }
+    }
+    // It cannot go on with the host that another value began.
+    for value in [".evil.example", "-evil.example", ":8080", "8080"] {
+        refused("{{ 'https://api.example.com' }}{{ v }}/x", value, HOST);
+        refused("{{ 'https://api' }}.eu{{ v }}.example.com/x", value, HOST);
+    }
+    gives("{{ 'http://api.svc' }}:{{ v }}/x", 8080, "http://api.svc:8080/x");
+    gives("{{ 'http' }}://{{ v }}/x", "api.svc", "http://api.svc/x");
+    // An empty host would make what follows the host.
+    refused("https://{{ v }}/orders/x", "", HOST);
+    refused("https://{{ v }}{{ v }}/orders/x", "", HOST);
+    refused("https://h.example:{{ v }}/orders/x", "", HOST);
+    gives("https://api{{ v }}.example.com/x", "", "https://api.example.com/x");
+    gives("https://api{{ v }}.example.com/x", "-eu", "https://api-eu.example.com/x");
+    gives("http://{{ v }}/x", "letters.finance.svc:8080", "http://letters.finance.svc:8080/x");
+    gives("http://{{ v }}/x", "[fd12::1]:8080", "http://[fd12::1]:8080/x");
+    gives("http://localhost:{{ v }}/x", 8080, "http://localhost:8080/x");
+}
+
+#[test]
+fn a_frame_in_a_value_or_in_the_template_is_not_read_as_one() {
+    gives(ORDER, "\u{1}e3:a/b", "https://api.example.com/orders/e3%3Aa%2Fb");
+    refused("https://api.example.com/\u{1}{{ v }}", "x", "control character");
+    refused("https://api.example.com/\u{1}e999:{{ v }}", "x", "control character");
+}
+
+#[test]
+fn a_host_of_many_values_is_bounded_and_a_path_of_many_values_is_not() {
+    refused("https://h{% for i in range(1000) %}{{ v }}{% endfor %}/x", "ab", HOST);
+    let made = url("https://h{% for i in range(1000) %}/{{ v }}{% endfor %}", "%25".repeat(40)).unwrap();
+    assert_eq!(made.matches("/%2525").count(), 1000);
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_value_is_host_path_and_parameters_stay_the_templates(value in any::<String>()) {
+        crate::fuzz::tried(1, "property cases");
+        let template = "https://api.example.com/orders/{{ v }}/items?id={{ v }}&limit=1";
+        if let Ok(made) = url(template, value.as_str()) {
+            let read = url::Url::parse(&made).unwrap();
+            prop_assert_eq!(read.as_str(), made.as_str(), "nothing is left to the parser");
+            prop_assert_eq!(read.host_str(), Some("api.example.com"));
+            let segments: Vec<_> = read.path_segments().unwrap().collect();
+            prop_assert_eq!((segments.len(), segments[0], segments[2]), (3, "orders", "items"));
+            let parameters: Vec<_> = read.query_pairs().collect();
+            prop_assert_eq!(parameters.len(), 2);
+            prop_assert_eq!(&parameters[0].1, &crate::text::clean(&value));
+        }
+    }
+
+    #[test]
+    fn whatever_a_value_in_the_host_is_the_rest_of_the_host_stays(value in "[ -~]{0,12}") {
+        if let Ok(made) = url("https://{{ v }}.internal.example/orders", value.as_str())
+            && let Ok(read) = url::Url::parse(&made)
+        {
+            prop_assert!(read.host_str().unwrap().ends_with(".internal.example"), "{}", made);
+            prop_assert_eq!((read.path(), read.username()), ("/orders", ""));
+        }
+    }
+}

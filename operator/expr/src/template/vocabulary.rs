@@ -1,0 +1,192 @@
+//! The words of templates: every filter, test, method and function there is.
+//!
+//! Nothing that the template engine brings along is available unless it is listed here, and
+//! nothing may be listed that reads more than its arguments or makes more than its bound.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use minijinja::value::{Rest, ValueOrKwargs};
+use minijinja::{Environment, State, UndefinedBehavior, Value, filters, tests};
+
+use super::meter::Meter;
+use super::metered::{add_charges, collected};
+use super::{filters as own, url};
+
+/// Steps of the template engine in one rendering.
+pub(crate) const FUEL: u64 = 20_000;
+
+/// The filters of templates.
+pub(crate) const FILTERS: &str = "abs bool capitalize count d default dictsort first float int items join last \
+    length lines list lower map max min regex_search reject rejectattr replace reverse round select selectattr \
+    sort split string title tojson trim truncate unique upper urlencode";
+
+/// The tests of templates (`x is …`).
+pub(crate) const TESTS: &str = "== != < <= > >= boolean contains defined divisibleby endingwith eq even false float \
+    in integer iterable lower mapping ne none number odd sameas sequence startingwith string true undefined upper";
+
+/// The methods of texts, maps and lists, as in Python.
+pub(crate) const METHODS: &str = "capitalize count endswith find get isalnum isalpha isascii isdigit islower \
+    isnumeric isspace isupper items join keys lower lstrip replace rfind rstrip split splitlines startswith strip \
+    title upper values";
+
+/// The functions of templates.
+pub(crate) const FUNCTIONS: &str = "range";
+
+/// Names that exist in every template besides the scope's.
+pub(super) const CONSTANTS: &str = "null";
+
+/// The words of a list.
+pub(super) fn words(list: &'static str) -> impl Iterator<Item = &'static str> {
+    list.split_whitespace()
+}
+
+/// Whether a list has this word.
+pub(super) fn has(list: &'static str, word: &str) -> bool {
+    words(list).any(|w| w == word)
+}
+
+/// The template engine with exactly this vocabulary. It holds no state of any rendering.
+pub(super) fn environment() -> &'static Environment<'static> {
+    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build);
+    &ENVIRONMENT
+}
+
+/// The same for a URL: every value is printed in a frame.
+pub(super) fn url_environment() -> &'static Environment<'static> {
+    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+        let mut env = build();
+        env.set_formatter(url::print_framed);
+        env
+    });
+    &ENVIRONMENT
+}
+
+fn build() -> Environment<'static> {
+    let mut env = Environment::empty();
+    env.set_undefined_behavior(UndefinedBehavior::Strict);
+    // The steps that charge for operands come on top.
+    env.set_fuel(Some(2 * FUEL));
+    env.set_recursion_limit(64);
+    env.set_unknown_method_callback(own::method);
+    env.set_formatter(own::print);
+    env.add_global("null", Value::from(()));
+    env.add_function("range", own::range);
+    add_own_filters(&mut env);
+    add_engine_filters(&mut env);
+    add_tests(&mut env);
+    add_charges(&mut env);
+    env
+}
+
+fn add_own_filters(env: &mut Environment<'static>) {
+    env.add_filter("capitalize", |state: &mut State, v: &Value| own::mapped(state, v, own::capitalize));
+    env.add_filter("lower", |state: &mut State, v: &Value| own::mapped(state, v, str::to_lowercase));
+    env.add_filter("string", |state: &mut State, v: &Value| own::mapped(state, v, str::to_owned));
+    env.add_filter("title", |state: &mut State, v: &Value| own::mapped(state, v, |s| filters::title(Cow::Borrowed(s))));
+    env.add_filter("upper", |state: &mut State, v: &Value| own::mapped(state, v, str::to_uppercase));
+    env.add_filter("join", own::join);
+    env.add_filter("regex_search", own::regex_search);
+    env.add_filter("replace", own::replace);
+    env.add_filter("split", own::split);
+    env.add_filter("tojson", own::tojson);
+    env.add_filter("trim", own::trim);
+    env.add_filter("truncate", own::truncate);
+    env.add_filter("urlencode", url::urlencode);
+}
+
+/// Filters of the engine, each with what it costs.
+fn add_engine_filters(env: &mut Environment<'static>) {
+    // One value, or each element of a list once.
+    let shallow: [(&'static str, Value); 9] = [
+        ("count", Value::from_function(filters::length)),
+        ("float", Value::from_function(filters::float)),
+        ("int", Value::from_function(filters::int)),
+        ("last", Value::from_function(filters::last)),
+        ("length", Value::from_function(filters::length)),
+        ("map", Value::from_function(filters::map)),
+        ("reject", Value::from_function(filters::reject)),
+        ("select", Value::from_function(filters::select)),
+        // Its result is computed when it is iterated over.
+        ("reverse", Value::from_function(filters::reverse)),
+    ];
+    for (name, function) in shallow {
+        add_metered(env, name, function, own::charge_elements);
+    }
+    // What looks at the kind of a value, a number, or the first of a list.
+    env.add_filter("abs", filters::abs);
+    env.add_filter("bool", filters::bool);
+    env.add_filter("d", filters::default);
+    env.add_filter("default", filters::default);
+    env.add_filter("first", filters::first);
+    env.add_filter("round", filters::round);
+    add_metered(env, "rejectattr", Value::from_function(filters::rejectattr), own::charge_attributes);
+    add_metered(env, "selectattr", Value::from_function(filters::selectattr), own::charge_attributes);
+    add_metered(env, "items", Value::from_function(filters::items), own::charge_elements);
+    add_metered(env, "lines", Value::from_function(filters::lines), own::charge_parts);
+    add_metered(env, "list", Value::from_function(filters::list), own::charge_parts);
+    add_metered(env, "dictsort", Value::from_function(filters::dictsort), |meter, of| {
+        own::charge_order(meter, of, true)
+    });
+    add_metered(env, "max", Value::from_function(filters::max), |meter, of| own::charge_order(meter, of, false));
+    add_metered(env, "min", Value::from_function(filters::min), |meter, of| own::charge_order(meter, of, false));
+    add_metered(env, "sort", Value::from_function(filters::sort), |meter, of| own::charge_order(meter, of, true));
+    add_metered(env, "unique", Value::from_function(filters::unique), own::charge_unique);
+}
+
+/// Adds a filter of the engine that is paid for before it runs, and whose result is collected.
+fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Value, charge: own::Charge) {
+    env.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
+        let arguments = arguments.into_values();
+        Meter::of(state, |meter| charge(meter, &arguments))?;
+        let made = function.call(state, &arguments)?;
+        collected(state, made)
+    });
+}
+
+fn add_tests(env: &mut Environment<'static>) {
+    let tests: [(&'static str, Value, own::Charge); 31] = [
+        ("boolean", Value::from_function(tests::is_boolean), own::charge_nothing),
+        ("defined", Value::from_function(tests::is_defined), own::charge_nothing),
+        ("divisibleby", Value::from_function(own::is_divisible_by), own::charge_nothing),
+        ("endingwith", Value::from_function(tests::is_endingwith), own::charge_all),
+        ("even", Value::from_function(tests::is_even), own::charge_nothing),
+        ("false", Value::from_function(tests::is_false), own::charge_nothing),
+        ("float", Value::from_function(tests::is_float), own::charge_nothing),
+        ("in", Value::from_function(tests::is_in), own::charge_in),
+        ("integer", Value::from_function(tests::is_integer), own::charge_nothing),
+        ("iterable", Value::from_function(tests::is_iterable), own::charge_elements),
+        ("lower", Value::from_function(tests::is_lower), own::charge_elements),
+        ("mapping", Value::from_function(tests::is_mapping), own::charge_nothing),
+        ("none", Value::from_function(tests::is_none), own::charge_nothing),
+        ("number", Value::from_function(tests::is_number), own::charge_nothing),
+        ("odd", Value::from_function(tests::is_odd), own::charge_nothing),
+        ("sameas", Value::from_function(tests::is_sameas), own::charge_comparison),
+        ("sequence", Value::from_function(tests::is_sequence), own::charge_nothing),
+        ("startingwith", Value::from_function(tests::is_startingwith), own::charge_all),
+        ("string", Value::from_function(tests::is_string), own::charge_nothing),
+        ("true", Value::from_function(tests::is_true), own::charge_nothing),
+        ("undefined", Value::from_function(tests::is_undefined), own::charge_nothing),
+        ("upper", Value::from_function(tests::is_upper), own::charge_elements),
+        ("eq", Value::from_function(tests::is_eq), own::charge_comparison),
+        ("==", Value::from_function(tests::is_eq), own::charge_comparison),
+        ("ne", Value::from_function(tests::is_ne), own::charge_comparison),
+        ("!=", Value::from_function(tests::is_ne), own::charge_comparison),
+        ("<", Value::from_function(tests::is_lt), own::charge_comparison),
+        ("<=", Value::from_function(tests::is_le), own::charge_comparison),
+        (">", Value::from_function(tests::is_gt), own::charge_comparison),
+        (">=", Value::from_function(tests::is_ge), own::charge_comparison),
+        ("contains", Value::from_function(contains), own::charge_contains),
+    ];
+    for (name, function, charge) in tests {
+        env.add_test(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
+            let arguments = arguments.into_values();
+            Meter::of(state, |meter| charge(meter, &arguments))?;
+            function.call(state, &arguments)
+        });
+    }
+}
+
+fn contains(state: &State, container: &Value, item: &Value) -> Result<bool, minijinja::Error> {
+    tests::is_in(state, item, container)
+}
