@@ -1,7 +1,6 @@
 //! The lines of the guide to deciding, taken out of the page and run as the people it names.
 //! It may not contain any command of its own: what is wrong on the page fails here.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -11,66 +10,11 @@ use serde_json::json;
 use signoff_api::approval::{ApprovalPhase, Outcome};
 use signoff_api::gate::{RequiredFrom, Subject};
 use signoff_tests::control_plane::{Finished, named};
+use signoff_tests::page::{self, Block, is_printed};
 
 use crate::asked::{Place, plugin};
 
 const GUIDE: &str = include_str!("../../docs/guides/deciding.md");
-
-/// A fenced block: the words of its opening line by `key=value`, and its lines.
-#[derive(Debug)]
-struct Block {
-    language: &'static str,
-    words: BTreeMap<&'static str, &'static str>,
-    lines: Vec<&'static str>,
-}
-
-impl Block {
-    fn word(&self, key: &str) -> Option<&'static str> {
-        self.words.get(key).copied()
-    }
-
-    /// The commands, as one script.
-    fn script(&self) -> String {
-        self.split().0
-    }
-
-    /// The commands, and the lines that must be printed.
-    fn split(&self) -> (String, Vec<&'static str>) {
-        let (mut script, mut printed, mut command) = (String::new(), Vec::new(), false);
-        for line in &self.lines {
-            if let Some(first) = line.strip_prefix("$ ") {
-                command = true;
-                script.push_str(first);
-                script.push('\n');
-            } else if command && line.starts_with("    ") {
-                script.push_str(line);
-                script.push('\n');
-            } else {
-                command = false;
-                printed.push(*line);
-            }
-        }
-        (script, printed)
-    }
-}
-
-fn blocks() -> Vec<Block> {
-    let (mut blocks, mut open): (Vec<Block>, Option<Block>) = (Vec::new(), None);
-    for line in GUIDE.lines() {
-        match (line.strip_prefix("```"), &mut open) {
-            (Some(_), Some(_)) => blocks.extend(open.take()),
-            (Some(opening), None) => {
-                let mut words = opening.split_whitespace();
-                let language = words.next().unwrap_or_default();
-                let words = words.map(|word| word.split_once('=').unwrap_or((word, ""))).collect();
-                open = Some(Block { language, words, lines: Vec::new() });
-            }
-            (None, Some(block)) => block.lines.push(line),
-            (None, None) => {}
-        }
-    }
-    blocks
-}
 
 /// The example's name and digest, which stand for those of the Approval that is asked.
 struct Example {
@@ -78,7 +22,7 @@ struct Example {
     digest: &'static str,
 }
 
-fn example(setup: &Block) -> Example {
+fn example(setup: &Block<'static>) -> Example {
     let name = setup.lines.iter().find_map(|line| line.strip_prefix("$ APPROVAL=")).expect("the page sets APPROVAL");
     let at = GUIDE.find("sha256:").expect("the page shows a digest");
     let digest = &GUIDE[at..at + 71];
@@ -145,7 +89,7 @@ async fn write_kubeconfigs(place: &Place, folder: &Path) {
 }
 
 /// What a shell makes of the block, as its person, in a folder of its own.
-async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, block: &Block) -> Finished {
+async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, block: &Block<'_>) -> Finished {
     let kubeconfig = kubeconfigs.join(block.word("as").expect("every block says whose it is"));
     let script = format!("exec 2>&1\ncd '{}'\n{setup}{}", folder.display(), block.script());
     let kubectl = place.cluster.clients().kubectl.parent().unwrap();
@@ -153,35 +97,16 @@ async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, bloc
     shell.search(kubectl).search(plugin().parent().unwrap()).run().await.unwrap()
 }
 
-/// Whether a line was printed; `…` stands for anything, and how wide columns are does not matter.
-fn is_printed(expected: &str, line: &str) -> bool {
-    let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (expected, line) = (narrow(expected), narrow(line));
-    let pieces: Vec<_> = expected.split('…').collect();
-    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return false };
-    if pieces.len() == 1 {
-        return line == *first;
-    }
-    let Some(mut rest) = line.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
-    pieces[1..pieces.len() - 1].iter().all(|piece| match rest.find(piece) {
-        Some(at) => {
-            rest = &rest[at + piece.len()..];
-            true
-        }
-        None => false,
-    })
-}
-
 #[tokio::test]
 async fn every_line_of_the_guide_does_what_the_guide_says() {
-    let blocks = blocks();
+    let blocks = page::blocks(GUIDE);
     let setup = blocks.iter().find(|block| block.word("setup").is_some()).expect("the page has a setup");
     let example = example(setup);
     let place = Place::shared("guide").await;
     place.let_flux_speak_for("bob@example.com").await;
     let kubeconfigs = tempfile::tempdir().unwrap();
     write_kubeconfigs(&place, kubeconfigs.path()).await;
-    let play = async |block: &Block| {
+    let play = async |block: &Block<'static>| {
         let folder = tempfile::tempdir().unwrap();
         let id = block.word("after");
         let first = id.map(|id| blocks.iter().find(|other| other.word("id") == Some(id)).expect("the block before"));
@@ -191,7 +116,7 @@ async fn every_line_of_the_guide_does_what_the_guide_says() {
         let real = |text: &str| text.replace(example.name, &name).replace(example.digest, digest.as_str());
         for file in blocks.iter().filter(|block| block.word("file").is_some()) {
             let path = folder.path().join(file.word("file").unwrap());
-            fs::write(path, real(&(file.lines.join("\n") + "\n"))).unwrap();
+            fs::write(path, real(&(file.text()))).unwrap();
         }
         let setup = real(&setup.script());
         if let Some(first) = first {
@@ -211,7 +136,7 @@ async fn every_line_of_the_guide_does_what_the_guide_says() {
 async fn judge(
     place: &Place,
     name: &str,
-    block: &Block,
+    block: &Block<'_>,
     finished: &Finished,
     real: impl Fn(&str) -> String,
 ) -> Result<(), String> {
@@ -219,7 +144,7 @@ async fn judge(
         return Err("the wrong exit code".into());
     }
     let mut printed = finished.stdout.lines();
-    for expected in block.split().1 {
+    for expected in block.printed() {
         let expected = real(expected);
         if !printed.any(|line| is_printed(&expected, line)) {
             return Err(format!("not printed: {expected}"));
@@ -239,7 +164,7 @@ async fn judge(
 
 #[test]
 fn the_guide_has_every_verdict_by_plugin_and_by_patch() {
-    let blocks = blocks();
+    let blocks = page::blocks(GUIDE);
     let stored_by = |command: &str| -> Vec<_> {
         let with = blocks.iter().filter(|block| block.script().contains(command));
         let mut verdicts: Vec<_> = with.filter_map(|block| block.word("stores")).collect();

@@ -11,4 +11,5 @@ mod steps;
 #[expect(dead_code, reason = "the examples without containers are run by other suites")]
 #[path = "../story.rs"]
 mod story;
+mod tutorial;
 mod witness;

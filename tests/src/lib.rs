@@ -6,6 +6,7 @@ pub mod attacks;
 pub mod control_plane;
 pub mod image;
 pub mod node;
+pub mod page;
 pub mod quickstart;
 pub mod sim;
 

@@ -1,0 +1,72 @@
+//! The commands of the tutorial, typed in one shell by an administrator on a node of its own.
+//! Must not contain any command of its own: what is wrong on the page fails here.
+
+use std::fs;
+use std::path::Path;
+
+use signoff_tests::control_plane::program;
+use signoff_tests::image::{OPERATOR_IMAGE, operator_image};
+use signoff_tests::page::{self, Block, Command};
+
+use crate::stage::own;
+
+const PAGE: &str = include_str!("../../docs/tutorial.md");
+/// The line that the shell prints after each command, with its exit code behind it.
+const ENDED: &str = "-- the command ended with ";
+
+/// Returns a script that types each command in one shell and says how it ended, whatever that was.
+fn script(commands: &[(bool, Command<'_>)]) -> String {
+    let typed = commands.iter().map(|(_, command)| format!("{}echo \"\n{ENDED}$?\"\n", command.script));
+    std::iter::once("exec 2>&1\n".to_owned()).chain(typed).collect()
+}
+
+#[tokio::test]
+async fn every_command_of_the_tutorial_does_what_the_page_says() {
+    let node = own().await;
+    let operator = program("signoff-server", "signoff-operator").unwrap();
+    let layout =
+        tokio::task::spawn_blocking(move || operator_image(&operator).unwrap().layout(OPERATOR_IMAGE).unwrap());
+    node.take_in(&layout.await.unwrap()).await.unwrap();
+
+    let blocks = page::blocks(PAGE);
+    let folder = tempfile::tempdir().unwrap();
+    for block in &blocks {
+        if let Some(file) = block.word("file") {
+            fs::write(folder.path().join(file), block.text()).unwrap();
+        }
+    }
+    let console = |block: &&Block<'_>| block.language == "console";
+    let of = |block: &Block<'static>| {
+        let is_refused = block.word("refused").is_some();
+        block.commands().into_iter().map(move |command| (is_refused, command)).collect::<Vec<_>>()
+    };
+    let commands: Vec<(bool, Command<'_>)> = blocks.iter().filter(console).flat_map(of).collect();
+    assert!(commands.len() > 50, "{} commands: where are they?", commands.len());
+
+    // The shell's own copy: the page changes the namespace of its context.
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::copy(node.cluster().kubeconfig(), &kubeconfig).unwrap();
+    let clients = node.cluster().clients();
+    let plugin = program("signoff-cli", "kubectl-approve").unwrap();
+    let script = format!("cd '{}'\n{}", folder.path().display(), script(&commands));
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let shell =
+        node.cluster().run(Path::new("bash"), ["-c", &script]).kubeconfig(&kubeconfig).env("REPOSITORY", repository);
+    let helm = ["CACHE", "CONFIG", "DATA"];
+    let shell = helm.iter().fold(shell, |shell, what| shell.env(format!("HELM_{what}_HOME"), folder.path().join(what)));
+    let folders = [clients.kubectl.parent(), clients.helm.parent(), plugin.parent()];
+    let shell = folders.into_iter().flatten().fold(shell, |shell, folder| shell.search(folder));
+    let written = shell.run().await.unwrap().stdout;
+
+    let (mut rest, mut failures) = (written.as_str(), Vec::new());
+    for (is_refused, command) in &commands {
+        let (output, after) = rest.split_once(ENDED).unwrap_or((rest, ""));
+        let (code, after) = after.split_once('\n').unwrap_or((after, ""));
+        rest = after;
+        let missing = page::missing(&command.printed, output);
+        if (code != "0") != *is_refused || missing.is_some() {
+            failures.push(format!("$ {}{output}ended with {code:?}; not printed: {missing:?}", command.script));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
