@@ -131,6 +131,19 @@ fn every_workflow_in_the_documentation_can_be_run() {
 }
 
 #[test]
+fn the_order_of_the_book_names_every_page_once() {
+    let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let mut ordered: Vec<String> = summary
+        .lines()
+        .filter_map(|line| line.split_once("](")?.1.strip_suffix(')'))
+        .map(|target| target.strip_prefix("../").map_or_else(|| format!("docs/{target}"), str::to_owned))
+        .collect();
+    ordered.sort();
+    let all: Vec<String> = pages().into_iter().map(|(name, _)| name).filter(|name| name != "docs/SUMMARY.md").collect();
+    assert_eq!(ordered, all);
+}
+
+#[test]
 fn the_documented_metrics_are_those_that_are_counted() {
     let code = std::fs::read_to_string(root().join("operator/controller/src/metrics.rs")).unwrap();
     // The first string after the call, on its line or on the next.

@@ -7,12 +7,14 @@ mod catalogue;
 mod cluster;
 mod codegen;
 mod demo;
+mod docs;
 mod image;
 mod lint;
 mod release;
 mod say;
 mod tally;
 mod test;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +50,12 @@ enum Chore {
         #[arg(last = true)]
         names: Vec<String>,
     },
+    /// The documentation as a book of HTML pages, by mdBook, in the order of docs/SUMMARY.md
+    Docs {
+        /// The folder for the pages
+        #[arg(long, value_name = "DIR", default_value = "target/book/html")]
+        out: PathBuf,
+    },
     /// The quickstart example played on a cluster of its own: asked, refused, approved, sent
     Demo(demo::Options),
     /// A control plane with the chart installed, to work on cluster tests with; stays until Ctrl-C
@@ -78,6 +86,7 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Codegen { check } => codegen::run(check),
         Chore::Lint => Ok(test::run(Some(test::Part::Lint), None, &[])),
         Chore::Test { part, image, names } => Ok(test::run(part, image.as_deref(), &names)),
+        Chore::Docs { out } => docs::run(&out),
         Chore::Demo(options) => demo::run(options),
         Chore::Cluster => cluster::run(),
         Chore::Image(options) => image::run(&options),
