@@ -20,6 +20,7 @@ pub(crate) type Planned = Result<Arc<Plan>, Arc<Vec<Complaint>>>;
 /// The uid of a Workflow and its generation: another generation is another spec.
 type Key = (String, Option<i64>);
 
+/// The plans of Workflows that were planned last, by uid and generation.
 #[derive(Default)]
 pub(crate) struct Plans {
     kept: Mutex<Kept>,

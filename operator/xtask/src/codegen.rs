@@ -13,7 +13,7 @@ use signoff_runtime::address::ranges;
 use signoff_tests::attacks;
 
 use crate::cargo::{root, shown};
-use crate::{catalogue, say};
+use crate::{catalogue, glossary, say};
 
 /// Folders that hold nothing but generated files: whatever else lies there is a left-over.
 const GENERATED_ONLY: [&str; 2] = ["crds", "charts/signoff/files"];
@@ -60,6 +60,7 @@ fn wanted() -> Result<Vec<(PathBuf, String)>> {
     files.push((handbook::PAGE.to_owned(), handbook::page()?));
     files.push((ranges::PAGE.to_owned(), ranges::page()));
     files.push((catalogue::PAGE.to_owned(), catalogue::page()?));
+    files.push((glossary::PAGE.to_owned(), glossary::page()?));
     Ok(files.into_iter().map(|(path, text)| (root().join(path), text)).collect())
 }
 

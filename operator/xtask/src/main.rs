@@ -8,6 +8,7 @@ mod cluster;
 mod codegen;
 mod demo;
 mod docs;
+mod glossary;
 mod image;
 mod lint;
 mod release;

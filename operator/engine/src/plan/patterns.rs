@@ -29,6 +29,7 @@ pub(crate) enum PlannedPattern {
     Graph(PlannedGraph),
 }
 
+/// The steps of a dag, each with the steps it depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedDag {
     pub(crate) tasks: Vec<PlannedTask>,
@@ -36,6 +37,7 @@ pub(crate) struct PlannedDag {
     pub(crate) fail_fast: bool,
 }
 
+/// A step of a dag.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedTask {
     pub(crate) step: PlannedStep,
@@ -47,6 +49,7 @@ pub(crate) struct PlannedTask {
     pub(crate) again: Vec<usize>,
 }
 
+/// A router with the routes it chooses from.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedRouting {
     pub(crate) router: PlannedStep,
@@ -62,6 +65,7 @@ pub(crate) struct PlannedBranch {
     pub(crate) steps: Vec<PlannedStep>,
 }
 
+/// Branches that run beside each other, and the step that puts their results together.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedParallel {
     pub(crate) branches: Vec<PlannedBranch>,
@@ -70,6 +74,7 @@ pub(crate) struct PlannedParallel {
     pub(crate) fail_fast: bool,
 }
 
+/// A producer whose drafts an evaluator judges until one is good enough.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedEvaluator {
     pub(crate) producer: PlannedStep,
@@ -81,6 +86,7 @@ pub(crate) struct PlannedEvaluator {
     pub(crate) accepts_best: bool,
 }
 
+/// An orchestrator that divides the work, and the worker that does each part.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedOrchestrator {
     pub(crate) orchestrator: PlannedStep,
@@ -94,6 +100,7 @@ pub(crate) struct PlannedOrchestrator {
     pub(crate) fail_fast: bool,
 }
 
+/// Nodes with edges between them, which may lead back.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedGraph {
     pub(crate) nodes: Vec<PlannedStep>,
