@@ -202,7 +202,7 @@ async fn under_restricted_pod_security_in_any_namespace_the_operators_pod_is_mad
         cluster.kubectl(all).input(&asked).run().await.unwrap()
     };
     let by_admin = create(&[]).await.refused().unwrap();
-    assert!(by_admin.contains("only the operator creates Approvals"), "{by_admin}");
+    assert!(by_admin.contains("only the operator can create Approvals"), "{by_admin}");
     // kubectl would prefer the certificate or token of its kubeconfig: one without a user has none.
     let nobody = cluster.folder().join("nobody.yaml");
     let mut file: Value = serde_saphyr::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();

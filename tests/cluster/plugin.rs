@@ -100,7 +100,10 @@ async fn a_refusal_is_the_policys_own_sentence() {
         })
         .await;
     let said = async |person: &str, arguments: &[&str]| refusal(&place.approve(person, arguments).await);
-    assert_eq!(said("alice", &["approve", &name]).await, "refused: the requester may not decide this gate");
+    assert_eq!(
+        said("alice", &["approve", &name]).await,
+        "refused: the requester must not decide this gate (excludeRequester)"
+    );
     assert_eq!(
         said("erin", &["reject", &name]).await,
         "refused: erin@example.com is not an approver of this gate, by name or by group"
@@ -389,7 +392,7 @@ async fn whoever_may_speak_for_somebody_decides_on_their_behalf() {
     let key = "carol@example.com via system:serviceaccount:flux-system:kustomize-controller";
     assert_eq!(decisions[key].on_behalf_of.as_deref(), Some("carol@example.com"));
     let carol = refusal(&place.approve("carol", &["reject", &name]).await);
-    assert_eq!(carol, "refused: somebody has already decided on your behalf");
+    assert_eq!(carol, "refused: a decision on your behalf is already recorded");
     let who = place.approve("flux", &["whoami"]).await.ok().unwrap();
     let people = who.lines().find_map(|line| line.strip_prefix("On behalf of: ")).unwrap_or_default();
     assert!(people.split(", ").any(|person| person == "carol@example.com"), "{who}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use signoff_api::policies::{self, Identity, Shipped};
+use signoff_api::policies::{self, Identity, PolicyObject};
 use signoff_tests::control_plane::clients;
 
 use crate::snapshot::matches_snapshot;
@@ -245,8 +245,10 @@ fn every_write_of_the_operators_roles_takes_a_token_bound_to_its_pod_and_no_othe
             }
         }
     }
-    let policy = policies::shipped(&Identity::default()).unwrap().into_iter().find_map(|object| match object {
-        Shipped::Validating(policy) if policy.metadata.name.as_deref() == Some("signoff-bound-token") => policy.spec,
+    let policy = policies::objects(&Identity::default()).unwrap().into_iter().find_map(|object| match object {
+        PolicyObject::Validating(policy) if policy.metadata.name.as_deref() == Some("signoff-bound-token") => {
+            policy.spec
+        }
         _ => None,
     });
     let rules = policy.unwrap().match_constraints.unwrap().resource_rules.unwrap();

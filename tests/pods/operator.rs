@@ -126,7 +126,8 @@ async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
     assert_eq!(condition(Some(&run), "PodsPending"), None);
 
     // Where an administrator has not listed the namespace, nothing is made, and the run says why.
-    let told = |run: Option<&Workflow>| condition(run, "PodsPending").is_some_and(|(_, reason, _)| reason == "NotHere");
+    let told =
+        |run: Option<&Workflow>| condition(run, "PodsPending").is_some_and(|(_, reason, _)| reason == "PodsNotAllowed");
     elsewhere.until::<Workflow>("run", "says why it waits", told).await;
     assert!(elsewhere.list("run").await.is_empty());
 }

@@ -355,10 +355,16 @@ async fn a_log_can_be_the_response_is_kept_when_the_pod_is_gone_and_has_a_bound(
 async fn whoever_could_not_make_a_pod_does_not_get_one_made() {
     let pods = Pods::without_rights("rights").await;
     let refused = pods.try_request("run", chain(json!([step("work", "true", json!({}))]))).await.unwrap_err();
-    assert!(refused.to_string().contains("may not create pods"), "{refused}");
+    assert!(refused.to_string().contains("lacks the RBAC verb create on pods"), "{refused}");
     let work = with(step("work", "true", json!({})), json!({"branch": "b"}));
     let steps = json!([{"name": "x", "branch": "a", "set": {"value": "x"}}, work]);
     let within = json!({"pattern": {"parallel": {}}, "steps": steps});
-    assert!(pods.try_request("within", within).await.unwrap_err().to_string().contains("may not create pods"));
+    assert!(
+        pods.try_request("within", within)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("lacks the RBAC verb create on pods")
+    );
     pods.request("fine", chain(json!([{"name": "x", "set": {"value": "x"}}]))).await;
 }

@@ -113,7 +113,7 @@ async fn a_run_that_a_floor_contradicts_is_refused_before_it_begins_and_held_aft
     stage.apply(RUN, &two_gates());
     let life = stage.begin(OPERATOR);
     stage.ended(RUN).await;
-    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "FloorsContradict".to_owned()));
+    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "PolicyConflict".to_owned()));
     life.crash().await;
 
     let stage = Stage::new();
@@ -123,7 +123,7 @@ async fn a_run_that_a_floor_contradicts_is_refused_before_it_begins_and_held_aft
     apply_floor(&stage, legal());
     stage.people().decides("alice", "one", 60, verdict("Approve")).await;
     stage.pass(48 * 3600).await;
-    assert_eq!(stage.condition("Held"), ("True".to_owned(), "FloorsContradict".to_owned()));
+    assert_eq!(stage.condition("Held"), ("True".to_owned(), "PolicyConflict".to_owned()));
     let held = stage.workflow(RUN);
     assert!(held["status"]["finishedAt"].is_null(), "{held}");
     assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy floor demands"), "{held}");
@@ -143,7 +143,7 @@ async fn nothing_begins_while_a_policy_cannot_be_read() {
     stage.apply(RUN, &two_gates());
     let life = stage.begin(OPERATOR);
     stage.pass(3600).await;
-    assert_eq!(stage.condition("Held"), ("True".to_owned(), "FloorsUnknown".to_owned()));
+    assert_eq!(stage.condition("Held"), ("True".to_owned(), "PolicyUnknown".to_owned()));
     assert!(stage.approvals().is_empty() && stage.workflow(RUN)["status"]["specDigest"].is_null());
     let writes = stage.operators_writes().len();
     stage.pass(3600).await;

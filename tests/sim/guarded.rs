@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use signoff_api::{
     crds,
-    policies::{self, Identity, Shipped},
+    policies::{self, Identity, PolicyObject},
 };
 use signoff_controller::GuardMode;
 use signoff_tests::sim::Resource;
@@ -34,11 +34,11 @@ pub async fn guarded() -> (Stage, String) {
 /// Every object on which the guard rests, as it is installed.
 pub fn shipped() -> Vec<Value> {
     let crds = crds::all().into_iter().map(|crd| serde_json::to_value(crd).unwrap());
-    let policies = policies::shipped(&Identity::default()).unwrap().into_iter().map(|object| match object {
-        Shipped::Validating(policy) => serde_json::to_value(policy).unwrap(),
-        Shipped::ValidatingBinding(binding) => serde_json::to_value(binding).unwrap(),
-        Shipped::Mutating(policy) => serde_json::to_value(policy).unwrap(),
-        Shipped::MutatingBinding(binding) => serde_json::to_value(binding).unwrap(),
+    let policies = policies::objects(&Identity::default()).unwrap().into_iter().map(|object| match object {
+        PolicyObject::Validating(policy) => serde_json::to_value(policy).unwrap(),
+        PolicyObject::ValidatingBinding(binding) => serde_json::to_value(binding).unwrap(),
+        PolicyObject::Mutating(policy) => serde_json::to_value(policy).unwrap(),
+        PolicyObject::MutatingBinding(binding) => serde_json::to_value(binding).unwrap(),
     });
     crds.chain(policies).collect()
 }

@@ -326,7 +326,7 @@ async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
 #[tokio::test(start_paused = true)]
 async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condition_that_says_so() {
     let absent = (None, "Waiting", "ApprovalUnreadable", "missing field `quorums`");
-    let empty = (Some(json!([])), "Stalled", "ForeignObject", "has no quorum, so nobody can decide it");
+    let empty = (Some(json!([])), "Stalled", "ForeignObject", "has no quorum, so it cannot be decided");
     for (quorums, kind, reason, says) in [absent, empty] {
         let stage = Stage::new();
         let goes_on = json!({"timeout": {"after": "1h", "action": "Approve"}});

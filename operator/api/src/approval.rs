@@ -1,10 +1,10 @@
-//! The kind `Approval`: one question to people, their decisions, and what came of them.
+//! The kind `Approval`: one request for a decision, the decisions of users, and the outcome.
 //!
-//! Two writers, two places: the operator writes `spec.request` once and all of `status`; each person writes
-//! only their own entry of `spec.decisions`. Nobody writes both.
+//! **Invariant:** the operator writes `spec.request` once and `status`; each user writes only their own entry of
+//! `spec.decisions`. No one writes both.
 
-mod asking;
 mod decision;
+mod for_gate;
 mod status;
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use crate::{
 pub use decision::{Answer, Decision, Grant};
 pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 
-/// A question and the decisions about it.
+/// A request for a decision, and the decisions.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "signoff.dev",
@@ -36,7 +36,7 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
     status = "ApprovalStatus",
     derive = "PartialEq",
     selectable = ".status.phase",
-    doc = "An Approval is one question of a Workflow to people: who may decide, how many of them, until when, and what they decided.",
+    doc = "An Approval is one request of a Workflow for a human decision: the approvers, the number of them who must agree, the deadline, and their decisions.",
     printcolumn(name = "Workflow", type_ = "string", json_path = ".spec.request.workflow.name"),
     printcolumn(name = "Gate", type_ = "string", json_path = ".spec.request.gate.path"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
@@ -48,7 +48,7 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = kube::core::Rule::new(
         "!has(oldSelf.spec.decisions) || oldSelf.spec.decisions.all(k, has(self.spec.decisions) && k in self.spec.decisions && (self.spec.decisions[k] == oldSelf.spec.decisions[k] || (has(oldSelf.status) && has(oldSelf.status.invalid) && k in oldSelf.status.invalid && oldSelf.status.invalid[k].attempt == (has(oldSelf.spec.decisions[k].attempt) ? oldSelf.spec.decisions[k].attempt : 1) && has(self.spec.decisions[k].attempt) && self.spec.decisions[k].attempt == oldSelf.status.invalid[k].attempt + 1)))")
-        .message("a decision is final: only its author may replace it, only after that very attempt was found invalid (status.invalid), and with attempt set to the next number")
+        .message("a decision is final: only its author can replace it, only if status.invalid lists exactly that attempt, and only with attempt set to the next number")
         .field_path(".spec.decisions"),
     validation = kube::core::Rule::new("self.metadata.name.endsWith('-' + self.spec.request.digest.substring(7, 17))")
         .message("metadata.name must end with the first ten hex digits of spec.request.digest"),
@@ -57,25 +57,25 @@ pub use status::{ApprovalPhase, ApprovalStatus, Invalid, Outcome, Source, TallyS
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalSpec {
-    /// What is asked. Written by the operator at creation, immutable.
+    /// The request. Written by the operator at creation, immutable.
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("request is immutable"))]
     pub request: ApprovalRequest,
-    /// One entry a person, under that person's user name as the API server knows it, or
-    /// `<person> via <me>` when one decides on behalf of another.
+    /// The decisions, by the authenticated user name of the approver, or by `<person> via <user>` if a user decides on
+    /// behalf of another person.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub decisions: BTreeMap<String, Decision>,
 }
 
 impl Approval {
-    /// The guard's epoch in force for it: votes of another one do not count.
+    /// Returns the guard epoch in force for the Approval. Votes of another epoch do not count.
     #[must_use]
     pub fn guard_epoch(&self) -> &str {
         let moved = self.status.as_ref().and_then(|status| status.guard_epoch.as_deref());
         moved.unwrap_or(&self.spec.request.guard_epoch)
     }
 
-    /// Returns the approvers of the first quorum that are in force: after an escalation those of the status.
+    /// Returns the current approvers of the first quorum: after an escalation those of the status.
     #[must_use]
     pub fn approvers(&self) -> &[Subject] {
         match (&self.status, self.spec.request.quorums.first()) {
@@ -85,9 +85,9 @@ impl Approval {
         }
     }
 
-    /// Returns which of these groups of a voter the vote names: all that rules of the quorums ask for, and, where
-    /// there are several quorums, of each list of approvers the first one. Each of them once. More are not needed: an
-    /// escalation only appends to the approvers, so the first group stays one of them. The admission policies take the same.
+    /// Returns the groups of an approver that a vote must list, each once: all groups in `requiredFrom` of a quorum, and, if
+    /// there are several quorums, the first matching group of each list of approvers. An escalation only appends approvers,
+    /// so that first group stays valid. The admission policies compute the same list.
     #[must_use]
     pub fn groups_of_voter(&self, groups: &[String]) -> Vec<String> {
         let quorums = &self.spec.request.quorums;
@@ -108,86 +108,86 @@ impl Approval {
     }
 }
 
-/// What is asked, of whom, until when.
+/// The request of an Approval: the question, the approvers and the deadline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalRequest {
-    /// The run that waits.
+    /// The Workflow that waits.
     pub workflow: WorkflowRef,
-    /// Where in the run.
+    /// The gate of the Workflow.
     pub gate: GateRef,
     /// The digest of the Workflow's spec.
     pub spec_digest: Digest,
-    /// The guard's epoch when it was asked.
+    /// The guard epoch in which the request was created.
     #[schemars(length(max = 80))]
     pub guard_epoch: String,
-    /// When the first timeout happens.
+    /// The time of the first timeout.
     pub deadline: Moment,
-    /// After which instant no vote counts; absent where the first timeout does not end the gate.
+    /// The time after which no vote counts. Absent if the first timeout does not end the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closes_at: Option<Moment>,
     /// The question.
     #[schemars(length(min = 1, max = 16384))]
     pub prompt: String,
-    /// What people need to know, in the run's own words; the first 4 KiB.
+    /// The context that approvers need to decide, as text of the run; the first 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub context: Option<String>,
-    /// The whole of `context` where it is longer.
+    /// The reference to the whole context, if it is longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_ref: Option<BlobRef>,
-    /// The step that is decided about, and its response.
+    /// The reviewed step and its response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Review>,
-    /// What Respond has to fill in.
+    /// The form that Respond fills in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,
-    /// What may be decided.
+    /// The verdicts that are allowed.
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_verdicts: Vec<Verdict>,
-    /// Where the run may go on after a Reject, as names of steps or in words. Absent: a Reject ends the run.
+    /// The steps that can run after a Reject, as names or in words. Absent if a Reject ends the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub after_reject: Vec<String>,
-    /// What the `parameters` of a decision must look like: a JSON Schema by verdict. Default: Modify takes
-    /// `{response: ...}` and no other verdict takes any.
+    /// The JSON Schema of the `parameters` of a decision, by verdict. Default: Modify takes `{response: ...}`, other verdicts
+    /// take none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
     /// Whether every decision needs a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_reason: Option<bool>,
-    /// Who may decide: the gate's own quorum first, then those that policies demand. All of them must be met. After
-    /// an escalation `status.approvers` replaces the approvers of the first.
+    /// The quorums: first the gate's own, then those of approval policies. All of them must be met. After an escalation
+    /// `status.approvers` replaces the approvers of the first one.
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub quorums: Vec<Quorum>,
-    /// Who created the Workflow.
+    /// The user who created the Workflow.
     #[schemars(length(min = 1, max = 512))]
     pub requested_by: String,
-    /// On whose behalf.
+    /// The person on whose behalf a service account created the Workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub requested_for: Option<String>,
-    /// User names that may not decide.
+    /// The user names that cannot decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub excluded: Vec<String>,
-    /// Which user names are one person. Where there are any, a name that no rule matches does not count.
+    /// Rules that map user names to persons. If there are rules, votes of a name that no rule matches do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub persons: Vec<PersonRule>,
-    /// Which policies of the administrators shaped this request, and what each of them demands.
+    /// The approval policies that apply to this request, and the requirements of each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub required_by: Vec<RequiredBy>,
-    /// What happens when nobody decides in time.
+    /// The deadline and its consequence.
     pub timeout: Timeout,
-    /// Whom the verdict Escalate may add.
+    /// The approvers that the verdict Escalate can add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
@@ -198,11 +198,10 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    /// The most quorums that a request has room for.
+    /// The largest number of quorums of a request.
     pub const MAX_QUORUMS: usize = 9;
 
-    /// Returns the number of people that the first quorum needs: 0 where the request has no quorum, so that nobody can
-    /// decide it.
+    /// Returns the threshold of the first quorum, or 0 if there is no quorum; such a request cannot be decided.
     #[must_use]
     pub fn threshold(&self) -> i32 {
         self.quorums.first().map_or(0, |first| first.threshold)
@@ -214,17 +213,17 @@ impl ApprovalRequest {
         self.quorums.first().is_some_and(Quorum::excludes_requester)
     }
 
-    /// Whether the digest is not that of the request: the request was changed while the admission policies were absent. No
-    /// decision about it counts.
+    /// Whether the digest does not match the request, because the request was changed while the admission policies were
+    /// absent. No decision about such a request counts.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.digest_of_the_rest().ok().as_ref() != Some(&self.digest)
     }
 
-    /// The digest that `digest` must be: of every field but itself.
+    /// Returns the digest of every field except `digest`.
     ///
     /// # Errors
-    /// Numbers that JSON readers round differently.
+    /// If a number is beyond ±2^53, where JSON readers round differently.
     pub fn digest_of_the_rest(&self) -> Result<Digest, digest::Error> {
         let mut value = serde_json::to_value(self)?;
         if let Some(fields) = value.as_object_mut() {
@@ -234,79 +233,79 @@ impl ApprovalRequest {
     }
 }
 
-/// A policy that shaped a request.
+/// An approval policy that applies to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequiredBy {
-    /// Its kind and name.
+    /// The kind and name of the policy.
     #[schemars(length(min = 1, max = 253))]
     pub source: String,
-    /// What it demands, in sentences for people.
+    /// The requirements of the policy, in sentences for users.
     #[schemars(length(min = 1, max = 10), inner(length(min = 1, max = 512)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub rules: Vec<String>,
 }
 
-/// The run that waits.
+/// The Workflow that waits for a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowRef {
-    /// Its name, in the Approval's namespace.
+    /// The name, in the namespace of the Approval.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Its uid.
+    /// The uid.
     #[schemars(length(min = 36, max = 36))]
     pub uid: String,
 }
 
-/// Where in the run a gate stands.
+/// The gate of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GateRef {
-    /// The step's name.
+    /// The name of the gate.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// What kind of gate.
+    /// The type of the gate.
     #[serde(rename = "type")]
     pub type_: GateType,
-    /// The path of its record in the journal.
+    /// The path of the record of the gate in the journal.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
-    /// 1 for the first time it asks.
+    /// The number of the visit of the gate, from 1.
     #[schemars(range(min = 1, max = 1000))]
     pub visit: i32,
 }
 
-/// The kinds of gates.
+/// The types of gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum GateType {
-    /// An explicit `hitl` step, or a review that a pattern has a place for.
+    /// A `hitl` step, or a gate that `pattern` names.
     #[default]
     Step,
-    /// The route a router chose, or the parts an orchestrator made.
+    /// The route of a router, or the parts of an orchestrator.
     PlanApproval,
-    /// What the run has to show, before it is released.
+    /// The result of the run, before it is released.
     FinalResponse,
-    /// What a step answered.
+    /// The answer of a step.
     OutputValidation,
-    /// What to do about a step that failed, or whose outcome is not known.
+    /// The handling of a step that failed or whose outcome is unknown.
     ErrorEscalation,
-    /// A step that is about to begin.
+    /// A step before it starts.
     StepStart,
 }
 
-/// The step that is decided about.
+/// The reviewed step of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
-    /// Its path in the journal.
+    /// The path of the step in the journal.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
-    /// Its response, at most 4 KiB: the beginning of a longer text, or the beginning of each field of what has fields.
+    /// The response, at most 4 KiB: the beginning of a longer text, or of each field of a longer object.
     #[schemars(length(max = 8192))]
     pub response: String,
-    /// The whole of `response` where it is longer.
+    /// The reference to the whole response, if it is longer.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub ref_: Option<BlobRef>,
     /// The digest of the whole response.

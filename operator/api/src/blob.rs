@@ -1,6 +1,6 @@
 //! The kind `Blob`: one long value of a run, or a part of its journal.
 //!
-//! Written once by the operator and never changed. Whether its bytes have the right digest is for the reader to check.
+//! The operator writes a Blob once and never changes it. The reader must verify the digest of the bytes.
 
 use k8s_openapi::{
     ByteString,
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Workflow, names};
 
-/// The most bytes of a value.
+/// The largest number of bytes of a value.
 pub const MAX_BYTES: usize = 1024 * 1024;
-/// The most bytes that `data` takes in the API server's storage. It writes JSON, in which a quote takes two bytes and `<`
-/// six; `binary` takes four bytes for three, whatever they are. etcd refuses requests of more than 1.5 MiB.
+/// The largest number of bytes that `data` takes in etcd, which refuses requests of more than 1.5 MiB. The API server stores
+/// JSON, in which a quote takes two bytes and `<` six; `binary` always takes four bytes for three.
 const MAX_STORED: usize = 1_400_000;
 
-/// A long value.
+/// The content of a Blob.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "signoff.dev",
@@ -32,11 +32,11 @@ const MAX_STORED: usize = 1_400_000;
     validation = kube::core::Rule::new("self.spec == oldSelf.spec").message("the content of a Blob is immutable").field_path(".spec")
 )]
 pub struct BlobSpec {
-    /// The value, where it is text.
+    /// The value, if it is text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1_048_576))]
     pub data: Option<String>,
-    /// The value in base64, where it is no text or its text would take too much room as JSON.
+    /// The value in base64, if it is not text or its text takes too many bytes as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "byte"), length(max = 1_398_104))]
     pub binary: Option<ByteString>,
@@ -62,7 +62,7 @@ impl BlobSpec {
 }
 
 impl Blob {
-    /// Returns the Blob of a value of this Workflow, without a name.
+    /// Returns a Blob without a name, owned by this Workflow.
     #[must_use]
     pub fn of_run(namespace: &str, workflow: &str, uid: &str, bytes: Vec<u8>) -> Self {
         let owner = OwnerReference {
@@ -83,7 +83,7 @@ impl Blob {
         Self { metadata, spec: BlobSpec::of_bytes(bytes) }
     }
 
-    /// Whether the Workflow with this name and uid is its controller: no other Blob counts for a run.
+    /// Whether the Workflow with this name and uid is the controller of the Blob. A run must not use any other Blob.
     #[must_use]
     pub fn is_of_run(&self, workflow: &str, uid: &str) -> bool {
         let is_run = |owner: &OwnerReference| {
@@ -97,7 +97,7 @@ impl Blob {
     }
 }
 
-/// Returns the bytes of a text as the API server writes it into JSON.
+/// Returns the number of bytes of a text as the API server writes it into JSON.
 fn stored_length(text: &str) -> usize {
     let length = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,

@@ -1,80 +1,159 @@
-//! The condition types and reasons of both kinds, and how a list of conditions is kept.
+//! The condition types of both kinds, their reasons, and functions that change a list of conditions.
 //!
-//! A condition says only what a field of the same status says too: nothing is decided by reading one. `Accepted` and
-//! `Waiting` are listed True or False; every other condition only while it tells something, and is removed then.
+//! A condition repeats what another field of the same status says: no decision depends on one. `Accepted` and `Waiting` are
+//! listed as True or False; every other condition is listed only while it applies, and removed afterwards.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::Moment;
 
-/// Workflow: whether the spec can be run. Reasons: `Accepted`, `Invalid`, `SpecTampered`, `RequesterUnverified`,
-/// `RequesterIsMachine`, `FloorsContradict`, `NotAllowed`, `TooLarge`, `OldShape`, `Unreadable`.
+/// Workflow: whether the spec can be run. Reasons: [`reason::ACCEPTED`], [`reason::INVALID`], [`reason::SPEC_TAMPERED`],
+/// [`reason::REQUESTER_UNVERIFIED`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_CONFLICT`],
+/// [`reason::NOT_ALLOWED`], [`reason::TOO_LARGE`], [`reason::OLD_SHAPE`], [`reason::UNREADABLE`].
 pub const ACCEPTED: &str = "Accepted";
-/// Workflow: the admission policies that vouch for decisions are not in force. Listed only as `False`. Reason:
-/// `PoliciesDiffer`.
+/// Workflow: whether the admission policies that verify decisions are in force. Listed only as `False`. Reason:
+/// [`reason::POLICIES_DIFFER`].
 pub const GUARDED: &str = "Guarded";
-/// Workflow: other people's webhooks or mutating policies can change a vote on its way. Reason: `OthersMatch`.
+/// Workflow: a webhook or a mutating admission policy that Signoff did not install can change a vote before it is stored.
+/// Reason: [`reason::EXTERNAL_MUTATOR_FOUND`].
 pub const FOREIGN_MUTATION: &str = "ForeignMutation";
-/// Workflow: nothing new begins because of an administrator's policy. Reasons: `FloorsContradict`,
-/// `RequesterIsMachine`, `FloorsUnknown`.
+/// Workflow: an approval policy keeps the run from starting anything new. Reasons: [`reason::POLICY_CONFLICT`],
+/// [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_UNKNOWN`].
 pub const HELD: &str = "Held";
 /// Workflow and Approval: the object is set aside because the evaluation of its text was stopped. Reasons:
-/// `TooCostly` (more CPU time than the limit), `NotStopped` (and it did not end when told to), `EndedOperator` (the process
-/// of the operator ended during it, twice), `Panicked` (a bug of Signoff).
+/// [`reason::TOO_COSTLY`], [`reason::NOT_STOPPED`], [`reason::ENDED_OPERATOR`], [`reason::PANICKED`].
 pub const QUARANTINED: &str = "Quarantined";
-/// Workflow: whether people are being waited for. Reasons: `ApprovalPending`, `Overdue`, `NothingPending`,
-/// `ApprovalUnreadable`.
+/// Workflow: whether an Approval of the run is open. Reasons: [`reason::APPROVAL_PENDING`], [`reason::OVERDUE`],
+/// [`reason::NOTHING_PENDING`], [`reason::APPROVAL_UNREADABLE`].
 pub const WAITING: &str = "Waiting";
-/// Workflow: a step's Pod does not run yet, and why. Reasons: `Queued`, `NotHere`, `NotCreated`, `Unschedulable`,
-/// or the kubelet's own word: `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …
+/// Workflow: the Pod of a step does not run yet. Reasons: [`reason::QUEUED`], [`reason::PODS_NOT_ALLOWED`],
+/// [`reason::NOT_CREATED`], [`reason::UNSCHEDULABLE`], or the kubelet's own reason: `ErrImagePull`, `ImagePullBackOff`,
+/// `CreateContainerConfigError`, …
 pub const PODS_PENDING: &str = "PodsPending";
-/// Workflow: a step waits for a slot, because as many calls run as may at once. Reason: `Queued`.
+/// Workflow: a step waits for a call slot, because the limit of concurrent calls is reached. Reason: [`reason::QUEUED`].
 pub const CALLS_PENDING: &str = "CallsPending";
-/// Workflow: the operator has failed for a minute at the same operation, such as a write that a quota or a webhook
-/// refuses. Reasons: `Forbidden`, `Refused`, `TooManyRequests`, `ServerError`, `NoAnswer`, `ForeignObject`,
-/// `InternalError`.
+/// Workflow: the same operation of the operator has failed for a minute, such as a write that a quota or a webhook
+/// refuses. Reasons: [`reason::FORBIDDEN`], [`reason::REFUSED`], [`reason::TOO_MANY_REQUESTS`], [`reason::SERVER_ERROR`],
+/// [`reason::NO_ANSWER`], [`reason::FOREIGN_OBJECT`], [`reason::INTERNAL_ERROR`].
 pub const STALLED: &str = "Stalled";
-/// Workflow: the run stands still because a large value of it cannot be read or stored. Reasons: `ValueMissing`,
-/// `ValueDamaged`, `NamesTaken`.
+/// Workflow: the run is blocked because a long value of it cannot be read or stored. Reasons: [`reason::VALUE_MISSING`],
+/// [`reason::VALUE_DAMAGED`], [`reason::NAMES_TAKEN`].
 pub const VALUE_UNAVAILABLE: &str = "ValueUnavailable";
-/// Workflow: whether the run has ended in whatever way. Reason: the phase.
+/// Workflow: whether the run has ended, with or without success. Reason: the phase.
 pub const FINISHED: &str = "Finished";
 /// Workflow: whether the run ended with success. Reason: the phase.
 pub const COMPLETE: &str = "Complete";
-/// Workflow: whether the run ended otherwise. Reason: the phase.
+/// Workflow: whether the run ended without success. Reason: the phase.
 pub const FAILED: &str = "Failed";
-/// Approval: whether it has been decided, by whomever. Reason: the phase.
+/// Approval: whether it has ended, by votes, by a timeout or by the operator. Reason: the phase.
 pub const DECIDED: &str = "Decided";
-/// Approval: no verdict can reach its quorum any more. Reason: `QuorumOutOfReach`.
+/// Approval: no verdict can reach its quorum any more. Reason: [`reason::QUORUM_OUT_OF_REACH`].
 pub const UNDECIDABLE: &str = "Undecidable";
 
-/// What a condition shall say now.
+/// The reasons of the conditions. `signoff explain <reason>` prints what to do about each.
+pub mod reason {
+    /// `Accepted` is True: the spec can be run.
+    pub const ACCEPTED: &str = "Accepted";
+    /// `Accepted` is False: the spec has errors; the message names each field and the remedy.
+    pub const INVALID: &str = "Invalid";
+    /// `Accepted` is False: the spec is not the one whose digest was recorded when the run was accepted.
+    pub const SPEC_TAMPERED: &str = "SpecTampered";
+    /// `Accepted` is False: the Workflow was created while the admission policies were not in force.
+    pub const REQUESTER_UNVERIFIED: &str = "RequesterUnverified";
+    /// `Accepted` is False or `Held` is True: a gate excludes the requester, and the requester is a service account without
+    /// `spec.requestedFor`.
+    pub const REQUESTER_IS_MACHINE: &str = "RequesterIsMachine";
+    /// `Accepted` is False or `Held` is True: a gate cannot meet every approval policy that applies to it.
+    pub const POLICY_CONFLICT: &str = "PolicyConflict";
+    /// `Held` is True: the approval policies of the namespace, or its labels, cannot be read.
+    pub const POLICY_UNKNOWN: &str = "PolicyUnknown";
+    /// `Accepted` is False: an approval policy does not allow a host, a Secret or a provider of the spec.
+    pub const NOT_ALLOWED: &str = "NotAllowed";
+    /// `Accepted` is False: the spec and its inputs have more bytes than the operator allows.
+    pub const TOO_LARGE: &str = "TooLarge";
+    /// `Accepted` is False: an older version accepted the run, with its steps within `spec.pattern`.
+    pub const OLD_SHAPE: &str = "OldShape";
+    /// `Accepted` is False: the stored object does not have the shape of this version's CRD.
+    pub const UNREADABLE: &str = "Unreadable";
+    /// `Guarded` is False: an admission policy is missing or differs from the one of this version.
+    pub const POLICIES_DIFFER: &str = "PoliciesDiffer";
+    /// `ForeignMutation` is True: a webhook or a mutating admission policy of others matches Approvals.
+    pub const EXTERNAL_MUTATOR_FOUND: &str = "ExternalMutatorFound";
+    /// `Quarantined` is True: the evaluation took more CPU time than the limit.
+    pub const TOO_COSTLY: &str = "TooCostly";
+    /// `Quarantined` is True: the evaluation exceeded the limit and did not stop when it was cancelled.
+    pub const NOT_STOPPED: &str = "NotStopped";
+    /// `Quarantined` is True: the operator's process ended twice during the evaluation.
+    pub const ENDED_OPERATOR: &str = "EndedOperator";
+    /// `Quarantined` is True: the evaluation panicked, which is a bug of Signoff.
+    pub const PANICKED: &str = "Panicked";
+    /// `Waiting` is True: at least one Approval is open.
+    pub const APPROVAL_PENDING: &str = "ApprovalPending";
+    /// `Waiting` is True: the deadline of an Approval passed, and it stays open.
+    pub const OVERDUE: &str = "Overdue";
+    /// `Waiting` is False: no Approval is open.
+    pub const NOTHING_PENDING: &str = "NothingPending";
+    /// `Waiting` is True: an Approval of the run does not have the shape of this version's CRD.
+    pub const APPROVAL_UNREADABLE: &str = "ApprovalUnreadable";
+    /// `PodsPending` or `CallsPending` is True: the limit of concurrent Pods or calls is reached.
+    pub const QUEUED: &str = "Queued";
+    /// `PodsPending` is True: the operator must not create Pods in this namespace.
+    pub const PODS_NOT_ALLOWED: &str = "PodsNotAllowed";
+    /// `PodsPending` is True: the API server has refused to create the Pod for a minute.
+    pub const NOT_CREATED: &str = "NotCreated";
+    /// `PodsPending` is True: the scheduler has found no node for the Pod.
+    pub const UNSCHEDULABLE: &str = "Unschedulable";
+    /// `Stalled` is True: the API server answers 403.
+    pub const FORBIDDEN: &str = "Forbidden";
+    /// `Stalled` is True: the API server refuses the request with another status below 500.
+    pub const REFUSED: &str = "Refused";
+    /// `Stalled` is True: the API server answers 429.
+    pub const TOO_MANY_REQUESTS: &str = "TooManyRequests";
+    /// `Stalled` is True: the API server, or a webhook that it calls, answers 500 to 599.
+    pub const SERVER_ERROR: &str = "ServerError";
+    /// `Stalled` is True: the API server does not answer.
+    pub const NO_ANSWER: &str = "NoAnswer";
+    /// `Stalled` is True: an object that the run did not create has the name of one of its objects.
+    pub const FOREIGN_OBJECT: &str = "ForeignObject";
+    /// `Stalled` is True: a bug of the operator.
+    pub const INTERNAL_ERROR: &str = "InternalError";
+    /// `ValueUnavailable` is True: a Blob of the run does not exist.
+    pub const VALUE_MISSING: &str = "ValueMissing";
+    /// `ValueUnavailable` is True: the bytes of a Blob do not have the digest that the run recorded.
+    pub const VALUE_DAMAGED: &str = "ValueDamaged";
+    /// `ValueUnavailable` is True: Blobs of others have the names of too many long values.
+    pub const NAMES_TAKEN: &str = "NamesTaken";
+    /// `Undecidable` is True: the votes still possible do not suffice for any verdict.
+    pub const QUORUM_OUT_OF_REACH: &str = "QuorumOutOfReach";
+}
+
+/// The new state of one condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Say<'a> {
-    /// One of the types above.
+pub struct ConditionUpdate<'a> {
+    /// The condition type.
     pub kind: &'a str,
     /// `True` or `False`.
     pub holds: bool,
-    /// A CamelCase word of the lists above.
+    /// One of the constants of [`reason`], a phase, or a reason of the kubelet.
     pub reason: &'a str,
-    /// One sentence for people; cut at 1,024 characters.
+    /// One sentence for users; cut at 1,024 characters.
     pub message: &'a str,
 }
 
-/// Puts a condition into the list, keeping `lastTransitionTime` unless the status changed. Returns whether
-/// anything changed at all. The order of the list is the order in which types first appeared.
-pub fn set(list: &mut Vec<Condition>, say: &Say<'_>, generation: Option<i64>, now: Moment) -> bool {
-    let status = if say.holds { "True" } else { "False" };
-    let message: String = say.message.chars().take(1024).collect();
+/// Adds or replaces a condition of the list, keeping `lastTransitionTime` unless the status changed. Returns whether
+/// anything changed. The list is in the order in which types first appeared.
+pub fn set(list: &mut Vec<Condition>, update: &ConditionUpdate<'_>, generation: Option<i64>, now: Moment) -> bool {
+    let status = if update.holds { "True" } else { "False" };
+    let message: String = update.message.chars().take(1024).collect();
     let fresh = Condition {
-        type_: say.kind.to_owned(),
+        type_: update.kind.to_owned(),
         status: status.to_owned(),
-        reason: say.reason.to_owned(),
+        reason: update.reason.to_owned(),
         message,
         observed_generation: generation,
         last_transition_time: Time(now.timestamp()),
     };
-    match list.iter_mut().find(|c| c.type_ == say.kind) {
+    match list.iter_mut().find(|c| c.type_ == update.kind) {
         None => {
             list.push(fresh);
             true
@@ -90,20 +169,20 @@ pub fn set(list: &mut Vec<Condition>, say: &Say<'_>, generation: Option<i64>, no
     }
 }
 
-/// Removes a condition from the list. Returns whether it was there.
+/// Removes a condition from the list. Returns whether it was listed.
 pub fn remove(list: &mut Vec<Condition>, kind: &str) -> bool {
     let before = list.len();
     list.retain(|condition| condition.type_ != kind);
     list.len() != before
 }
 
-/// Whether the list says that the condition does not hold.
+/// Whether the condition is listed as False.
 #[must_use]
 pub fn fails(list: &[Condition], kind: &str) -> bool {
     list.iter().any(|c| c.type_ == kind && c.status == "False")
 }
 
-/// Whether the list says that the condition holds.
+/// Whether the condition is listed as True.
 #[must_use]
 pub fn holds(list: &[Condition], kind: &str) -> bool {
     list.iter().any(|c| c.type_ == kind && c.status == "True")
@@ -118,12 +197,13 @@ mod tests {
     fn the_transition_time_moves_only_with_the_status() {
         let (mut list, early) = (Vec::new(), Moment::from(jiff::Timestamp::UNIX_EPOCH));
         let late = early.after(std::time::Duration::from_secs(60));
-        let say = |holds, message| Say { kind: WAITING, holds, reason: "ApprovalPending", message };
-        assert!(set(&mut list, &say(true, "one"), Some(1), early));
-        assert!(!set(&mut list, &say(true, "one"), Some(1), late));
-        assert!(set(&mut list, &say(true, "two"), Some(1), late));
+        let update =
+            |holds, message| ConditionUpdate { kind: WAITING, holds, reason: reason::APPROVAL_PENDING, message };
+        assert!(set(&mut list, &update(true, "one"), Some(1), early));
+        assert!(!set(&mut list, &update(true, "one"), Some(1), late));
+        assert!(set(&mut list, &update(true, "two"), Some(1), late));
         assert_eq!(list[0].last_transition_time.0, early.timestamp());
-        assert!(set(&mut list, &say(false, "two"), Some(1), late));
+        assert!(set(&mut list, &update(false, "two"), Some(1), late));
         assert_eq!(list[0].last_transition_time.0, late.timestamp());
         assert!(!holds(&list, WAITING));
         assert!(remove(&mut list, WAITING) && !remove(&mut list, WAITING));

@@ -1,6 +1,8 @@
-//! The CRDs, made from the types and nothing else, and the list of all generated files.
+//! The CRDs, generated from the types alone, and the list of all generated files.
 //!
-//! Nothing here may be edited by hand afterwards: what the types do not say, the CRD does not say.
+//! ```text
+//! types -> declared CRDs -> installed CRDs -> files    (all pure)
+//! ```
 
 mod hot;
 
@@ -13,35 +15,35 @@ use serde_json::{Value, json};
 use crate::{
     approval::Approval,
     blob::Blob,
-    floor::{ApprovalPolicy, ClusterApprovalPolicy},
     names,
     policies::{self, Identity},
+    policy::{ApprovalPolicy, ClusterApprovalPolicy},
     workflow::Workflow,
 };
 
-/// Why a generated file could not be written: always a mistake in this build.
+/// The error of a generated file that cannot be rendered: always a bug of this build.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A CRD is no JSON.
+    /// A CRD cannot be serialized as JSON.
     #[error("the CRD {name} cannot be turned into JSON: {source}")]
     Json {
-        /// The CRD's name.
+        /// The name of the CRD.
         name: String,
-        /// What serde found.
+        /// The error of the serializer.
         source: serde_json::Error,
     },
-    /// A CRD is no YAML.
+    /// A CRD cannot be serialized as YAML.
     #[error("the CRD {name} cannot be written as YAML: {source}")]
     Yaml {
-        /// The CRD's name.
+        /// The name of the CRD.
         name: String,
-        /// What the writer found.
+        /// The error of the serializer.
         source: Box<serde_saphyr::ser::Error>,
     },
 }
 
-/// Every generated file of the repository: its path from the repository's root, and its whole text, sorted by
-/// path. `crds/` is for people who apply files by hand; the chart's copy leaves the operator's identity open.
+/// Returns every generated file of the repository, as its path from the root of the repository and its text, sorted by
+/// path. `crds/` is applied by hand; the copy of the chart has placeholders for the identity of the operator.
 ///
 /// # Errors
 /// Never for a build whose tests passed.
@@ -62,15 +64,15 @@ pub fn files() -> Result<Vec<(String, String)>, Error> {
     Ok(files)
 }
 
-/// Returns the CRDs of all kinds as they are installed. Where there is a `status` it is defaulted, so that a new object
-/// reads as Pending and a JSON Patch `test` on `/status/seq` works on the first write too.
+/// Returns the CRDs of all kinds as they are installed. A `status` has a default, so that a new object is Pending and a JSON
+/// Patch `test` on `/status/seq` succeeds on the first write too.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     declared().into_iter().map(hot::installed).collect()
 }
 
-/// Returns the CRDs with everything that the types declare. The installed CRDs of `Workflow` and `Approval` say less,
-/// because the API server evaluates them at each write: programs that check objects themselves go by these.
+/// Returns the CRDs with everything that the types declare, for programs that check objects themselves. The installed
+/// CRDs of `Workflow` and `Approval` have fewer rules, because the API server evaluates all of them at each write.
 #[must_use]
 pub fn declared() -> Vec<CustomResourceDefinition> {
     DECLARED.clone()
@@ -84,7 +86,7 @@ pub fn declared_schema(kind: &str) -> Value {
     schema.and_then(|schema| serde_json::to_value(schema).ok()).unwrap_or_default()
 }
 
-/// Made once: it takes long.
+/// The declared CRDs, built once because building them is slow.
 static DECLARED: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
     let crds = [ApprovalPolicy::crd(), Approval::crd(), Blob::crd(), ClusterApprovalPolicy::crd(), Workflow::crd()];
     crds.into_iter().map(finished).collect()
@@ -106,7 +108,7 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     serde_json::from_value(value).unwrap_or(crd)
 }
 
-/// An absent field is left out, never null: CEL's `has()` then means what people think.
+/// Removes `nullable` everywhere: an absent field is omitted, never null, so that `has()` in CEL is reliable.
 fn without_null(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -1,6 +1,6 @@
 //! Digests: SHA-256 over canonical JSON (RFC 8785), written `sha256:<64 hex>`.
 //!
-//! One canonical form for the whole project: nothing else may hash an object's bytes.
+//! **Invariant:** one canonical form for the whole project; no other code hashes the bytes of an object.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const EXACT: u64 = 1 << 53;
 #[serde(transparent)]
 pub struct Digest(#[schemars(length(max = 71), pattern("^sha256:[0-9a-f]{64}$"))] String);
 
-/// Why a value has no digest.
+/// The error of a value that has no digest.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A number that JSON readers round in different ways.
@@ -29,13 +29,13 @@ pub enum Error {
 }
 
 impl Digest {
-    /// The digest of raw bytes, as blobs have it.
+    /// Returns the digest of raw bytes, as Blobs have it.
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(format!("sha256:{}", hex::encode(Sha256::digest(bytes))))
     }
 
-    /// The digest of a value's canonical JSON.
+    /// Returns the digest of the canonical JSON of a value.
     ///
     /// # Errors
     /// Integers beyond 2⁵³, and values that are not JSON.
@@ -43,13 +43,13 @@ impl Digest {
         Ok(Self::of_bytes(&canonical(value)?))
     }
 
-    /// The text, `sha256:…`.
+    /// Returns the text, `sha256:…`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The first `digits` hex digits, as object names carry them.
+    /// Returns the first `digits` hex digits, as object names contain them.
     #[must_use]
     pub fn short(&self, digits: usize) -> &str {
         let hex = self.0.strip_prefix("sha256:").unwrap_or(&self.0);
@@ -63,7 +63,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Canonical JSON (RFC 8785) of a value.
+/// Returns the canonical JSON (RFC 8785) of a value.
 ///
 /// # Errors
 /// Integers beyond 2⁵³, and values that are not JSON.

@@ -1,8 +1,7 @@
-//! What a gate asks for: who may decide, how many of them, with which verdicts and answers, and until when.
-//! The same types stand in a Workflow's `hitl` step, where they are asked for, and in an Approval's request,
-//! where they are in force.
+//! The parts of a gate: approvers, quorums, forms and timeouts. A `hitl` step of a Workflow declares them, and the request of an
+//! Approval enforces them.
 //!
-//! Identities, thresholds, verdicts and timeouts are never templates and are never normalised.
+//! **Invariant:** identities, thresholds, verdicts and timeouts are never templates and never normalized.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -13,52 +12,52 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Somebody who may decide, or a group of them.
+/// A user, a group or a service account that can decide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = kube::core::Rule::new("(self.kind == 'ServiceAccount') == has(self.namespace)")
-        .message("namespace belongs to a ServiceAccount, and a ServiceAccount needs one"),
+        .message("namespace is required for kind ServiceAccount and must be absent for other kinds"),
     validation = kube::core::Rule::new("self.kind == 'ServiceAccount' || !self.name.startsWith('system:')")
-        .message("system users and groups cannot decide (everybody, or every service account, is in some of them); name a service account with kind ServiceAccount")
+        .message("name must not start with system: because some system groups contain every user or every service account; use kind ServiceAccount for a service account")
 )]
 pub struct Subject {
-    /// User, Group or ServiceAccount.
+    /// The kind: User, Group or ServiceAccount.
     pub kind: SubjectKind,
-    /// The name exactly as the API server knows it.
+    /// The name exactly as the API server authenticates it.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The service account's namespace.
+    /// The namespace of the service account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub namespace: Option<String>,
 }
 
-/// The kinds of subjects that RBAC knows.
+/// The kinds of subjects, as in RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum SubjectKind {
     /// One user name.
     User,
-    /// Everybody whom the API server puts into this group.
+    /// Every member of one group.
     Group,
     /// One service account.
     ServiceAccount,
 }
 
 impl Subject {
-    /// A user by name.
+    /// Returns the subject of a user.
     #[must_use]
     pub fn user(name: &str) -> Self {
         Self { kind: SubjectKind::User, name: name.to_owned(), namespace: None }
     }
 
-    /// A group by name.
+    /// Returns the subject of a group.
     #[must_use]
     pub fn group(name: &str) -> Self {
         Self { kind: SubjectKind::Group, name: name.to_owned(), namespace: None }
     }
 
-    /// Whether this subject means the user with this name and these groups.
+    /// Whether the user with this name and these groups is this subject.
     #[must_use]
     pub fn means(&self, user: &str, groups: &[String]) -> bool {
         match (self.kind, &self.namespace) {
@@ -73,7 +72,7 @@ impl Subject {
     }
 }
 
-/// As people read it: `alice`, `group finance`, `service account ci/bot`.
+/// Formats like `alice`, `group finance` and `service account ci/bot`.
 impl std::fmt::Display for Subject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.kind, &self.namespace) {
@@ -86,34 +85,34 @@ impl std::fmt::Display for Subject {
     }
 }
 
-/// So many of the deciders must be in this group.
+/// The number of deciders that must be in a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequiredFrom {
     /// A group among the approvers.
     #[schemars(length(min = 1, max = 253))]
     pub group: String,
-    /// How many of its members must agree.
+    /// The number of members of the group who must agree.
     #[schemars(range(min = 1, max = 64))]
     pub min: i32,
 }
 
-/// How many Rejects it takes.
+/// The number of Rejects that reject a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RejectPolicy {
-    /// One suffices.
+    /// One Reject.
     #[default]
     Any,
-    /// As many as an approval takes.
+    /// As many Rejects as `threshold`.
     Threshold,
 }
 
-/// What an Approval asks to be filled in.
+/// The form that Respond fills in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Form {
-    /// The questions; a plain gate has one with the id `answer`.
+    /// The questions. A gate without a form has one question with the id `answer`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["id".into()]))]
@@ -125,58 +124,58 @@ pub struct Form {
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = kube::core::Rule::new("!has(self.multiple) || !self.multiple || has(self.options)")
-        .message("multiple needs options to choose from"),
+        .message("multiple needs options: add options or remove multiple"),
     validation = kube::core::Rule::new("!has(self.errorMessage) || has(self.pattern)")
-        .message("errorMessage is shown when pattern does not match: it needs a pattern")
+        .message("errorMessage needs a pattern: it is shown when an answer does not match")
 )]
 pub struct Question {
-    /// The key of its answer.
+    /// The key of the answer.
     #[schemars(length(min = 1, max = 63), pattern("^[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?$"))]
     pub id: String,
-    /// What is asked; the gate's prompt where it is empty.
+    /// The text of the question. Default: the prompt of the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub question: Option<String>,
-    /// The choices, if any.
+    /// The options to choose from. Default: none, the answer is text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["id".into()]))]
     pub options: Vec<Choice>,
-    /// Whether more than one option may be chosen.
+    /// Whether several options may be chosen. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiple: Option<bool>,
-    /// A regular expression (RE2) that the whole text must match.
+    /// A regular expression (RE2) that the whole answer must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub pattern: Option<String>,
-    /// What a person reads whose text does not match.
+    /// The message that is shown when an answer does not match `pattern`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 512))]
     pub error_message: Option<String>,
-    /// A JSON Schema; the text is then JSON.
+    /// A JSON Schema of the answer, which is then JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<JsonObject>,
-    /// Whether Respond must answer it. Default: true.
+    /// Whether Respond must answer the question. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
-    /// The answer of a timeout with the action Default, and what clients offer.
+    /// The answer of the timeout action Default, which clients also suggest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub default: Option<String>,
-    /// The most characters a text may have.
+    /// The largest number of characters of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8192))]
     pub max_length: Option<i32>,
-    /// Whether free text is an answer too. Default: true without options, false with them.
+    /// Whether free text is allowed. Default: true without options, false with options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_text: Option<bool>,
-    /// Whether leaving it out is fine although it is required.
+    /// Whether a required question can be skipped. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_skip: Option<bool>,
 }
 
 impl Question {
-    /// The id of a plain gate's only question.
+    /// The id of the only question of a gate without a form.
     pub const PLAIN: &'static str = "answer";
 
     /// Whether free text is accepted.
@@ -185,13 +184,13 @@ impl Question {
         self.allow_text.unwrap_or(self.options.is_empty())
     }
 
-    /// Whether Respond may leave it out.
+    /// Whether Respond can omit the answer.
     #[must_use]
     pub fn may_be_left_out(&self) -> bool {
         self.required == Some(false) || self.allow_skip == Some(true)
     }
 
-    /// The option that a text names by id or by label.
+    /// Returns the option with this id, or else with this label.
     #[must_use]
     pub fn option_named(&self, text: &str) -> Option<&Choice> {
         self.options.iter().find(|o| o.id == text).or_else(|| self.options.iter().find(|o| o.label() == text))
@@ -202,49 +201,49 @@ impl Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Choice {
-    /// What the answer holds.
+    /// The value of the option in an answer.
     #[schemars(length(min = 1, max = 63))]
     pub id: String,
-    /// What people read; the id where it is missing.
+    /// The text that clients show. Default: the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub label: Option<String>,
-    /// More about it.
+    /// A longer description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub description: Option<String>,
 }
 
 impl Choice {
-    /// What people read.
+    /// Returns the text that clients show.
     #[must_use]
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.id)
     }
 }
 
-/// What happens when nobody decides in time.
+/// The deadline of a gate and its consequence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeout {
-    /// How long people have. Default: the operator's `--default-gate-timeout`; at most its `--max-gate-timeout`.
+    /// The time until the deadline. Default: the operator's `--default-gate-timeout`; at most its `--max-gate-timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Span>,
-    /// What then happens. Default: Reject.
+    /// The action when the deadline has passed. Default: Reject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<TimeoutAction>,
-    /// The answer when the action is Default; without it every question's own default.
+    /// The answer of the action Default. Default: the `default` of each question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub default: Option<String>,
-    /// How often people are reminded; never without it.
+    /// The time between reminders. Default: no reminders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reminder_interval: Option<Span>,
-    /// How many times at most. Default: 3.
+    /// The largest number of reminders. Default: 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 20))]
     pub max_reminders: Option<i32>,
-    /// Who is asked in addition, level by level.
+    /// The levels of the action Escalate: each adds approvers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
@@ -255,45 +254,45 @@ pub struct Timeout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Level {
-    /// How long everybody has once this level was reached; `timeout.after` where it is missing.
+    /// The time until the next deadline, from when this level is reached. Default: `timeout.after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Span>,
-    /// Who is asked in addition.
+    /// The approvers that are added.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub to: Vec<Subject>,
 }
 
-/// What a timeout does. Each but Escalate and Expire ends the Approval as `Expired`.
+/// The action of a timeout. Each one except Escalate and Expire ends the Approval as `Expired`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TimeoutAction {
-    /// As if somebody had rejected.
+    /// Reject the request.
     #[default]
     Reject,
-    /// As if it had been approved: must be chosen on purpose.
+    /// Approve the request although nobody decided.
     Approve,
-    /// Ask again, as the next visit; a gate asks at most three times more.
+    /// Ask again, as the next visit; at most three times.
     Retry,
-    /// Ask the next level's people too; when there is none left, Reject.
+    /// Add the approvers of the next level; after the last level, Reject.
     Escalate,
     /// End the whole run.
     Abort,
-    /// Go on without an answer.
+    /// Continue without an answer.
     Skip,
-    /// Go on with the default answer.
+    /// Continue with the default answer.
     Default,
-    /// Stay paused: from then on only Retry, Reject and Abort are accepted.
+    /// Keep the Approval open, for Retry, Reject and Abort only.
     Expire,
 }
 
 impl TimeoutAction {
-    /// Whether the timeout itself ends the Approval, so that no vote counts after the deadline.
+    /// Whether the timeout ends the Approval, so that no vote counts after the deadline.
     #[must_use]
     pub fn ends(self) -> bool {
         !matches!(self, Self::Escalate | Self::Expire)
     }
 
-    /// The verdict that an ending action amounts to.
+    /// Returns the verdict of an action that ends the Approval.
     #[must_use]
     pub fn verdict(self) -> Verdict {
         match self {
@@ -307,60 +306,60 @@ impl TimeoutAction {
     }
 }
 
-/// People who decide together: who may decide, and how many of them must agree.
+/// The approvers who decide together, and the number of them who must agree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Quorum {
-    /// What demands it: `gate <name>`, or the kind and name of a policy.
+    /// The origin of the quorum: `gate <name>`, or the kind and name of a policy.
     #[schemars(length(min = 1, max = 253))]
     pub source: String,
-    /// Who may decide.
+    /// The users, groups and service accounts that can decide.
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub approvers: Vec<Subject>,
-    /// How many distinct people must agree.
+    /// The number of different people who must agree.
     #[schemars(range(min = 1, max = 64))]
     pub threshold: i32,
-    /// So many of them from these groups.
+    /// The groups from which deciders must come, with their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["group".into()]))]
     pub required_from: Vec<RequiredFrom>,
-    /// How many Rejects it takes. Default: any.
+    /// The number of Rejects that reject the request. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject_policy: Option<RejectPolicy>,
-    /// Whether the requester does not count here. Where the first quorum of a request excludes the requester, the
+    /// Whether votes of the requester do not count in this quorum. If this is true in the first quorum of a request, the
     /// requester must not vote at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
 }
 
 impl Quorum {
-    /// The most rules of `requiredFrom`.
+    /// The largest number of rules in `requiredFrom`.
     pub const MAX_REQUIRED_FROM: usize = 8;
 
-    /// Returns the number of distinct people who must agree.
+    /// Returns the number of different people who must agree.
     #[must_use]
     pub fn needed(&self) -> usize {
         usize::try_from(self.threshold).unwrap_or(1).max(1)
     }
 
-    /// Whether the requester does not count here.
+    /// Whether votes of the requester do not count in this quorum.
     #[must_use]
     pub fn excludes_requester(&self) -> bool {
         self.exclude_requester == Some(true)
     }
 }
 
-/// Which user names are one person.
+/// A rule that maps user names to a person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = kube::core::Rule::new(r"!self.person.contains('$1') || self.pattern.matches('^([^()\\\\]|\\\\[^()])*[(]([^()?\\\\]|\\\\[^()])([^()\\\\]|\\\\[^()])*[)]([^()\\\\]|\\\\[^()])*$')")
-        .message("a person with $1 needs a pattern with exactly one group and no other parentheses, as in (.+)@example\\.com: the API server reads the person by what stands around it")
+        .message("person with $1 needs a pattern with exactly one group and no other parentheses, as in (.+)@example\\.com, because the API server derives the person from the text around the group")
 )]
 pub struct PersonRule {
-    /// A regular expression that a whole user name must match. Where `person` says `$1` it has exactly one group.
+    /// A regular expression that the whole user name must match. With `$1` in `person` it must have exactly one group.
     #[schemars(length(min = 1, max = 253))]
     pub pattern: String,
     /// The person; `$1` stands for the first group of the pattern.

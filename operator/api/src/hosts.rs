@@ -1,11 +1,11 @@
-//! Hosts as people list them, in the annotation of a Secret and in a floor: a name or an address, with a port where
-//! only that one is meant, or `*.` and a suffix.
+//! Lists of hosts in the annotation of a Secret and in approval policies: a name or an address, optionally with a port, or
+//! `*.` and a suffix.
 //!
-//! It may not resolve names or look at paths. What is not understood matches nothing.
+//! Names are not resolved and paths are not compared. An entry that cannot be parsed matches nothing.
 
 use url::{Host, Url};
 
-/// One understood entry of a list of hosts.
+/// A parsed entry of a list of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
     host: Host<String>,
@@ -15,7 +15,7 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    /// Reads one entry; none where it is no host. Names are lower-cased and written in ASCII as in a URL.
+    /// Parses one entry, or returns `None` if it is not a host. Names are lower-cased and converted to ASCII as in a URL.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -31,7 +31,7 @@ impl HostPattern {
         (!wildcard_inside && !suffix_of_an_address).then_some(Self { host, under, port })
     }
 
-    /// Whether the host and port of a URL are meant. Who logs in, path and scheme do not matter.
+    /// Whether the entry matches the host and port of a URL. User, path and scheme are ignored.
     #[must_use]
     pub fn covers(&self, url: &Url) -> bool {
         let same_host = match (&self.host, url.host()) {
@@ -52,12 +52,12 @@ impl HostPattern {
     }
 }
 
-/// Whether any entry of a list means the host and port of a URL.
+/// Whether any entry of a list matches the host and port of a URL.
 pub fn lists<'a>(entries: impl IntoIterator<Item = &'a str>, url: &Url) -> bool {
     entries.into_iter().filter_map(HostPattern::parse).any(|entry| entry.covers(url))
 }
 
-/// A host name without the dot that may end it.
+/// Returns a host name without a trailing dot.
 fn bare(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }

@@ -1,6 +1,6 @@
-//! The journal's records: what `kubectl get workflow -o yaml` shows and what the engine replays are the same list.
+//! The records of the journal: one list that `kubectl get workflow -o yaml` prints and that the engine replays.
 //!
-//! A finished record is never edited; a record never says what shall happen, only what did.
+//! **Invariant:** a finished record is never changed. A record states what happened, never what is planned.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::{
     values::{Json, Moment},
 };
 
-/// The newest form of a journal that this version reads. It writes the oldest form that can hold the journal, so that
-/// an older version can go on with it where that is possible at all.
+/// The newest format of a journal that this version reads. It writes the oldest format that can represent the journal, so
+/// that an older version can continue the run where possible.
 pub const VERSION: i32 = 2;
 
-/// The most segments of a run.
+/// The largest number of segments of a run.
 pub const MAX_SEGMENTS: usize = 256;
 
-/// The form of a journal with these segments: 1 where all of it is in `steps`, 2 where some of it moved out.
+/// Returns the format of a journal with these segments: 1 if all records are in `steps`, otherwise 2.
 #[must_use]
 pub fn version(segments: &[Segment]) -> i32 {
     if segments.is_empty() { 1 } else { VERSION }
@@ -31,63 +31,63 @@ pub fn version(segments: &[Segment]) -> i32 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepRecord {
-    /// Names joined by `/`, with `#visit` from the second visit on. Names that start with a dot are the engine's.
+    /// Names joined by `/`, with `#visit` from the second visit on. The engine reserves names that start with a dot.
     #[schemars(length(min = 1, max = 512))]
     pub path: String,
-    /// 1 for the first.
+    /// The number of the attempt, from 1.
     #[schemars(range(min = 1, max = 1000))]
     pub attempt: i32,
-    /// What kind of activity.
+    /// The kind of the activity.
     pub kind: StepKind,
-    /// How far it has come.
+    /// The state of the activity.
     pub phase: StepPhase,
-    /// The number of the event by which it began.
+    /// The number of the event that started the activity.
     pub seq: i64,
-    /// The number of the event by which its result became known.
+    /// The number of the event that recorded the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<i64>,
-    /// The incarnation of the operator that started it.
+    /// The operator process that started the activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub by: Option<String>,
-    /// The object that stands for it: a gate's Approval, a container's Pod.
+    /// The name of the object of the activity: the Approval of a gate, the Pod of a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub object: Option<String>,
-    /// When it began.
+    /// The start time.
     pub at: Moment,
-    /// When its result became known.
+    /// The time at which the result was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Moment>,
-    /// The digest of what it was given.
+    /// The digest of the rendered input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_digest: Option<Digest>,
-    /// What came of it, where it is short: text, or JSON where a person gave JSON.
+    /// The response if it is short: text, or JSON if a user gave JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Json>,
-    /// Where what came of it is long.
+    /// The reference to the response if it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_ref: Option<BlobRef>,
-    /// Facts beside the response: `statusCode` of an http call, `exitCode` of a container.
+    /// Further results: `statusCode` of an http call, `exitCode` of a container.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8, "additionalProperties" = {"type": "string", "maxLength": 253}))]
     pub facts: BTreeMap<String, String>,
-    /// What a container wrote.
+    /// The log of a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<StepLog>,
-    /// What people or a timeout decided at a gate; without its payload where that is long.
+    /// The decision at a gate, by votes or a timeout; without its payload if that is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Outcome>,
-    /// The whole decision, where it is long.
+    /// The reference to the whole decision if it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision_ref: Option<BlobRef>,
-    /// What a gate asked, enough to ask exactly the same again.
+    /// The facts of the request of a gate, from which exactly the same request is built again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestFacts>,
     /// Tokens used by a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Why it failed.
+    /// The error of a failed activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,
 }
@@ -106,12 +106,12 @@ pub enum StepKind {
     Set,
     /// A human gate.
     Hitl,
-    /// Something that was looked at and judged, once: a condition, or an answer that was not as it should be.
+    /// Something that was evaluated once: a condition, or an answer that was invalid.
     Condition,
 }
 
 impl StepKind {
-    /// As it stands in objects.
+    /// Returns the name as it is stored in objects.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -125,33 +125,33 @@ impl StepKind {
     }
 }
 
-/// How far an activity has come.
+/// The state of an activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StepPhase {
-    /// It waits for a free place.
+    /// Waits for a free slot.
     Pending,
-    /// It runs, or ran when its operator was lost.
+    /// Runs, or ran when its operator was lost.
     Started,
-    /// A gate waits for people.
+    /// A gate waits for decisions.
     Waiting,
-    /// It ended well.
+    /// Finished with success.
     Succeeded,
-    /// It ended by an error.
+    /// Finished with an error.
     Failed,
-    /// It was left out.
+    /// Skipped.
     Skipped,
-    /// It may or may not have happened: its operator was lost, or the answer was.
+    /// The outcome is unknown, because the operator or the answer was lost. The effect can have happened.
     Unknown,
 }
 
 impl StepPhase {
-    /// Whether nothing will change any more.
+    /// Whether the state is final.
     #[must_use]
     pub fn is_end(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Skipped | Self::Unknown)
     }
 
-    /// As it stands in objects.
+    /// Returns the name as it is stored in objects.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -166,14 +166,14 @@ impl StepPhase {
     }
 }
 
-/// What a container wrote to standard output and standard error.
+/// The standard output and standard error of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepLog {
-    /// Its end: up to 1 KiB.
+    /// The end of the log, at most 1 KiB.
     #[schemars(length(max = 1024))]
     pub tail: String,
-    /// Up to 256 KiB of its end, where the tail is not all of it.
+    /// The reference to the last 256 KiB of the log, if `tail` is not all of it.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub ref_: Option<BlobRef>,
 }
@@ -182,45 +182,45 @@ pub struct StepLog {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlobRef {
-    /// What it is stored under and verified by.
+    /// The digest of the bytes, by which the value is found and verified.
     pub digest: Digest,
-    /// Its length in bytes.
+    /// The length in bytes.
     #[schemars(range(min = 0))]
     pub size: i64,
 }
 
-/// Finished records that moved out of `steps` into the blob store: a JSON list of records, in their order.
+/// Finished records that were moved out of `steps` into the blob store: a JSON list of records in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Segment {
-    /// What it is stored under and verified by.
+    /// The digest of the bytes, by which the value is found and verified.
     pub digest: Digest,
-    /// Its length in bytes.
+    /// The length in bytes.
     #[schemars(range(min = 0))]
     pub size: i64,
-    /// How many records it holds.
+    /// The number of records.
     #[schemars(range(min = 1))]
     pub records: i32,
-    /// The number of the last event that it tells of.
+    /// The number of the last event in the segment.
     #[schemars(range(min = 0))]
     pub through: i64,
 }
 
-/// What a gate asked, enough to ask exactly the same again.
+/// The facts of the request of a gate, from which exactly the same request is built again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestFacts {
     /// The digest of the whole request.
     pub digest: Digest,
-    /// When the first timeout happens.
+    /// The time of the first timeout.
     pub deadline: Moment,
-    /// After which instant no vote counts, where the first timeout ends the gate.
+    /// The time after which no vote counts, if the first timeout ends the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closes_at: Option<Moment>,
-    /// The guard's epoch when it was asked.
+    /// The guard epoch in which the request was created.
     #[schemars(length(max = 80))]
     pub guard_epoch: String,
-    /// The long values that it shows: of the context, and of what is reviewed.
+    /// The long values in the request: of the context and of the reviewed response.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
@@ -231,9 +231,9 @@ pub struct RequestFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// Read by the model.
+    /// Tokens that the model read.
     pub input_tokens: i64,
-    /// Written by the model.
+    /// Tokens that the model wrote.
     pub output_tokens: i64,
 }
 
@@ -244,20 +244,20 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Why an activity failed.
+/// The error of an activity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepError {
-    /// A CamelCase word: `Timeout`, `Unreachable`, `Status`, `Template`, …
+    /// The class of the error, in CamelCase: `Timeout`, `Unreachable`, `Status`, `Template`, …
     #[schemars(length(min = 1, max = 63))]
     pub class: String,
-    /// One sentence for people.
+    /// One sentence for users.
     #[schemars(length(max = 1024))]
     pub message: String,
     /// Whether a further attempt makes sense.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retryable: bool,
-    /// The other side asked for no further attempt before this instant.
+    /// The earliest time of a further attempt, as the remote side demanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Moment>,
 }

@@ -4,17 +4,17 @@ use std::io;
 
 use serde::Serialize;
 
-/// Returns how many bytes the JSON of a value has, without making it.
+/// Returns the number of bytes of the JSON of a value, without building the JSON.
 ///
 /// # Errors
-/// A value that has no JSON, such as a map whose keys are no text.
+/// If the value has no JSON, such as a map whose keys are not strings.
 pub fn json_bytes(value: &impl Serialize) -> Result<usize, serde_json::Error> {
     let mut count = Count(0);
     serde_json::to_writer(&mut count, value)?;
     Ok(count.0)
 }
 
-/// Counts what is written, and keeps nothing.
+/// A writer that counts bytes and discards them.
 struct Count(usize);
 
 impl io::Write for Count {

@@ -1,10 +1,10 @@
-//! Names of the objects that belong to a run, and its labels.
+//! Names, labels and annotations of the objects of a run.
 //!
-//! A name is a pure function of what it stands for, so that whoever makes an object twice meets itself.
+//! A name is a pure function of the object's content, so creating an object twice fails with a name conflict.
 
 use crate::digest::Digest;
 
-/// Label with the Workflow's name, on everything the operator makes for it.
+/// Label with the name of the Workflow, on every object that the operator creates for it.
 pub const LABEL_WORKFLOW: &str = "signoff.dev/workflow";
 /// Label with the Workflow's uid.
 pub const LABEL_WORKFLOW_UID: &str = "signoff.dev/workflow-uid";
@@ -12,51 +12,51 @@ pub const LABEL_WORKFLOW_UID: &str = "signoff.dev/workflow-uid";
 pub const LABEL_STEP: &str = "signoff.dev/step";
 /// Label with the value `true`, on every CRD, policy and binding of this build: the guard lists them by it.
 pub const LABEL_GUARD: &str = "signoff.dev/guard";
-/// Annotation of a Pod: the digest of what it was made from.
+/// Annotation of a Pod: the digest of the rendered input.
 pub const ANNOTATION_INPUT_DIGEST: &str = "signoff.dev/input-digest";
 /// Annotation of a Pod: the path of its step in the journal.
 pub const ANNOTATION_PATH: &str = "signoff.dev/path";
-/// Annotations of a Pod with the files of its step, by their number.
+/// Prefix of the annotations of a Pod that contain the files of its step, followed by a number.
 pub const ANNOTATION_FILE: &str = "signoff.dev/file-";
 /// Label with the gate's name, on Approvals.
 pub const LABEL_GATE: &str = "signoff.dev/gate";
-/// Annotation of a Secret: the hosts that its values may be sent to, separated by commas.
+/// Annotation of a Secret: the hosts to which its values may be sent, separated by commas.
 pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
-/// The ClusterRole that lets the operator read Secrets, bound only in namespaces that ask for it.
+/// The ClusterRole with which the operator reads Secrets, bound only in selected namespaces.
 pub const ROLE_SECRETS: &str = "signoff-operator-secrets";
-/// A Workflow's name is the value of a label, which Kubernetes bounds.
+/// The longest name of a Workflow in characters: it is the value of a label, which Kubernetes bounds.
 pub const MAX_WORKFLOW_NAME: usize = 63;
 
-/// `<workflow ≤ 32>-<step ≤ 19>-<first ten hex digits of the request's digest>`.
+/// Returns the name of an Approval: `<workflow ≤ 32>-<step ≤ 19>-<first ten hex digits of the digest of the request>`.
 #[must_use]
 pub fn approval(workflow: &str, step: &str, request: &Digest) -> String {
     format!("{}-{}-{}", cut(workflow, 32), cut(step, 19), request.short(10))
 }
 
-/// `signoff-step-<workflow ≤ 24>-<ten hex digits of uid, path and attempt>`: the Pod of one attempt at a step. A path
-/// holds the visit.
+/// Returns the name of the Pod of one attempt at a step: `signoff-step-<workflow ≤ 24>-<ten hex digits of uid, path and
+/// attempt>`. The path includes the visit.
 #[must_use]
 pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
     let place = Digest::of_bytes(format!("{uid}/{path}/{attempt}").as_bytes());
     format!("signoff-step-{}-{}", cut(workflow, 24), place.short(10))
 }
 
-/// `<workflow ≤ 32>-<first 20 hex digits>`: the Blob that holds a long value of a run. The digits
-/// are of the owner's uid and the value's digest: a recreated Workflow never meets its predecessor's.
+/// Returns the usual name of the Blob of a long value: `<workflow ≤ 32>-<20 hex digits>`. The digits are computed from the
+/// uid of the owner and the digest of the value, so a recreated Workflow never uses the Blobs of its predecessor.
 #[must_use]
 pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
     let place = Digest::of_bytes(format!("{uid}/{value}").as_bytes());
     format!("{}-{}", cut(workflow, 32), place.short(20))
 }
 
-/// `<the usual name>-<eight hex digits>`: the Blob of a long value whose usual name, [`blob`], another user's
-/// object has.
+/// Returns the name of a Blob whose usual name, [`blob`], is taken by an object of another user: `<usual name>-<eight hex
+/// digits>`.
 #[must_use]
 pub fn other_blob(usual: &str, random: u32) -> String {
     format!("{usual}-{random:08x}")
 }
 
-/// Whether a name is the usual one of a value or one that [`other_blob`] made of it.
+/// Whether a name is the usual name of a value or a result of [`other_blob`] for it.
 #[must_use]
 pub fn is_blob(usual: &str, name: &str) -> bool {
     let rest = name.strip_prefix(usual);
@@ -65,13 +65,13 @@ pub fn is_blob(usual: &str, name: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || digits(rest))
 }
 
-/// The first characters of a name, such that the result still starts and ends with a letter or digit.
+/// Returns the first `most` characters of a name, without trailing `-` and `.`.
 #[must_use]
 pub fn cut(name: &str, most: usize) -> &str {
     name.get(..most).unwrap_or(name).trim_end_matches(['-', '.'])
 }
 
-/// Whether a text is a DNS label, as names of namespaces and of steps are.
+/// Whether a text is a DNS label, like the names of namespaces and steps.
 #[must_use]
 pub fn is_label(name: &str) -> bool {
     let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-');

@@ -1,6 +1,6 @@
-//! A step that is a container: what its Pod is made from.
+//! The `pod` step: a container that runs once, and the fields its Pod is built from.
 //!
-//! It may not hold templates but in `env` and `files`: a rendered value is never part of a command line.
+//! **Invariant:** only `env` and `files` have templates; a rendered value is never part of a command line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,102 +16,102 @@ use crate::{
 
 /// The name of the step's own container in its Pod.
 pub const CONTAINER: &str = "step";
-/// The name of the volume that holds its files.
+/// The name of the volume with the files of the step.
 pub const FILES: &str = "signoff-files";
 
-/// A container that runs once, as a Pod in the Workflow's namespace. `image`, `command` and `args` are taken as they
-/// stand: what a template renders reaches the container as environment or as a file.
+/// A container that runs once, as a Pod in the Workflow's namespace. `image`, `command` and `args` are never
+/// templates: rendered values reach the container as environment variables or files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("!has(self.tailLines) || (has(self.outputFrom) && self.outputFrom == 'log')")
     .message("tailLines counts lines of the log: it needs outputFrom log").field_path(".tailLines"))]
 pub struct PodStep {
-    /// The image; with `@sha256:…` exactly that one runs, whatever its tag says by then.
+    /// The image. With `@sha256:…` exactly that image runs, even if the tag has moved.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
-    /// What runs instead of the image's own entrypoint.
+    /// The command that replaces the entrypoint of the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 16384)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub command: Vec<String>,
-    /// Its arguments.
+    /// The arguments of the command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 16384)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub args: Vec<String>,
-    /// Its environment.
+    /// The environment variables of the container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub env: Vec<EnvVar>,
-    /// Files that it finds, for values that are long.
+    /// Files that are mounted into the container, for long values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["path".into()]))]
     pub files: Vec<File>,
-    /// What it may use, in Kubernetes' words: `requests` and `limits`.
+    /// The resources of the container, as in a Pod: `requests` and `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// As whom it may ask the API server. Default: as nobody, it gets no token.
+    /// The service account of the Pod. Default: none, and no token is mounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub service_account_name: Option<String>,
-    /// Labels that its node must have.
+    /// The labels that the node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16, "additionalProperties" = {"type": "string", "maxLength": 63}))]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints of nodes that it bears.
+    /// The taints of nodes that the Pod tolerates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub tolerations: Vec<Toleration>,
-    /// What is mounted where.
+    /// The volumes of the Pod and their mount paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub volumes: Vec<Volume>,
-    /// What it may do on its node. Default: the restricted profile of the Pod Security Standards, so the image must
-    /// have a user other than root, or `runAsUser` name one.
+    /// The security context of the container. Default: the restricted profile of the Pod Security Standards. The image
+    /// must then have a user other than root, or `runAsUser` must name one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
     /// Default: Always for the tag `latest`, IfNotPresent otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
-    /// What the response is. Default: termination.
+    /// The source of the response. Default: termination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_from: Option<OutputFrom>,
-    /// The file that the container writes its termination message to, of at most 4 KiB. Default:
+    /// The file to which the container writes its termination message, at most 4 KiB. Default:
     /// `/dev/termination-log`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub termination_message_path: Option<String>,
-    /// How many of the last lines of the log are the response. Default: all.
+    /// The number of lines at the end of the log that are the response. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub tail_lines: Option<i32>,
-    /// How long it may take until the container runs: a node has to be found, an image to be pulled. Default: 5m.
+    /// The longest time until the container runs, which includes scheduling and pulling the image. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Span>,
-    /// How long it may run, as the kubelet counts it. Default: as long as the step's `timeout` lets it.
+    /// The longest time that the Pod runs, enforced by the kubelet. Default: the `timeout` of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_deadline: Option<Span>,
-    /// Whether running it twice does no harm, so that it may run again when its outcome is not known. Default: false.
+    /// Whether running the container twice does no harm. It is then repeated when its outcome is unknown. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// Merged into the Pod: everything that has no field here, as `{metadata: …, spec: …}`. Lists of named things are
-    /// merged by name, the step's container is named `step`; mounts are added; other lists are replaced.
+    /// Fields of a Pod that have no field here, as `{metadata: …, spec: …}`, merged into the Pod. Lists of named items are
+    /// merged by name (the container of the step is `step`), mounts are appended, other lists are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<JsonObject>,
 }
 
 impl PodStep {
-    /// Whether it may be repeated when its outcome is not known.
+    /// Whether the step is repeated when its outcome is unknown.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         self.idempotent.unwrap_or(false)
     }
 
-    /// The Secrets that its Pod names, wherever it names them.
+    /// Returns the names of all Secrets in the Pod.
     #[must_use]
     pub fn secrets(&self) -> BTreeSet<String> {
         let of_env = self.env.iter().filter_map(|one| one.value_from.as_ref()?.secret_key_ref.as_ref());
@@ -125,7 +125,7 @@ impl PodStep {
     }
 }
 
-/// The Secrets that a part of a Pod names, by every field in which Kubernetes has such a name.
+/// Collects the names of the Secrets in a part of a Pod, from every field that refers to a Secret.
 fn named_in(part: &Value, found: &mut BTreeSet<String>) {
     match part {
         Value::Object(fields) => {
@@ -150,13 +150,13 @@ fn named_in(part: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// One variable of the environment: a value, or where it is taken from.
+/// One environment variable: a value, or its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("has(self.value) != has(self.valueFrom)")
     .message("a variable has either value or valueFrom"))]
 pub struct EnvVar {
-    /// Its name.
+    /// The name of the variable.
     #[schemars(length(min = 1, max = 253), pattern("^[-._a-zA-Z][-._a-zA-Z0-9]*$"))]
     pub name: String,
     /// A template; at most 64 KiB once rendered.
@@ -174,7 +174,7 @@ pub struct EnvVar {
 #[x_kube(validation = kube::core::Rule::new("has(self.secretKeyRef) != has(self.configMapKeyRef)")
     .message("valueFrom is exactly one of secretKeyRef and configMapKeyRef"))]
 pub struct ValueFrom {
-    /// A key of a Secret. The operator does not read it: the kubelet does.
+    /// A key of a Secret. The kubelet reads it, the operator does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_key_ref: Option<SecretKey>,
     /// A key of a ConfigMap.
@@ -182,11 +182,11 @@ pub struct ValueFrom {
     pub config_map_key_ref: Option<SecretKey>,
 }
 
-/// A file that the container finds.
+/// A file in the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
-    /// Its absolute path.
+    /// The absolute path of the file.
     #[schemars(length(min = 2, max = 253), pattern("^/"))]
     pub path: String,
     /// A template; all files of a step together have at most 192 KiB once rendered.
@@ -194,21 +194,21 @@ pub struct File {
     pub content: String,
 }
 
-/// What a container may use.
+/// The resources of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resources {
-    /// What a node must have free for it.
+    /// The resources that a node must have free.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8, "additionalProperties" = {"type": "string", "maxLength": 32}))]
     pub requests: BTreeMap<String, String>,
-    /// What it may use at most.
+    /// The largest amounts that the container uses.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8, "additionalProperties" = {"type": "string", "maxLength": 32}))]
     pub limits: BTreeMap<String, String>,
 }
 
-/// A taint of nodes that a Pod bears.
+/// A taint of nodes that a Pod tolerates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Toleration {
@@ -228,12 +228,12 @@ pub struct Toleration {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub effect: Option<String>,
-    /// How long `NoExecute` is borne.
+    /// The time for which `NoExecute` is tolerated, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
-/// A volume and where it is mounted.
+/// A volume and its mount path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("(has(self.secret) ? 1 : 0) + (has(self.configMap) ? 1 : 0) + (has(self.emptyDir) ? 1 : 0) + (has(self.persistentVolumeClaim) ? 1 : 0) == 1")
@@ -242,14 +242,14 @@ pub struct Volume {
     /// Unique in the list; a DNS label.
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// Where the container finds it.
+    /// The absolute path at which the volume is mounted.
     #[schemars(length(min = 2, max = 253), pattern("^/"))]
     pub mount_path: String,
-    /// Only this file or folder of it.
+    /// The only file or folder of the volume that is mounted. Default: the whole volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub sub_path: Option<String>,
-    /// Default: false.
+    /// Whether the volume is mounted read-only. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
     /// A Secret.
@@ -258,10 +258,10 @@ pub struct Volume {
     /// A `ConfigMap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapVolume>,
-    /// An empty folder that goes with the Pod.
+    /// An empty folder that is deleted with the Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_dir: Option<EmptyDir>,
-    /// A claim that exists.
+    /// An existing PersistentVolumeClaim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimVolume>,
 }
@@ -270,7 +270,7 @@ pub struct Volume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretVolume {
-    /// Its name.
+    /// The name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: String,
 }
@@ -279,7 +279,7 @@ pub struct SecretVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapVolume {
-    /// Its name.
+    /// The name of the ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
@@ -288,7 +288,7 @@ pub struct ConfigMapVolume {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EmptyDir {
-    /// How much it may hold: `64Mi`.
+    /// The largest size of the folder, such as `64Mi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub size_limit: Option<String>,
@@ -298,37 +298,37 @@ pub struct EmptyDir {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimVolume {
-    /// Its name.
+    /// The name of the claim.
     #[schemars(length(min = 1, max = 253))]
     pub claim_name: String,
 }
 
-/// What a container may do on its node. What is not said is as the restricted profile has it.
+/// The security context of a container. Fields that are absent have the values of the restricted profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecurityContext {
-    /// The number of its user. Default: the image's.
+    /// The numeric user id. Default: the user of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_as_user: Option<i64>,
-    /// The number of its group.
+    /// The numeric group id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_as_group: Option<i64>,
     /// The group that owns its volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fs_group: Option<i64>,
-    /// Default: true.
+    /// Whether the user must not be root. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_as_non_root: Option<bool>,
-    /// Default: false.
+    /// Whether the root filesystem is read-only. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only_root_filesystem: Option<bool>,
-    /// Default: false.
+    /// Whether a process may gain more privileges than its parent. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
-    /// Default: false.
+    /// Whether the container runs privileged. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privileged: Option<bool>,
-    /// Default: none.
+    /// The Linux capabilities of the container. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
 }
@@ -337,14 +337,14 @@ pub struct SecurityContext {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Capabilities {
-    /// Those it has.
+    /// The capabilities that are added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 41), inner(length(min = 1, max = 63)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub add: Vec<String>,
 }
 
-/// When an image is pulled.
+/// The pull policy of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "Kubernetes' own words")]
 pub enum PullPolicy {
@@ -353,27 +353,27 @@ pub enum PullPolicy {
     Never,
 }
 
-/// What of a container is the step's response.
+/// The source of the response of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OutputFrom {
-    /// Its termination message: at most 4 KiB.
+    /// The termination message, at most 4 KiB.
     #[default]
     Termination,
-    /// Its log: standard output and standard error.
+    /// The log: standard output and standard error.
     Log,
 }
 
-/// Which Pods of a run are deleted once they are done. All go with the Workflow; none stays of a run that was
-/// rejected, aborted or cancelled.
+/// The finished Pods of a run that are deleted before the Workflow is. All Pods of a run that was rejected, aborted or
+/// cancelled are deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PodGc {
-    /// Those whose step ended well.
+    /// The Pods whose step succeeded.
     #[default]
     OnSuccess,
-    /// Each.
+    /// Every finished Pod.
     OnCompletion,
-    /// None, but those that had to be ended because their time was over.
+    /// Only Pods that were stopped because their deadline passed.
     Never,
 }
 

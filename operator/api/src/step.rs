@@ -1,6 +1,6 @@
-//! The steps of a pattern: what each kind does and what all have in common.
+//! The steps of a Workflow: the fields of each kind and the fields that all kinds share.
 //!
-//! A step says what shall happen and holds nothing of what did: that is the journal's.
+//! A step is a definition; the journal has the results.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,29 @@ use crate::{
     verdict::Verdict,
 };
 
-/// One step. Exactly one of `agent`, `pod`, `http`, `set` and `hitl` says what it does.
+/// One step, with exactly one of `agent`, `pod`, `http`, `set` and `hitl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new(
     "(has(self.agent) ? 1 : 0) + (has(self.pod) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.set) ? 1 : 0) + (has(self.hitl) ? 1 : 0) == 1")
-    .message("a step does exactly one thing: give one of agent, pod, http, set and hitl"),
+    .message("a step must have exactly one of agent, pod, http, set and hitl"),
     validation = kube::core::Rule::new("!has(self.hitl) || (!has(self.retry) && !has(self.timeout) && !has(self.onError))")
-    .message("a hitl step has its own hitl.timeout and never fails by itself: leave out retry, timeout and onError"),
+    .message("a hitl step must not have retry, timeout or onError: remove them; its deadline is hitl.timeout"),
     validation = kube::core::Rule::new("!has(self.hitl) || !has(self.outputSchema)")
-    .message("people answer a hitl step by its form: leave out outputSchema"))]
+    .message("a hitl step must not have outputSchema: remove it; hitl.form describes the answer"))]
 pub struct Step {
-    /// Templates say `steps.<name>`. A DNS label, unique among the steps of its branch; where there are no branches, among
+    /// The name of the step; templates read `steps.<name>`. A DNS label, unique among the steps of its branch; where there are no branches, among
     /// all steps.
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// In `parallel` the branch, in `routing` the route that the step belongs to, such as `legal`; a DNS label. The steps
-    /// of a branch run in the order of `spec.steps` and may stand apart there. In `parallel` only the step that `reduce`
-    /// names has no branch. Other patterns have no branches.
+    /// The branch (`parallel`) or the route (`routing`) of the step, such as `legal`; a DNS label. The steps of a branch run
+    /// in the order of `spec.steps` and need not be adjacent there. In `parallel` only the step that `reduce` names has no
+    /// branch. Other patterns have no branches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub branch: Option<String>,
-    /// In `dag`: the names of the steps that are done before this one begins, such as `[fetch, check]`. Default: it begins
-    /// at once. Other patterns have an order of their own.
+    /// In `dag`: the names of the steps that must finish before this one begins, such as `[fetch, check]`. Default: it begins
+    /// at once. Not used by other patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
@@ -51,54 +51,54 @@ pub struct Step {
     /// One HTTP request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpStep>,
-    /// Nothing but a rendered template.
+    /// A rendered template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<SetStep>,
     /// A human gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hitl: Option<HitlStep>,
-    /// Further names for this step's templates, such as `{customer: "{{ inputs.order.customer }}"}`; each value is a
-    /// template itself.
+    /// Further names for the templates of this step, such as `{customer: "{{ inputs.order.customer }}"}`. Each value is a
+    /// template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     pub vars: BTreeMap<String, String>,
-    /// How often it is tried again when it failed, such as `{limit: 3}`. Default: never.
+    /// The further attempts after a failure, such as `{limit: 3}`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
-    /// The longest time of one attempt, such as `90s`, `15m` or `2h`. Default: 5m for agents, 30s for http, 1h for pods.
+    /// The longest duration of one attempt, such as `90s`, `15m` or `2h`. Default: 5m for agents, 30s for http, 1h for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// A CEL condition, such as `inputs.amount < 100`: where it holds, the step is skipped. Default: never skipped.
+    /// A CEL condition, such as `inputs.amount < 100`. If it is true, the step is skipped. Default: never skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub skip_if: Option<String>,
-    /// The meaning of a failure for the run. Default: `fail`.
+    /// The consequence of a failure for the run. Default: `fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// A JSON Schema of the response, such as `{type: object, required: [score]}`: an agent whose answer holds no JSON like
-    /// that is asked again, any other step fails. Default: any text.
+    /// A JSON Schema of the response, such as `{type: object, required: [score]}`. An agent whose answer does not match is
+    /// asked again; any other step fails. Default: any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonObject>,
 }
 
 impl Step {
-    /// The step as its author wrote it, as YAML.
+    /// Returns the step as its author wrote it, as YAML.
     #[must_use]
     pub fn definition(&self) -> String {
         values::as_yaml(self)
     }
 }
 
-/// What a failure means for the run.
+/// The consequence of a failure for the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnError {
     /// The run fails.
     #[default]
     Fail,
-    /// The run goes on; the step's record says that it failed, and why.
+    /// The run continues; the record of the step has the error.
     Continue,
-    /// People are asked, by a gate of the type errorEscalation.
+    /// A gate of the type errorEscalation asks for a decision.
     Escalate,
 }
 
@@ -109,22 +109,22 @@ pub struct AgentStep {
     /// One of `spec.agents`.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// What it is told, a template.
+    /// The message to the agent, a template.
     #[schemars(length(min = 1, max = 16384))]
     pub input: String,
-    /// `fresh` starts without what this agent said and heard earlier in the run.
+    /// The earlier turns that the agent remembers. Default: `run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<Conversation>,
 }
 
-/// What an agent remembers.
+/// The earlier turns that an agent remembers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Conversation {
-    /// Its earlier turns of this run.
+    /// All earlier turns of the agent in this run.
     #[default]
     Run,
-    /// Nothing.
+    /// No earlier turns.
     Fresh,
 }
 
@@ -132,39 +132,39 @@ pub enum Conversation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpStep {
-    /// Default: GET.
+    /// The HTTP method. Default: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    /// http or https, a template. Values in its path and query are percent-encoded; one value may be the whole URL, or its
-    /// beginning.
+    /// The URL (http or https), a template. Values in path and query are percent-encoded. One value can be the whole URL or
+    /// its beginning.
     #[schemars(length(min = 1, max = 2048))]
     pub url: String,
-    /// Each value is a template.
+    /// The headers; each value is a template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     pub headers: BTreeMap<String, String>,
-    /// A template.
+    /// The body, a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 65536))]
     pub body: Option<String>,
-    /// Which answers are a success.
+    /// The responses that count as success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
-    /// Whether repeating it does no harm, so that it may be sent again when its outcome is not known.
+    /// Whether repeating the request does no harm. It is then repeated when its outcome is unknown.
     /// Default: true for GET, HEAD, PUT and DELETE, false otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
 }
 
 impl HttpStep {
-    /// Whether it may be repeated when its outcome is not known.
+    /// Whether the step is repeated when its outcome is unknown.
     #[must_use]
     pub fn is_idempotent(&self) -> bool {
         self.idempotent.unwrap_or(self.method.unwrap_or_default().is_idempotent())
     }
 }
 
-/// The methods an http step may use.
+/// The HTTP methods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[expect(missing_docs, reason = "HTTP's own words")]
@@ -179,13 +179,13 @@ pub enum Method {
 }
 
 impl Method {
-    /// Whether HTTP says that repeating a request of this method does no harm.
+    /// Whether the method is idempotent by the HTTP standard.
     #[must_use]
     pub fn is_idempotent(self) -> bool {
         !matches!(self, Self::Post | Self::Patch)
     }
 
-    /// As HTTP writes it.
+    /// Returns the name as in HTTP.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -199,43 +199,43 @@ impl Method {
     }
 }
 
-/// Which answers of an http step are a success.
+/// The responses of an http step that count as success.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Expect {
-    /// Status codes. Default: 200 to 299.
+    /// The status codes. Default: 200 to 299.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32), inner(range(min = 100, max = 599)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub status: Vec<i32>,
 }
 
-/// Nothing but a rendered template.
+/// A rendered template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SetStep {
-    /// A template; the step's response.
+    /// The response of the step, a template.
     #[schemars(length(max = 16384))]
     pub value: String,
 }
 
-/// How often and how fast a failed step is tried again.
+/// The further attempts after a failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
-    /// How many further attempts.
+    /// The largest number of further attempts.
     #[schemars(range(min = 0, max = 20))]
     pub limit: i32,
-    /// The pause before each. Default: 1s, doubled each time, at most 5m.
+    /// The pause before each further attempt. Default: 1s, doubled each time, at most 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// Only failures of these classes are tried again: `OOMKilled`, `Evicted`, `Timeout`, … Default: all whose outcome is
-    /// known and that may end otherwise.
+    /// The classes of failures that are retried: `OOMKilled`, `Evicted`, `Timeout`, … Default: every failure whose outcome
+    /// is known and that is retryable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 63)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub on_reasons: Vec<String>,
-    /// Only containers that end with one of these codes run again, besides what `onReasons` says.
+    /// The exit codes of containers that are retried, in addition to `onReasons`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(range(min = 1, max = 255)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -249,70 +249,70 @@ pub struct Backoff {
     /// The first pause. Default: 1s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Span>,
-    /// What each pause is multiplied by for the next. Default: 2.
+    /// The factor from each pause to the next. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 10.0))]
     pub factor: Option<f64>,
     /// The longest pause. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Span>,
-    /// Which part of a pause is left to chance, 0 to 1. Default: 0.1.
+    /// The random part of each pause, 0 to 1. Default: 0.1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub jitter: Option<f64>,
 }
 
-/// A human gate: the run waits for an Approval made from these fields.
+/// A human gate: the run waits for an Approval that is created from these fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = kube::core::Rule::new("!has(self.threshold) || self.approvers.exists(a, a.kind == 'Group') || self.threshold <= size(self.approvers)")
-        .message("threshold is larger than the number of named approvers, so nobody could ever approve: lower it or name a group").field_path(".threshold"),
+        .message("threshold must not be larger than the number of approvers: lower it or add approvers or a group").field_path(".threshold"),
     validation = kube::core::Rule::new("!has(self.escalateTo) || !has(self.allowedVerdicts) || 'Escalate' in self.allowedVerdicts")
-        .message("escalateTo needs Escalate among allowedVerdicts").field_path(".escalateTo"),
+        .message("escalateTo needs the verdict Escalate: add it to allowedVerdicts").field_path(".escalateTo"),
     validation = kube::core::Rule::new("!has(self.timeout) || !has(self.timeout.action) || self.timeout.action != 'Escalate' || has(self.timeout.escalation)")
-        .message("timeout.action Escalate needs timeout.escalation: who else is asked?").field_path(".timeout"),
+        .message("timeout.action Escalate needs timeout.escalation: list the approvers that it adds").field_path(".timeout"),
     validation = kube::core::Rule::new("!has(self.timeout) || !has(self.timeout.default) || (has(self.timeout.action) && self.timeout.action == 'Default')")
-        .message("timeout.default is the answer of timeout.action Default: set that action or leave the default out").field_path(".timeout")
+        .message("timeout.default needs timeout.action Default: set the action or remove the default").field_path(".timeout")
 )]
 pub struct HitlStep {
-    /// What is asked, a template.
+    /// The question, a template.
     #[schemars(length(min = 1, max = 8192))]
     pub prompt: String,
-    /// What people need to know to decide, a template. It is shown as the run's own words.
+    /// The context that approvers need to decide, a template. Clients show it as text of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub context_display: Option<String>,
-    /// The earlier step that is decided about. Default: the nearest earlier step that is not a gate.
+    /// The earlier step whose response is reviewed. Default: the nearest earlier step that is not a gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub reviews: Option<String>,
-    /// Who may decide.
+    /// The users, groups and service accounts that can decide.
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub approvers: Vec<Subject>,
-    /// How many distinct people must agree. Default: 1.
+    /// The number of different people who must agree. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub threshold: Option<i32>,
-    /// So many of them from these groups.
+    /// The groups from which deciders must come, with their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["group".into()]))]
     pub required_from: Vec<RequiredFrom>,
-    /// How many Rejects it takes. Default: any, one suffices.
+    /// The number of Rejects that reject the request. Default: any, one Reject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject_policy: Option<RejectPolicy>,
-    /// Whether the requester may not decide. Default: false.
+    /// Whether the requester cannot decide. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
-    /// User names that may not decide.
+    /// The user names that cannot decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub excluded: Vec<String>,
-    /// What people may decide. Default: Approve, Reject and Abort; Respond where one person decides or there
-    /// are options; Modify where a step is reviewed.
+    /// The verdicts that are allowed. Default: Approve, Reject and Abort; also Respond if one person decides or there are
+    /// options, and Modify if a step is reviewed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -320,37 +320,37 @@ pub struct HitlStep {
     /// Whether every decision needs a reason. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_reason: Option<bool>,
-    /// What Respond has to fill in.
+    /// The form that Respond fills in. Default: one question with free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Form>,
-    /// What happens when nobody decides in time.
+    /// The deadline and its consequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
-    /// Whom the verdict Escalate may add; empty means the levels of `timeout.escalation`.
+    /// The approvers that the verdict Escalate can add. Default: the levels of `timeout.escalation`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub escalate_to: Vec<Subject>,
-    /// What Reject does. Default: stop, the run ends as Rejected.
+    /// The consequence of Reject. Default: stop, the run ends as Rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_reject: Option<OnReject>,
-    /// What `hitl_response` says after Approve. Default: approved.
+    /// The value of `hitl_response` after Approve. Default: approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub approve_text: Option<String>,
-    /// What `hitl_response` says after Reject. Default: rejected.
+    /// The value of `hitl_response` after Reject. Default: rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub reject_text: Option<String>,
 }
 
-/// What Reject does at a `hitl` step.
+/// The consequence of Reject at a `hitl` step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnReject {
     /// The run ends as Rejected.
     #[default]
     Stop,
-    /// The run goes on and can read the decision.
+    /// The run continues and can read the decision.
     Continue,
 }

@@ -1,7 +1,5 @@
-//! Small value types that both kinds share: free-form JSON, durations and instants, each with the schema
-//! that the API server shall enforce.
-//!
-//! They may not know what they are used for.
+//! Value types that several kinds share: free-form JSON, durations and instants, each with the schema that the API server
+//! enforces.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -9,14 +7,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// A value as people read it, as YAML.
+/// Renders a value as YAML.
 #[must_use]
 pub fn as_yaml(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     serde_saphyr::to_string(&value).unwrap_or_else(|_| value.to_string())
 }
 
-/// Any JSON value, stored as it came. Its schema is typeless, so no CEL rule of a CRD may touch it.
+/// Any JSON value, stored unchanged. Its schema has no type, so no CEL rule of a CRD can read it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Json(pub Value);
@@ -33,7 +31,7 @@ impl JsonSchema for Json {
     }
 }
 
-/// A JSON object with keys of its author's choice.
+/// A JSON object with any keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JsonObject(pub serde_json::Map<String, Value>);
@@ -50,12 +48,12 @@ impl JsonSchema for JsonObject {
     }
 }
 
-/// A length of time as Kubernetes writes it: `90s`, `1h30m`, `24h`; never negative.
+/// A duration as Kubernetes writes it: `90s`, `1h30m`, `24h`; never negative.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub struct Span(kube::core::Duration);
 
 impl Span {
-    /// The same length as the standard library's type.
+    /// Returns the duration as the type of the standard library.
     #[must_use]
     pub fn duration(self) -> Duration {
         self.0.into()
@@ -74,7 +72,7 @@ impl fmt::Debug for Span {
     }
 }
 
-/// As people write it: `24h`, `1h30m`, `90s` becomes `1m30s`, `1.5s` stays.
+/// Formats like `24h` and `1h30m`; `90s` becomes `1m30s`, `1.5s` stays.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = self.duration();
@@ -140,13 +138,13 @@ impl JsonSchema for Span {
 pub struct Moment(jiff::Timestamp);
 
 impl Moment {
-    /// The instant this one stands for.
+    /// Returns the instant as the type of the time library.
     #[must_use]
     pub fn timestamp(self) -> jiff::Timestamp {
         self.0
     }
 
-    /// The first whole second that is not before this instant: what people and columns are shown.
+    /// Returns the first whole second that is not before this instant, as clients and columns print it.
     #[must_use]
     pub fn ceil_to_second(self) -> Self {
         let second = self.0.as_second();
@@ -154,7 +152,7 @@ impl Moment {
         if whole >= self.0 { Self(whole) } else { Self(jiff::Timestamp::from_second(second + 1).unwrap_or(self.0)) }
     }
 
-    /// This instant moved into the future; the end of time when that does not exist.
+    /// Returns this instant plus a duration, or the latest possible instant where the sum is out of range.
     #[must_use]
     pub fn after(self, length: Duration) -> Self {
         let end = jiff::SignedDuration::try_from(length)
@@ -164,7 +162,7 @@ impl Moment {
         Self::from(end)
     }
 
-    /// How long it is from `earlier` until this instant; zero when `earlier` is later.
+    /// Returns the duration from `earlier` until this instant; zero when `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::try_from(self.0.duration_since(earlier.0)).unwrap_or(Duration::ZERO)

@@ -1,28 +1,28 @@
-//! Verdicts, and the words that people type for them.
+//! Verdicts, and the words that users type for them.
 //!
-//! A word counts only when it is the whole text: nothing here may look for a verdict inside a sentence.
+//! **Invariant:** a word counts only if it is the whole text; a verdict is never searched for inside a sentence.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a person, a timeout or a rule decided at a gate.
+/// A decision at a gate, by a person, a timeout or a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Verdict {
-    /// Go on with exactly what was shown.
+    /// Continue with exactly what was shown.
     Approve,
-    /// Do not.
+    /// Reject the request.
     Reject,
-    /// Go on with `parameters` instead of what was shown.
+    /// Continue with `parameters` instead of what was shown.
     Modify,
     /// Answer with `response` or `answers`.
     Respond,
-    /// Do it again with `guidance`, then ask again.
+    /// Repeat the reviewed steps with `guidance`, then ask again.
     Defer,
     /// Ask more people; the Approval stays pending.
     Escalate,
     /// End the whole run.
     Abort,
-    /// Go on without.
+    /// Continue without an answer.
     Skip,
     /// Ask again.
     Retry,
@@ -42,7 +42,7 @@ impl Verdict {
         Self::Retry,
     ];
 
-    /// The name as it stands in objects: `Approve`.
+    /// Returns the name as it is stored in objects: `Approve`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl Verdict {
         }
     }
 
-    /// The words that people type for it, in lower case; none for Respond, whose word is the answer itself.
+    /// Returns the words that users type for the verdict, in lower case. Respond has none: the answer itself is typed.
     #[must_use]
     pub fn words(self) -> &'static [&'static str] {
         match self {
@@ -74,8 +74,8 @@ impl Verdict {
         }
     }
 
-    /// Whether it takes as many people as the gate's threshold says. One person is enough for the others
-    /// (for Reject only where `rejectPolicy` is `any`).
+    /// Whether the verdict needs as many people as the threshold of the gate. The other verdicts need one person
+    /// (Reject only if `rejectPolicy` is `any`).
     #[must_use]
     pub fn needs_quorum(self) -> bool {
         matches!(self, Self::Approve | Self::Modify | Self::Respond | Self::Skip | Self::Retry)
@@ -88,7 +88,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// What a typed text means.
+/// The meaning of a typed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// The whole text was a word for this verdict.
@@ -100,7 +100,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// Reads what somebody typed: surrounding white space and case do not matter, everything else does.
+    /// Parses a typed text. Surrounding white space and case are ignored, nothing else is.
     ///
     /// ```
     /// use signoff_api::verdict::{Verdict, Word};

@@ -42,7 +42,7 @@ pub fn obstacle(approval: &Approval, me: &Me, now: Moment) -> Option<String> {
     let same = |name: &String| person_of(request, name) == person;
     let requester = same(&request.requested_by) || request.requested_for.as_ref().is_some_and(same);
     if requester && request.bars_requester() {
-        return Some("the requester may not decide this gate".into());
+        return Some("the requester must not decide this gate (excludeRequester)".into());
     }
     if request.excluded.iter().any(same) {
         return Some("you are excluded from deciding this gate (spec.request.excluded)".into());
@@ -142,7 +142,10 @@ mod tests {
         assert!(why(&approval, "dana@example.com", &[]).contains("not among"));
         assert_eq!(why(&approval, "dana@example.com", &["finance"]), "");
         approval.spec.request.quorums[0].exclude_requester = Some(true);
-        assert_eq!(why(&approval, "dana@example.com", &["finance"]), "the requester may not decide this gate");
+        assert_eq!(
+            why(&approval, "dana@example.com", &["finance"]),
+            "the requester must not decide this gate (excludeRequester)"
+        );
     }
 
     #[test]
@@ -190,7 +193,10 @@ mod tests {
     fn exclusions_hold_for_the_person_and_not_only_for_one_user_name() {
         let mut approval = sample::approval();
         approval.spec.request.quorums[0].exclude_requester = Some(true);
-        assert_eq!(why(&approval, "dana@example.com", &["finance"]), "the requester may not decide this gate");
+        assert_eq!(
+            why(&approval, "dana@example.com", &["finance"]),
+            "the requester must not decide this gate (excludeRequester)"
+        );
         assert_eq!(why(&approval, "github:dana", &["finance"]), "");
         approval.spec.request.persons = vec![
             PersonRule { pattern: "github:([a-z]+)".into(), person: "$1@example.com".into() },
@@ -198,7 +204,10 @@ mod tests {
             PersonRule { pattern: "([a-z]+@example[.]com)".into(), person: "$1".into() },
         ];
         approval.spec.request.persons.remove(1);
-        assert_eq!(why(&approval, "github:dana", &["finance"]), "the requester may not decide this gate");
+        assert_eq!(
+            why(&approval, "github:dana", &["finance"]),
+            "the requester must not decide this gate (excludeRequester)"
+        );
         assert!(why(&approval, "oidc:bob", &["finance"]).contains("no person"));
         approval.spec.request.excluded = vec!["github:bob".into()];
         assert!(why(&approval, "bob@example.com", &["finance"]).contains("excluded"));

@@ -148,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_policys_refusal_is_its_own_sentence() {
-        let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-approvals' with binding 'signoff-approvals' denied request: the requester may not decide this gate";
+        let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-approvals' with binding 'signoff-approvals' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
-        assert_eq!(failure(status), (1, "refused: the requester may not decide this gate".into()));
+        assert_eq!(failure(status), (1, "refused: the requester must not decide this gate (excludeRequester)".into()));
     }
 
     #[test]

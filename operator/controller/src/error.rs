@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use signoff_api::conditions;
+use signoff_api::conditions::{self, reason};
 use signoff_expr::text;
 use signoff_runtime::blobs::BlobError;
 
@@ -114,8 +114,8 @@ impl Error {
             Self::Blob { source: BlobError::Store { cause, .. }, .. } => {
                 cause.downcast_ref::<kube::Error>().map(reason_of)
             }
-            Self::Foreign { .. } => Some("ForeignObject"),
-            Self::Bug { .. } => Some("InternalError"),
+            Self::Foreign { .. } => Some(reason::FOREIGN_OBJECT),
+            Self::Bug { .. } => Some(reason::INTERNAL_ERROR),
             Self::Conflict(_)
             | Self::Blob { .. }
             | Self::Unreadable { .. }
@@ -129,12 +129,12 @@ impl Error {
     #[must_use]
     pub fn blocks(&self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::ValueGone { .. } => Some((conditions::VALUE_UNAVAILABLE, "ValueMissing")),
+            Self::ValueGone { .. } => Some((conditions::VALUE_UNAVAILABLE, reason::VALUE_MISSING)),
             Self::Blob { source: BlobError::Mismatch { .. }, .. } => {
-                Some((conditions::VALUE_UNAVAILABLE, "ValueDamaged"))
+                Some((conditions::VALUE_UNAVAILABLE, reason::VALUE_DAMAGED))
             }
             Self::Blob { source: BlobError::NamesTaken { .. }, .. } => {
-                Some((conditions::VALUE_UNAVAILABLE, "NamesTaken"))
+                Some((conditions::VALUE_UNAVAILABLE, reason::NAMES_TAKEN))
             }
             _ => None,
         }
@@ -189,11 +189,11 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
 /// Returns a reason of the condition `Stalled` for an answer of the API server.
 fn reason_of(error: &kube::Error) -> &'static str {
     match status_code(error) {
-        None => "NoAnswer",
-        Some(403) => "Forbidden",
-        Some(429) => "TooManyRequests",
-        Some(500..) => "ServerError",
-        Some(_) => "Refused",
+        None => reason::NO_ANSWER,
+        Some(403) => reason::FORBIDDEN,
+        Some(429) => reason::TOO_MANY_REQUESTS,
+        Some(500..) => reason::SERVER_ERROR,
+        Some(_) => reason::REFUSED,
     }
 }
 

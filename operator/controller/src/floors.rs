@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use signoff_api::{
     ApprovalPolicy, ClusterApprovalPolicy,
-    floor::{ApprovalPolicySpec, ClusterApprovalPolicySpec},
+    policy::{ApprovalPolicySpec, ClusterApprovalPolicySpec},
 };
 use signoff_engine::Floors;
 use tokio::{sync::mpsc, task::JoinSet};

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use signoff_api::Moment;
+use signoff_api::{Moment, conditions::reason};
 use signoff_engine::Fact;
 use signoff_runtime::Stopped;
 
@@ -145,10 +145,10 @@ impl Inner {
 /// The reason of the condition `Quarantined`.
 pub(crate) fn reason(why: &Stopped) -> &'static str {
     match why {
-        Stopped::TooCostly { .. } | Stopped::Withdrawn | Stopped::Closed => "TooCostly",
-        Stopped::Lost { .. } => "NotStopped",
-        Stopped::Panicked { .. } => "Panicked",
-        Stopped::Deadly { .. } => "EndedOperator",
+        Stopped::TooCostly { .. } | Stopped::Withdrawn | Stopped::Closed => reason::TOO_COSTLY,
+        Stopped::Lost { .. } => reason::NOT_STOPPED,
+        Stopped::Panicked { .. } => reason::PANICKED,
+        Stopped::Deadly { .. } => reason::ENDED_OPERATOR,
     }
 }
 

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use signoff_api::{
     approval::GateType,
-    floor::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, Floor},
     gate::PersonRule,
     hosts,
     pod::PodStep,
+    policy::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, PolicyRules},
     workflow::Provider,
 };
 use url::Url;
@@ -39,7 +39,7 @@ struct Applied {
     /// Empty: every type.
     gate_types: Vec<GateType>,
     identities: Vec<PersonRule>,
-    floor: Floor,
+    rules: PolicyRules,
 }
 
 impl Floors {
@@ -60,7 +60,7 @@ impl Floors {
                 source: format!("ClusterApprovalPolicy {name}"),
                 gate_types: spec.match_.iter().flat_map(|m| m.gate_types.clone()).collect(),
                 identities: spec.identities.clone(),
-                floor: spec.floor.clone(),
+                rules: spec.rules.clone(),
             })
             .collect();
         let mut narrow: Vec<Applied> = own
@@ -69,7 +69,7 @@ impl Floors {
                 source: format!("ApprovalPolicy {name}"),
                 gate_types: spec.match_.iter().flat_map(|m| m.gate_types.clone()).collect(),
                 identities: Vec::new(),
-                floor: spec.floor.clone(),
+                rules: spec.rules.clone(),
             })
             .collect();
         wide.sort_by(|a, b| a.source.cmp(&b.source));
@@ -83,7 +83,7 @@ impl Floors {
     pub fn added_steps(&self) -> Vec<AddedStep> {
         let added = |applied: &Applied| {
             let source = applied.source.clone();
-            applied.floor.steps.clone().into_iter().map(move |step| AddedStep { source: source.clone(), step })
+            applied.rules.steps.clone().into_iter().map(move |step| AddedStep { source: source.clone(), step })
         };
         self.list.iter().flat_map(added).collect()
     }
@@ -110,7 +110,7 @@ impl Floors {
         let parsed = Url::parse(url);
         let host = parsed.as_ref().ok().and_then(Url::host_str).unwrap_or("a URL without a host");
         self.list.iter().find_map(|applied| {
-            let allowed = applied.floor.allowed_hosts.as_ref()?;
+            let allowed = applied.rules.allowed_hosts.as_ref()?;
             let covered = parsed.as_ref().is_ok_and(|url| hosts::lists(allowed.iter().map(String::as_str), url));
             (!covered).then(|| not_allowed(host, &applied.source, "allowedHosts", allowed))
         })
@@ -123,7 +123,7 @@ impl Floors {
 
     fn refuses_secret(&self, name: &str) -> Option<String> {
         self.list.iter().find_map(|applied| {
-            let allowed = applied.floor.allowed_secrets.as_ref()?;
+            let allowed = applied.rules.allowed_secrets.as_ref()?;
             let listed = allowed.iter().any(|glob| is_like(glob, name));
             (!listed).then(|| not_allowed(&format!("Secret {name}"), &applied.source, "allowedSecrets", allowed))
         })

@@ -18,9 +18,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 use signoff_api::{
     Digest, Workflow, WorkflowSpec,
+    conditions::reason,
     digest::{self},
-    floor::{AddedStep, Position},
     json_bytes,
+    policy::{AddedStep, Position},
     step::{AgentStep, Step},
     workflow::{Agent, Artifact, Provider, SpecGateType},
 };
@@ -74,7 +75,7 @@ pub struct Complaint {
     pub field: String,
     /// What is wrong, and the remedy.
     pub message: String,
-    /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `FloorsContradict` or `NotAllowed`.
+    /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `PolicyConflict` or `NotAllowed`.
     pub reason: &'static str,
 }
 
@@ -290,7 +291,7 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<Complaint> {
             "it has {bytes} bytes, {} of them in spec.inputs, and may have {most}; let a step fetch what is large, or ask an administrator to raise --max-workflow-bytes",
             json_bytes(&spec.inputs).unwrap_or_default()
         ),
-        reason: "TooLarge",
+        reason: reason::TOO_LARGE,
     })
 }
 
@@ -358,7 +359,7 @@ impl Check<'_> {
     }
 
     pub(crate) fn complain(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.complain_as("Invalid", field, message);
+        self.complain_as(reason::INVALID, field, message);
     }
 
     fn complain_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
@@ -372,7 +373,7 @@ impl Check<'_> {
     /// Complains about something that floors do not allow, unless the run was accepted before they did not.
     pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
         if let (Some(why), false) = (why, self.accepted) {
-            self.complain_as("NotAllowed", field, why);
+            self.complain_as(reason::NOT_ALLOWED, field, why);
         }
     }
 

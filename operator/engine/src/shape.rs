@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
-use signoff_api::{Decision, WorkflowSpec, crds};
+use signoff_api::{Decision, WorkflowSpec, conditions::reason, crds};
 use signoff_expr::{Condition, Scope, budget, text};
 
 use crate::plan::Complaint;
@@ -76,7 +76,7 @@ pub(crate) fn of_decision(decision: &Decision) -> Result<(), String> {
 }
 
 fn complaint(field: &str, message: &str) -> Complaint {
-    Complaint { field: field.to_owned(), message: message.to_owned(), reason: "Invalid" }
+    Complaint { field: field.to_owned(), message: message.to_owned(), reason: reason::INVALID }
 }
 
 impl Shape {

@@ -5,7 +5,7 @@
 
 use signoff_api::{
     Digest, Moment, Workflow, WorkflowStatus,
-    conditions::{self, Say},
+    conditions::{self, ConditionUpdate, reason},
     journal::{self, BlobRef},
     workflow::{ArtifactRef, WorkflowPhase},
 };
@@ -56,7 +56,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, overdue: bool, now: 
         [] => "every field was understood".to_owned(),
         some => format!("with warnings: {}", some.join("; ")),
     };
-    say(&mut status, workflow, now, conditions::ACCEPTED, true, "Accepted", &accepted);
+    say(&mut status, workflow, now, conditions::ACCEPTED, true, reason::ACCEPTED, &accepted);
     status.value_bytes = values::bytes(&turn.journal, &status);
     ends(&mut status, workflow, turn, overdue, now);
     status
@@ -104,8 +104,11 @@ fn journaled(workflow: &Workflow, turn: &Turn) -> WorkflowStatus {
 /// Says which Approvals the run waits for.
 pub fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, now: Moment) {
     let (reason, message) = match status.pending.as_slice() {
-        [] => ("NothingPending", "nobody needs to decide anything".to_owned()),
-        names => (if overdue { "Overdue" } else { "ApprovalPending" }, format!("waiting for {}", names.join(", "))),
+        [] => (reason::NOTHING_PENDING, "nobody needs to decide anything".to_owned()),
+        names => (
+            if overdue { reason::OVERDUE } else { reason::APPROVAL_PENDING },
+            format!("waiting for {}", names.join(", ")),
+        ),
     };
     let holds = !status.pending.is_empty();
     say(status, workflow, now, conditions::WAITING, holds, reason, &message);
@@ -131,7 +134,7 @@ pub fn say(
     message: &str,
 ) {
     let message = text::display(message, 1024);
-    let say = Say { kind, holds, reason, message: &message };
+    let say = ConditionUpdate { kind, holds, reason, message: &message };
     conditions::set(&mut status.conditions, &say, workflow.metadata.generation, now);
 }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Moment, Outcome, Verdict,
     approval::{ApprovalPhase, Source, TallyStatus},
-    conditions::{self, Say},
+    conditions::{self, ConditionUpdate},
     gate::{Subject, TimeoutAction},
 };
 
@@ -206,7 +206,7 @@ impl Count<'_> {
     fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
         let message = told(phase, &outcome);
         self.status.phase = phase;
-        let said = Say { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
+        let said = ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });
         let warning = matches!(phase, ApprovalPhase::Expired | ApprovalPhase::Aborted | ApprovalPhase::Superseded);

@@ -11,7 +11,7 @@ use kube::{Client, Resource, ResourceExt};
 use serde::Serialize;
 use signoff_api::{
     names::LABEL_GUARD,
-    policies::{self, Identity, Shipped},
+    policies::{self, Identity, PolicyObject},
 };
 
 use crate::{
@@ -151,7 +151,7 @@ fn identity(me: &UserInfo) -> Result<Identity, String> {
 
 impl Look {
     fn policies(&mut self, identity: &Identity, found: &InForce) {
-        let shipped = match policies::shipped(identity) {
+        let shipped = match policies::objects(identity) {
             Ok(shipped) => shipped,
             Err(why) => return self.complaints.push(why.to_string()),
         };
@@ -161,18 +161,18 @@ impl Look {
         };
         for object in &shipped {
             match object {
-                Shipped::Validating(policy) => {
+                PolicyObject::Validating(policy) => {
                     self.object("ValidatingAdmissionPolicy", policy, Some(&found.validating), |p| p.spec.clone());
                 }
-                Shipped::ValidatingBinding(binding) => {
+                PolicyObject::ValidatingBinding(binding) => {
                     let found = Some(&found.validating_bindings);
                     self.object("ValidatingAdmissionPolicyBinding", binding, found, |b| b.spec.clone());
                 }
                 // An API server that does not know them cannot fill in who asks: that must be typed there.
-                Shipped::Mutating(policy) => {
+                PolicyObject::Mutating(policy) => {
                     self.object("MutatingAdmissionPolicy", policy, mutating, |p| p.spec.clone());
                 }
-                Shipped::MutatingBinding(binding) => {
+                PolicyObject::MutatingBinding(binding) => {
                     self.object("MutatingAdmissionPolicyBinding", binding, mutating_bindings, |b| b.spec.clone());
                 }
             }

@@ -40,7 +40,7 @@ pub fn api_service() -> String {
 pub(crate) static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(crds::all);
 
 static NAMES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
-    let policies = policies::shipped(&Identity::default()).unwrap_or_default();
+    let policies = policies::objects(&Identity::default()).unwrap_or_default();
     let policies = policies.iter().filter_map(|object| object.meta().name.clone());
     policies.chain(CRDS.iter().map(ResourceExt::name_any)).chain([api_service()]).collect()
 });

@@ -216,7 +216,7 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
         Ok(plan) => {
             for warning in plan.warnings() {
                 let (field, message) = warning.split_once(": ").unwrap_or(("", warning));
-                problems.warn("PerhapsNotMeant", field, place(node, field), message);
+                problems.warn("Suspicious", field, place(node, field), message);
             }
         }
         Err(complaints) => {
@@ -257,7 +257,7 @@ fn with_wanted_inputs(workflow: &Workflow, node: &Node, problems: &mut Problems<
             "input {name} is required and has no value: give it one, or `--var {name}=…` to a local run",
             name = input.name
         );
-        problems.warn("InputWanted", &field, place(node, &format!("spec.inputs[{at}].name")), message);
+        problems.warn("InputRequired", &field, place(node, &format!("spec.inputs[{at}].name")), message);
         let stand_in = match input.type_.unwrap_or_default() {
             InputType::String => "x".into(),
             InputType::Number | InputType::Integer => 0.into(),

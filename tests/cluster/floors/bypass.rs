@@ -109,7 +109,7 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
     for (name, spec) in &ways {
         stage.apply("dana", name, spec.clone()).await;
         let refused = stage.ended(name).await;
-        assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("FloorsContradict"));
+        assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
         assert!(message(&refused).contains("a Reject here goes on with send"), "{}", message(&refused));
     }
     stage.delete_cluster_floor("alpha").await;

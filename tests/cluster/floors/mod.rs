@@ -71,7 +71,7 @@ async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all
     // Whether the API server refuses the second name or the operator does not count it, it is one person.
     let second = stage.decide("tilde", &approval, approve(&["finance"])).await;
     let unknown = stage.decide("alice", &approval, approve(&["finance"])).await.unwrap_err();
-    assert!(unknown.contains("not every one of these user names is a person"), "{unknown}");
+    assert!(unknown.contains("every one of these user names must match a rule"), "{unknown}");
     let key = if second.is_ok() { "a~1b" } else { "oidc:a/b~c@x" };
     let status = stage.counted(&approval, key).await.status.unwrap();
     assert_eq!((status.phase, status.tally.unwrap().have), (ApprovalPhase::Pending, 1));
@@ -121,7 +121,7 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     stage.own_floor("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
     stage.run("lax", json!([gate_of("Reject")])).await;
     let refused = stage.ended("lax").await;
-    assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("FloorsContradict"));
+    assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
     assert!(
         message(&refused).contains("leaves no timeout action that is as careful as Reject"),
         "{}",
@@ -157,7 +157,7 @@ async fn an_added_gate_cannot_be_avoided() {
     // Taking its name, or going around it by a second visit, does not help either.
     stage.run("named", json!([gate("check-pay", json!({})), pay(json!({}))])).await;
     let refused = stage.ended("named").await;
-    assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("FloorsContradict"));
+    assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
     assert!(message(&refused).contains(&stage.policy("alpha")), "{}", message(&refused));
     assert_eq!(stage.count_of_approvals("named").await, 0);
 }
@@ -212,7 +212,7 @@ async fn a_run_that_is_under_way_is_held_by_a_floor_it_cannot_meet_and_goes_on_w
     stage.cluster_floor("alpha", legal).await;
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let held = stage.until_workflow("refund", |run| reason(run, conditions::HELD).is_some()).await;
-    assert_eq!(reason(&held, conditions::HELD).as_deref(), Some("FloorsContradict"));
+    assert_eq!(reason(&held, conditions::HELD).as_deref(), Some("PolicyConflict"));
     assert!(message(&held).contains("which is not among the approvers: add it to them"), "{}", message(&held));
     assert!(!phase(&held).is_end());
     stage.delete_cluster_floor("alpha").await;

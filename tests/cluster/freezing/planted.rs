@@ -36,7 +36,7 @@ async fn nobody_is_first_at_the_name_of_a_value() {
     forged.metadata.name = Some(first.clone());
     let create = async |api: Api<Blob>| said(api.create(&PostParams::default(), &forged).await);
     refused(create(runs.as_a("nina").await).await, "cannot create resource \"blobs\"");
-    refused(create(runs.see()).await, "only the operator creates Blobs");
+    refused(create(runs.see()).await, "only the operator can create Blobs");
 
     let go_on = Patch::Merge(json!({"spec": {"suspend": false}}));
     dana.patch("planted", &PatchParams::default(), &go_on).await.unwrap();

@@ -53,7 +53,7 @@ async fn a_decision_for_another_claims_no_groups() {
         .await;
     let mut vote = on_behalf_of(ALICE);
     vote["groups"] = json!(["system:serviceaccounts"]);
-    refused(carry(&stage, &approval, &[(key(ALICE), vote)]).await, "none on behalf of another");
+    refused(carry(&stage, &approval, &[(key(ALICE), vote)]).await, "must be absent with onBehalfOf");
     let approval = carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
     assert!(approval.spec.decisions[&key(ALICE)].groups.is_empty(), "a delegated vote fills no group");
 }

@@ -12,11 +12,11 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
 use signoff_api::crds;
-use signoff_api::policies::{Identity, Shipped, shipped};
+use signoff_api::policies::{Identity, PolicyObject, objects};
 use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 
-fn ours() -> Vec<Shipped> {
-    shipped(&Identity::new(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT)).unwrap()
+fn ours() -> Vec<PolicyObject> {
+    objects(&Identity::new(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT)).unwrap()
 }
 
 #[tokio::test]
@@ -24,21 +24,21 @@ async fn policies_and_bindings_are_stored_exactly_as_they_are_shipped() {
     let admin = Cluster::shared().unwrap().admin().await.unwrap();
     for object in ours() {
         match object {
-            Shipped::Validating(policy) => {
+            PolicyObject::Validating(policy) => {
                 let stored =
                     Api::<ValidatingAdmissionPolicy>::all(admin.clone()).get(&policy.name_any()).await.unwrap();
                 assert_eq!(stored.spec, policy.spec, "{}", policy.name_any());
             }
-            Shipped::ValidatingBinding(binding) => {
+            PolicyObject::ValidatingBinding(binding) => {
                 let stored =
                     Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone()).get(&binding.name_any()).await.unwrap();
                 assert_eq!(stored.spec, binding.spec, "{}", binding.name_any());
             }
-            Shipped::Mutating(policy) => {
+            PolicyObject::Mutating(policy) => {
                 let stored = Api::<MutatingAdmissionPolicy>::all(admin.clone()).get(&policy.name_any()).await.unwrap();
                 assert_eq!(stored.spec, policy.spec, "{}", policy.name_any());
             }
-            Shipped::MutatingBinding(binding) => {
+            PolicyObject::MutatingBinding(binding) => {
                 let stored =
                     Api::<MutatingAdmissionPolicyBinding>::all(admin.clone()).get(&binding.name_any()).await.unwrap();
                 assert_eq!(stored.spec, binding.spec, "{}", binding.name_any());
@@ -82,7 +82,7 @@ async fn the_api_server_checks_the_types_of_every_expression_and_warns_of_none()
     let copies: Vec<_> = ours()
         .into_iter()
         .flat_map(|object| match object {
-            Shipped::Validating(policy) => typed_copies(&policy),
+            PolicyObject::Validating(policy) => typed_copies(&policy),
             _ => Vec::new(),
         })
         .collect();

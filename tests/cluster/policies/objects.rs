@@ -25,7 +25,7 @@ async fn when_the_object_is_nearly_full_small_votes_still_fit() {
     for n in 0..6 {
         vote(n, 16_000).await.unwrap();
     }
-    refused(vote(6, 16_000).await, "the decisions of this Approval are full");
+    refused(vote(6, 16_000).await, "spec.decisions is full");
     vote(7, 900).await.unwrap();
     vote(8, 900).await.unwrap();
 }

@@ -14,8 +14,8 @@ async fn a_refusal_names_the_step_or_the_place() {
         {"name": "third"},
     ]);
     let answer = stage.request("dana", "broken", json!({"steps": steps})).await.unwrap_err();
-    let second = answer.contains("second: system users and groups cannot decide");
-    assert!(second || answer.contains("third: a step does exactly one thing"), "{answer}");
+    let second = answer.contains("second: name must not start with system:");
+    assert!(second || answer.contains("third: a step must have exactly one of"), "{answer}");
     // A person who is called like the group is not the group.
     let gate = |subject: Value| {
         let hitl = json!({"prompt": "?", "approvers": [subject], "requiredFrom": [{"group": "finance", "min": 1}]});

@@ -95,7 +95,7 @@ async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
     let closed = stage.ask(json!({"approvers": approvers, "excludeRequester": true})).await;
     refused(
         stage.decide("dana", &closed, json!({"verdict": "Approve"})).await,
-        "the requester may not decide this gate",
+        "the requester must not decide this gate (excludeRequester)",
     );
     stage.decide("alice", &closed, json!({"verdict": "Approve"})).await.unwrap();
 
@@ -103,7 +103,7 @@ async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
     let closed = stage.ask(by_machine).await;
     refused(
         stage.decide("dana", &closed, json!({"verdict": "Approve"})).await,
-        "the requester may not decide this gate",
+        "the requester must not decide this gate (excludeRequester)",
     );
 }
 
@@ -140,7 +140,7 @@ async fn another_user_name_of_an_excluded_person_is_excluded_too() {
     let approval = ask("carol-admin").await;
     stage.decide("alice", &approval, vote.clone()).await.unwrap();
     stage.decide("bob", &approval, vote.clone()).await.unwrap();
-    refused(stage.decide("slash", &approval, vote).await, "a person by the rules of this gate");
+    refused(stage.decide("slash", &approval, vote).await, "must match a rule of spec.request.persons");
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
         let workflow = serde_json::from_value(stage::workflow(name, fields)).unwrap();
         said(api.create(&PostParams::default(), &workflow).await)
     };
-    refused(create("alone", true, None).await, "name the person behind it in spec.requestedFor");
+    refused(create("alone", true, None).await, "set spec.requestedFor to the person");
     create("named", true, Some("dana@example.com")).await.unwrap();
     create("open", false, None).await.unwrap();
 }
@@ -88,7 +88,7 @@ async fn the_requester_must_be_able_to_read_every_secret_that_is_used() {
     let secrets: Api<Secret> = Api::namespaced(stage.client("admin").await, &stage.namespace.name);
     let secret = serde_json::from_value(json!({"metadata": {"name": "key-0"}, "stringData": {"token": "x"}})).unwrap();
     secrets.create(&PostParams::default(), &secret).await.unwrap();
-    let words = "dana@example.com may not get the Secrets that this Workflow uses";
+    let words = "dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses";
     refused(stage.request("dana", "refund", json!({"providers": [provider(0)]})).await, words);
     let read = |names: Vec<String>| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
     stage.grant("dana@example.com", read((0..7).map(|n| format!("key-{n}")).collect())).await;
@@ -129,8 +129,8 @@ async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_e
     let refusals = [
         (json!({"name": "it", "enum": ["a", "b"], "value": "c"}), "value and default must be among enum"),
         (json!({"name": "it", "enum": ["a", 1], "value": "a"}), "must be of the type string"),
-        (json!({"name": "it", "required": true}), "spec.inputs it: required, so give a value"),
-        (json!({"name": "it", "type": "array", "value": deep(17)}), "nests at most 16 levels"),
+        (json!({"name": "it", "required": true}), "spec.inputs it: a value is required"),
+        (json!({"name": "it", "type": "array", "value": deep(17)}), "must nest at most 16 levels"),
     ];
     for (fields, words) in refusals {
         refused(stage.request("dana", "wrong", input(fields)).await, words);
@@ -149,7 +149,7 @@ async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_e
 #[tokio::test]
 async fn a_name_has_at_most_63_characters() {
     let stage = Stage::open("asked").await;
-    refused(stage.request("dana", &"x".repeat(64), json!({})).await, "metadata.name has at most 63 characters");
+    refused(stage.request("dana", &"x".repeat(64), json!({})).await, "metadata.name must have at most 63 characters");
     stage.request("dana", &"x".repeat(63), json!({})).await.unwrap();
 }
 
@@ -182,7 +182,7 @@ async fn a_workflow_whose_steps_stand_within_a_pattern_is_told_where_they_belong
         let answer = apply(Some(pattern.clone()), json!(null)).await.refused().unwrap();
         assert!(answer.contains("spec.steps"), "{pattern}: {answer}");
     }
-    assert!(apply(None, json!(null)).await.refused().unwrap().contains("every step stands in spec.steps"));
+    assert!(apply(None, json!(null)).await.refused().unwrap().contains("every step must be in spec.steps"));
     let answer = apply(Some(json!({"parallel": {"reduce": step}})), json!([step])).await.refused().unwrap();
     assert!(answer.contains("spec.pattern.parallel.reduce"), "{answer}");
     apply(None, json!([step])).await.ok().unwrap();

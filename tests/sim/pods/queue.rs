@@ -180,7 +180,7 @@ async fn where_no_pods_may_be_made_the_condition_says_who_can_change_that() {
     let _life = stage.begin(OPERATOR);
     stage.apply(RUN, &branches_of_one());
     stage.pass(60).await;
-    assert_eq!(stage.condition("PodsPending"), ("True".to_owned(), "NotHere".to_owned()));
+    assert_eq!(stage.condition("PodsPending"), ("True".to_owned(), "PodsNotAllowed".to_owned()));
     assert_eq!(
         stage.server.count(|entry| entry.resource.plural == "pods"),
         0,
@@ -204,7 +204,7 @@ async fn only_the_namespaces_that_an_administrator_named_are_watched() {
     let _life = stage.begin(OPERATOR);
     stage.apply(RUN, &branches_of_one());
     stage.pass(60).await;
-    assert_eq!(stage.condition("PodsPending").1, "NotHere");
+    assert_eq!(stage.condition("PodsPending").1, "PodsNotAllowed");
     assert_eq!(stage.world.effects().len(), 0);
 }
 

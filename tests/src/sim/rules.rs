@@ -14,8 +14,8 @@ pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Resul
     let steps = object["spec"]["steps"].as_array().into_iter().flatten();
     let idle = steps.filter_map(Value::as_object).any(|step| step.len() < 2);
     let (rule, why) = match resource.plural.as_str() {
-        "approvals" if decided => ("signoff-approvals", "only the operator creates Approvals, and without decisions"),
-        "blobs" if !owned => ("signoff-blobs", "a Blob belongs to one Workflow"),
+        "approvals" if decided => ("signoff-approvals", "only the operator can create Approvals, without decisions"),
+        "blobs" if !owned => ("signoff-blobs", "a Blob must have one owner, a Workflow"),
         "workflows" if object["spec"]["requestedFor"].is_string() => ("signoff-workflows", "nobody may delegate"),
         "workflows" if idle => ("signoff-workflows-shape", "a step does one thing"),
         _ => return Ok(()),

@@ -1,6 +1,6 @@
-//! One person's entry of `spec.decisions`: a verdict and what goes with it.
+//! One entry of `spec.decisions`: a verdict and its payload.
 //!
-//! The shape only: who may write it, and when, is the business of the admission policies.
+//! The admission policies decide who can write an entry, and when.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +14,33 @@ use crate::{
     verdict::Verdict,
 };
 
-/// One person's decision.
+/// The decision of one approver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = kube::core::Rule::new("!has(self.parameters) || self.verdict in ['Modify', 'Retry']")
-        .message("parameters belong to Modify or Retry"),
+        .message("parameters are allowed only with Modify and Retry: remove them"),
     validation = kube::core::Rule::new("self.verdict != 'Modify' || has(self.parameters)")
-        .message("Modify needs parameters"),
+        .message("Modify needs parameters: add what replaces the shown values"),
     validation = kube::core::Rule::new("(has(self.response) || has(self.answers)) == (self.verdict == 'Respond')")
-        .message("Respond needs a response or answers, and only Respond may carry them"),
+        .message("Respond needs response or answers; other verdicts must have neither"),
     validation = kube::core::Rule::new("!(has(self.response) && has(self.answers))")
-        .message("give response or answers: response is short for the text of the only question"),
+        .message("give response or answers, not both: response answers the only question of a form"),
     validation = kube::core::Rule::new("has(self.guidance) == (self.verdict == 'Defer')")
-        .message("Defer needs guidance, and only Defer may carry it"),
+        .message("Defer needs guidance; other verdicts must not have it"),
     validation = kube::core::Rule::new("!has(self.escalateTo) || self.verdict == 'Escalate'")
-        .message("escalateTo belongs to Escalate"),
+        .message("escalateTo is allowed only with Escalate: remove it"),
     validation = kube::core::Rule::new("!has(self.grant) || self.verdict == 'Approve'")
-        .message("a grant belongs to Approve")
+        .message("grant is allowed only with Approve: remove it")
 )]
 pub struct Decision {
-    /// One of the request's `allowedVerdicts`.
+    /// The verdict, one of `allowedVerdicts` of the request.
     pub verdict: Verdict,
-    /// 1, or one more than the attempt that `status.invalid` names.
+    /// The number of the attempt: 1, or one more than the attempt in `status.invalid`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 8))]
     pub attempt: Option<i32>,
-    /// Why.
+    /// The reason for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub reason: Option<String>,
@@ -52,45 +52,45 @@ pub struct Decision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub answers: Option<BTreeMap<String, Answer>>,
-    /// Modify: what to go on with instead, e.g. `{response: "the better text"}`.
+    /// Modify: the values that replace the shown ones, e.g. `{response: "the better text"}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
-    /// Defer: what to do differently.
+    /// Defer: the instructions for the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub guidance: Option<String>,
-    /// Escalate: whom to ask too, among the request's `escalateTo`; the next level where it is missing.
+    /// Escalate: the approvers to add, among `escalateTo` of the request. Default: the next level.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub escalate_to: Vec<Subject>,
-    /// Approve: answer further gates alike. Needs the verb `grant`.
+    /// Approve: a standing permission for further gates. Requires the verb `grant`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Grant>,
-    /// The digest of the request that was read.
+    /// The digest of the request that the approver read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub request_digest: Option<String>,
-    /// One's groups that the gate counts; the API server checks that they are one's own.
+    /// The groups of the approver that the gate counts. The API server checks the membership.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 81), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub groups: Vec<String>,
-    /// The person one speaks for.
+    /// The person on whose behalf the user decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub on_behalf_of: Option<String>,
-    /// By what means it was given; vouched for by the API server.
+    /// The channel through which the decision was sent, verified by the API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub channel: Option<String>,
 }
 
 impl Decision {
-    /// The most groups that a vote names: of each quorum those of its `requiredFrom` rules, and one of its approvers.
+    /// The largest number of groups in a vote: for each quorum those of its `requiredFrom` rules and one of its approvers.
     pub const MAX_GROUPS: usize = ApprovalRequest::MAX_QUORUMS * (Quorum::MAX_REQUIRED_FROM + 1);
 
-    /// A bare decision.
+    /// Returns a decision without a payload.
     #[must_use]
     pub fn new(verdict: Verdict) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Decision {
         }
     }
 
-    /// Which attempt of its author it is, from 1.
+    /// Returns the number of the attempt, from 1.
     #[must_use]
     pub fn attempt(&self) -> i32 {
         self.attempt.unwrap_or(1)
@@ -126,26 +126,26 @@ pub struct Answer {
     #[schemars(length(max = 32), inner(length(min = 1, max = 63)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub options: Vec<String>,
-    /// Free text.
+    /// The free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8192))]
     pub text: Option<String>,
 }
 
-/// A standing permission that goes with an approval.
+/// A standing permission for further gates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Grant {
-    /// run, agent or namespace.
+    /// The scope: run, agent or namespace.
     #[schemars(length(min = 1, max = 16))]
     pub scope: String,
-    /// tool, tool+arguments, tool+fields or gate.
+    /// The comparison: tool, tool+arguments, tool+fields or gate.
     #[serde(rename = "match")]
     #[schemars(length(min = 1, max = 16))]
     pub match_: String,
-    /// How long.
+    /// The lifetime of the grant.
     pub ttl: Span,
-    /// How often.
+    /// The largest number of uses. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_uses: Option<i32>,

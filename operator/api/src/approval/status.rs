@@ -1,6 +1,6 @@
-//! The status of an Approval: how far its votes have come, and what came of it.
+//! The status of an Approval: its phase, the counted votes and the outcome.
 //!
-//! Written by the operator only, and `outcome` once.
+//! **Invariant:** only the operator writes it, and `outcome` only once.
 
 use std::collections::BTreeMap;
 
@@ -16,71 +16,71 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Where an Approval stands. Written by the operator only.
+/// The state of an Approval. Written by the operator only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalStatus {
-    /// Where it stands.
+    /// The phase of the Approval.
     #[serde(default)]
     pub phase: ApprovalPhase,
-    /// How many times this status was written.
+    /// The number of writes of this status.
     #[serde(default)]
     pub seq: i64,
-    /// Standard conditions: `Decided` at its end; `Quarantined` and `Undecidable` only while they hold.
+    /// Standard conditions: `Decided` at the end; `Quarantined` and `Undecidable` only while they apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The generation this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the next timeout happens, where it is no longer the request's.
+    /// The time of the next timeout, if it differs from the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Moment>,
-    /// After which instant no vote counts, once `level` is above 0; open where it is missing.
+    /// The time after which no vote counts, once `level` is above 0. Absent if there is no such time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closes_at: Option<Moment>,
-    /// How many times it was escalated.
+    /// The number of escalations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub level: Option<i32>,
-    /// How many reminders were sent.
+    /// The number of reminders that were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub reminders: Option<i32>,
-    /// Who may decide now, after an escalation.
+    /// The approvers after an escalation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub approvers: Vec<Subject>,
-    /// How far the leading verdict has come.
+    /// The tally of the leading verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tally: Option<TallyStatus>,
-    /// The votes that count, as they were found.
+    /// The votes that count, in the order in which the operator found them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["key".into()]))]
     pub votes: Vec<Vote>,
-    /// What came of it. Written once.
+    /// The outcome. Written once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Decisions whose payload cannot be used; their authors may give the next attempt.
+    /// The decisions with an invalid payload, by their keys. Their authors can send the next attempt.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 64))]
     pub invalid: BTreeMap<String, Invalid>,
-    /// The guard's epoch in force for this Approval, where it is no longer the request's.
+    /// The guard epoch in force for this Approval, if it differs from the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 80))]
     pub guard_epoch: Option<String>,
 }
 
-/// Where an Approval stands.
+/// The phase of an Approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalPhase {
     /// Open.
     #[default]
     Pending,
-    /// Its time is up and it stays open for Retry, Reject and Abort.
+    /// The deadline passed, and it stays open for Retry, Reject and Abort.
     Overdue,
     /// Ended by Approve.
     Approved,
@@ -98,22 +98,22 @@ pub enum ApprovalPhase {
     Aborted,
     /// Ended by Retry.
     Retried,
-    /// Ended by a timeout; `outcome.verdict` says what that amounts to.
+    /// Ended by a timeout; `outcome.verdict` has the resulting verdict.
     Expired,
-    /// Ended with its Workflow.
+    /// Ended because its Workflow ended.
     Cancelled,
-    /// Ended because it could not be trusted any more; its gate asks again.
+    /// Ended because its votes could no longer be verified; its gate asks again.
     Superseded,
 }
 
 impl ApprovalPhase {
-    /// Whether votes are no longer counted.
+    /// Whether the phase is final, so that votes are no longer counted.
     #[must_use]
     pub fn is_end(self) -> bool {
         !matches!(self, Self::Pending | Self::Overdue)
     }
 
-    /// The end that a person's verdict leads to; Escalate leads to none.
+    /// Returns the phase that a verdict leads to; Escalate leads to Pending.
     #[must_use]
     pub fn of(verdict: Verdict) -> Self {
         match verdict {
@@ -129,7 +129,7 @@ impl ApprovalPhase {
         }
     }
 
-    /// As it stands in objects.
+    /// Returns the name as it is stored in objects.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -150,13 +150,13 @@ impl ApprovalPhase {
     }
 }
 
-/// How far the leading verdict has come.
+/// The tally of the leading verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TallyStatus {
-    /// Distinct people it takes.
+    /// The number of different people who must agree.
     pub needed: i32,
-    /// Distinct people who agree so far.
+    /// The number of different people who agree so far.
     pub have: i32,
 }
 
@@ -164,40 +164,40 @@ pub struct TallyStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Vote {
-    /// Its key in `spec.decisions`.
+    /// The key in `spec.decisions`.
     #[schemars(length(min = 1, max = 600))]
     pub key: String,
     /// The person who is counted.
     #[schemars(length(min = 1, max = 512))]
     pub user: String,
-    /// What they decided.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Which attempt it was.
+    /// The number of the attempt.
     pub attempt: i32,
-    /// When the operator first found it.
+    /// The time at which the operator first found the vote.
     pub at: Moment,
-    /// The groups it names.
+    /// The groups in the vote.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 81), inner(length(max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub groups: Vec<String>,
-    /// By what means it was given.
+    /// The channel through which the vote was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub channel: Option<String>,
-    /// The guard's epoch under which it was found.
+    /// The guard epoch in which the operator found the vote.
     #[schemars(length(max = 80))]
     pub epoch: String,
 }
 
-/// What came of an Approval.
+/// The outcome of an Approval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// What it amounts to; absent where nobody decided anything (Cancelled, Superseded).
+    /// The verdict. Absent if there is no decision (Cancelled, Superseded).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// The phase it ended in.
+    /// The final phase.
     pub phase: ApprovalPhase,
     /// Respond: the answer as one text, options as their labels joined by `, `.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,45 +207,45 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 16))]
     pub answers: Option<BTreeMap<String, Answer>>,
-    /// Modify and Retry: what to go on with.
+    /// Modify and Retry: the values with which the run continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
-    /// Defer: what to do differently.
+    /// Defer: the instructions for the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub guidance: Option<String>,
-    /// Why, in the words of the first decider who gave a reason, or of the operator.
+    /// The reason of the first decider who gave one, or of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub reason: Option<String>,
-    /// The people whose votes made it.
+    /// The people whose votes led to the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 512)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub decided_by: Vec<String>,
-    /// When the operator recorded it.
+    /// The time at which the operator recorded the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_at: Option<Moment>,
-    /// Who or what decided.
+    /// The source of the decision.
     pub source: Source,
 }
 
-/// Who or what decided.
+/// The source of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Source {
-    /// People.
+    /// Votes of people.
     #[default]
     Human,
-    /// Nobody in time.
+    /// A timeout.
     Timeout,
-    /// An earlier approval that stands for this one.
+    /// A grant of an earlier approval.
     Grant,
-    /// The operator: cancelled with its Workflow, or not to be trusted any more.
+    /// The operator: cancelled with its Workflow, or superseded.
     Policy,
 }
 
 impl Source {
-    /// As it stands in objects.
+    /// Returns the name as it is stored in objects.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -257,14 +257,14 @@ impl Source {
     }
 }
 
-/// A decision whose payload cannot be used.
+/// A decision with an invalid payload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Invalid {
-    /// Which attempt.
+    /// The number of the attempt.
     #[schemars(range(min = 1, max = 8))]
     pub attempt: i32,
-    /// What is wrong, and the remedy.
+    /// The error and the remedy.
     #[schemars(length(max = 1024))]
     pub why: String,
 }

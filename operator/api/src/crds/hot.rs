@@ -1,25 +1,25 @@
 //! The installed CRDs of the two kinds that are written often, `Workflow` and `Approval`.
 //!
-//! They have no CEL rules but two: the API server would evaluate every rule of the spec again at each write of the status.
-//! The rules are written into admission policies instead. What one writer writes is atomic there: `managedFields` name the whole instead of each field and item, which every
-//! write, watch event and cache would carry. Nothing here may touch `spec.decisions`, which many people write.
+//! They have only two CEL rules, because the API server evaluates every rule of the spec again at each write of the status. The
+//! other rules are in admission policies. A part that one writer writes is atomic, so that `managedFields` list the part instead
+//! of each field and item. **Invariant:** `spec.decisions`, which many users write, stays granular.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
-/// The parts that one writer writes, by kind. A Workflow's spec is its author's, who sends it whole.
+/// The parts that one writer writes, by kind. The author of a Workflow sends the whole spec.
 const ONE_WRITER: [(&str, &[&str]); 2] = [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/status"])];
-/// The parts whose lists nobody shares, by kind.
+/// The parts whose lists have one writer, by kind.
 const UNSHARED_LISTS: [(&str, &[&str]); 2] =
     [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/spec", "/status"])];
 
-/// Where a schema has its CEL rules.
+/// The key of the CEL rules of a schema.
 const RULES: &str = "x-kubernetes-validations";
-/// The rules that stay, by their messages: a second lock behind the admission policies. Each compares a few bytes, and reads no wide
-/// object on the way to them: for each field that a rule reads, the API server copies the schemas of all fields beside it.
+/// The rules that stay, by their messages, in addition to the admission policies. Each compares a few bytes and reads no object
+/// with many fields: for each field that a rule reads, the API server copies the schemas of all sibling fields.
 const LOCKS: [&str; 2] = ["status.outcome is final", "request is immutable, and so is its digest"];
 
-/// Returns the CRD as it is installed, made from what the types declare.
+/// Returns the installed CRD for a declared CRD.
 pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let kind = crd.spec.names.kind.clone();
     let of = |table: &[(&str, &'static [&'static str])]| {
@@ -45,12 +45,12 @@ pub(super) fn installed(crd: CustomResourceDefinition) -> CustomResourceDefiniti
     serde_json::from_value(value).unwrap_or(crd)
 }
 
-/// Returns where the schema of a part stands: `/spec/request` is at `/properties/spec/properties/request`.
+/// Returns the pointer to the schema of a part: `/spec/request` is at `/properties/spec/properties/request`.
 fn in_schema(part: &str) -> String {
     part.replace('/', "/properties/")
 }
 
-/// Removes every rule but the locks.
+/// Removes every rule except the locks.
 fn with_locks_only(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {

@@ -1,13 +1,12 @@
-//! The long expressions of the policies, written once: `@@NAME argument@@` in a template stands for what the
-//! function of that name makes of its argument.
+//! The long expressions of the admission policies: `@@NAME argument@@` in a template is replaced by the result of the function
+//! of that name. CEL has neither user-defined functions nor recursion, so nesting is unrolled here.
 //!
-//! CEL has no functions of its own and no recursion, so depth is unrolled here. Nothing here may depend on
-//! anything but the template and the identity: the same bytes every time.
+//! **Invariant:** the result depends only on the template and the identity.
 
 use super::{Identity, shape};
 use crate::ApprovalRequest;
 
-/// The template with every expression written out. What is no known name stays, so that a test finds it.
+/// Returns the template with every expression expanded. Unknown names are left as they are, so that a test finds them.
 pub(super) fn expand(template: &str, identity: &Identity) -> String {
     let mut parts = template.split("@@");
     let mut text = parts.next().unwrap_or_default().to_owned();
@@ -37,8 +36,8 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
     text
 }
 
-/// The operator's service account with a token that is bound to a pod: `kubectl create token`, token Secrets and
-/// impersonation have no pod. Needs `variables.me`.
+/// Returns the expression for the operator: its service account with a token bound to a pod. `kubectl create token`, token
+/// Secrets and impersonation have no pod. Needs `variables.me`.
 fn operator(identity: &Identity) -> String {
     format!(
         "variables.me == '{}' && has(request.userInfo.extra) && 'authentication.kubernetes.io/pod-name' in request.userInfo.extra",
@@ -46,12 +45,12 @@ fn operator(identity: &Identity) -> String {
     )
 }
 
-/// Those who delete what lost its owner or its namespace. Needs `variables.me`.
+/// The controllers that delete objects without an owner or a namespace. Needs `variables.me`.
 const HOUSEKEEPER: &str = "variables.me in ['system:serviceaccount:kube-system:generic-garbage-collector', 'system:serviceaccount:kube-system:namespace-controller', 'system:kube-controller-manager']";
 
-/// The person behind the user name `u`: by the first rule of `variables.persons` that matches it whole, else the
-/// name itself. CEL cannot read a group out of a match, so `$1` is what lies between the matches of the pattern's
-/// text before and after its only group. Every match is paid for, so only the first rule that matches is applied.
+/// Returns the expression for the person of the user name `u`: by the first rule of `variables.persons` that matches the whole
+/// name, otherwise the name itself. CEL cannot extract a group of a match, so `$1` is the text between the matches of the
+/// pattern before and after its only group. Only the first matching rule is applied, because every match costs.
 fn person(u: &str) -> String {
     let before = format!("size({u}.find('^(?:' + e.pattern.substring(0, e.pattern.indexOf('(')) + ')'))");
     let after = format!("size({u}.find('(?:' + e.pattern.substring(e.pattern.lastIndexOf(')') + 1) + ')$'))");
@@ -63,7 +62,7 @@ fn person(u: &str) -> String {
     )
 }
 
-/// The persons behind eight names of `variables.excluded`, from this index on.
+/// Returns the expression for the persons of eight names of `variables.excluded`, from this index on.
 fn excluded(from: &str) -> String {
     let first: usize = from.parse().unwrap_or(0);
     let at: Vec<_> = (first..first + 8).map(|at| at.to_string()).collect();
@@ -74,10 +73,10 @@ fn excluded(from: &str) -> String {
     )
 }
 
-/// The variables that end in `counted`, the groups that a vote names: as [`crate::Approval::groups_of_voter`], and so at
-/// most [`crate::Decision::MAX_GROUPS`]. A caller may be in a group several times; every group is taken once. The first
-/// groups are found in three parts, because an expression has a budget of its own. Needs `variables.groups`, `quorums`
-/// and `lists`, the approvers in force of each quorum.
+/// Returns the variables up to `counted`, the groups that a vote lists: as [`crate::Approval::groups_of_voter`], and so at
+/// most [`crate::Decision::MAX_GROUPS`]. A caller can be in a group several times; every group is listed once. The first
+/// groups are computed in three parts, because each expression has its own cost budget. Needs `variables.groups`, `quorums`
+/// and `lists`, the current approvers of each quorum.
 fn groups_of_voter() -> String {
     let quorums = ApprovalRequest::MAX_QUORUMS;
     let mut lines = vec![
@@ -105,7 +104,8 @@ fn groups_of_voter() -> String {
     lines.join("\n")
 }
 
-/// About how many bytes of a decision are its author's choice; a million when `parameters` nests deeper than five.
+/// Returns the expression for the approximate number of bytes of a decision; a million if `parameters` nests deeper than five
+/// levels.
 fn size_of_decision(d: &str) -> String {
     let text = |field: &str| format!("(has({d}.{field}) ? size({d}.{field}) : 0)");
     format!(
@@ -118,7 +118,7 @@ fn size_of_decision(d: &str) -> String {
     )
 }
 
-/// About how many bytes a free-form JSON value takes; a million when it nests deeper than `levels`.
+/// Returns the expression for the approximate number of bytes of a JSON value; a million if it nests deeper than `levels`.
 fn size_of_value(v: &str, levels: u32, depth: u32) -> String {
     let leaf = format!("(type({v}) == string ? size({v}) : 8)");
     if levels == 0 {
@@ -133,7 +133,7 @@ fn size_of_value(v: &str, levels: u32, depth: u32) -> String {
     )
 }
 
-/// Whether a tree of objects (what `managedFields` is made of) ends within so many levels.
+/// Returns the expression for whether a tree of objects, such as `managedFields`, has at most this number of levels.
 fn keys_end_within(v: &str, levels: u32, depth: u32) -> String {
     if levels == 0 {
         return format!("size({v}) == 0");
@@ -141,7 +141,7 @@ fn keys_end_within(v: &str, levels: u32, depth: u32) -> String {
     format!("{v}.all(f{depth}, {})", keys_end_within(&format!("{v}[f{depth}]"), levels - 1, depth + 1))
 }
 
-/// Whether any JSON value nests at most so many levels.
+/// Returns the expression for whether a JSON value nests at most this number of levels.
 fn nests_within(v: &str, levels: u32, depth: u32) -> String {
     if levels == 0 {
         return format!("type({v}) != map && type({v}) != list");
@@ -153,14 +153,14 @@ fn nests_within(v: &str, levels: u32, depth: u32) -> String {
     )
 }
 
-/// Whether a text names an option, by id or by label: `option, text`.
+/// Returns the expression for whether a text is the id or the label of an option: `option, text`.
 fn names(argument: &str) -> String {
     let (option, text) = argument.split_once(", ").unwrap_or((argument, "''"));
     format!("({option}.id == {text}.trim() || (has({option}.label) && {option}.label == {text}.trim()))")
 }
 
-/// Whether a value is of the type that an input declares: `value, type`. Integers stay where every JSON reader
-/// agrees on them.
+/// Returns the expression for whether a value has the declared type of an input: `value, type`. Integers beyond ±2^53 do not
+/// match, because JSON readers round them differently.
 fn fits(argument: &str) -> String {
     let (v, t) = argument.split_once(", ").unwrap_or((argument, "'string'"));
     format!(
@@ -171,10 +171,10 @@ fn fits(argument: &str) -> String {
     )
 }
 
-/// The requester may read every Secret that is named, up to `most`; two checks an expression.
+/// Returns the validations that the requester can read every named Secret, up to `most`; two checks per expression.
 fn secrets(most: usize) -> String {
     let mut rules = format!(
-        "  - expression: \"!variables.create || size(variables.secrets) <= {most}\"\n    message: \"a Workflow may name at most {most} Secrets\"\n"
+        "  - expression: \"!variables.create || size(variables.secrets) <= {most}\"\n    message: \"a Workflow must name at most {most} Secrets\"\n"
     );
     let check = |n: usize| {
         format!(
@@ -184,7 +184,7 @@ fn secrets(most: usize) -> String {
     for first in (0..most).step_by(2) {
         rules.push_str(&format!(
             "  - expression: \"!variables.create || ({} && {})\"\n    \
-             messageExpression: \"variables.me + ' may not get the Secrets that this Workflow uses: ' + variables.secrets.join(', ')\"\n    \
+             messageExpression: \"variables.me + ' lacks the RBAC verb get on the Secrets that this Workflow uses: ' + variables.secrets.join(', ')\"\n    \
              reason: Forbidden\n",
             check(first),
             check(first + 1)
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_not_known_stays_to_be_found() {
+    fn an_unknown_name_is_not_expanded() {
         assert_eq!(expand("a @@NOBODY x@@ b", &Identity::default()), "a @@NOBODY x@@ b");
     }
 

@@ -1,10 +1,10 @@
-//! The rules of the types as parts of admission policies: from the schema that the types declare to CEL over a whole object.
+//! The validation rules of the types as parts of admission policies: CEL over a whole object, generated from the declared schema.
 //!
 //! ```text
-//! schema -> rules, each with its places -> one variable a rule, which names what breaks it -> one validation a rule
+//! schema -> rules with their places -> one variable per rule (the violations) -> one validation per rule    (all pure)
 //! ```
 //!
-//! A rule that compares with an older object is not written here: `COVERED` names the policy that holds it already.
+//! Rules that compare with an older object are not generated: `COVERED` names the admission policy that has each of them.
 
 use std::fmt::Write as _;
 
@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use crate::crds;
 
-/// A rule that a policy holds in its own words.
+/// A rule that an admission policy has with a message of its own.
 struct Held {
     kind: &'static str,
-    /// The rule's message, or its beginning.
+    /// The message of the rule, or its beginning.
     rule: &'static str,
     policy: &'static str,
-    /// What the policy says.
+    /// The message of the policy, or its beginning.
     #[cfg_attr(not(test), expect(dead_code, reason = "compared with the policy by a test"))]
     words: &'static str,
 }
@@ -28,7 +28,7 @@ const COVERED: [Held; 6] = [
     held("Approval", "request is immutable", "signoff-approvals", "spec.request is immutable"),
     held("Approval", "request is immutable, and so is its digest", "signoff-approvals", "spec.request is immutable"),
     held("Approval", "status.outcome is final", "signoff-status", "status.outcome is final"),
-    held("Workflow", "metadata.name has at most 63", "signoff-workflows", "metadata.name has at most 63"),
+    held("Workflow", "metadata.name must have at most 63", "signoff-workflows", "metadata.name must have at most 63"),
     held("Workflow", "requestedBy is immutable", "signoff-workflows", "spec.requestedBy is immutable"),
 ];
 
@@ -39,7 +39,7 @@ const fn held(kind: &'static str, rule: &'static str, policy: &'static str, word
 /// The fields of a Workflow's spec that an update may change.
 const MUTABLE: [&str; 3] = ["suspend", "cancel", "ttlAfterFinished"];
 
-/// One step of the way from an object to a value.
+/// One segment of the path from an object to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     /// A field, and whether it can be absent.
@@ -50,10 +50,10 @@ enum Segment {
     Values,
 }
 
-/// Where a rule holds.
+/// The path of a rule.
 type Place = Vec<Segment>;
 
-/// A rule of the types with every place where it holds.
+/// A rule of the types with every path to which it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     source: String,
@@ -61,7 +61,7 @@ pub(super) struct Rule {
     places: Vec<Place>,
 }
 
-/// Returns every rule that the types of a kind declare, in the order of their places. Rules of the status are left out:
+/// Returns every rule that the types of a kind declare, in the order of their paths. Rules of the status are omitted, because
 /// only the operator writes it.
 pub(super) fn declared(kind: &str) -> Vec<Rule> {
     let mut schema = crds::declared_schema(kind);
@@ -104,17 +104,17 @@ fn collect(schema: &Value, place: &mut Place, rules: &mut Vec<Rule>) {
 }
 
 impl Rule {
-    /// Whether a policy holds the rule in its own words.
+    /// Returns the admission policy that has the rule with a message of its own, or `None`.
     pub(super) fn covered(&self, kind: &str) -> Option<&'static str> {
         COVERED.iter().find(|held| held.kind == kind && self.message.contains(held.rule)).map(|held| held.policy)
     }
 
-    /// Returns an expression for the list of texts that name what breaks the rule.
+    /// Returns the expression for the list of paths that violate the rule.
     fn broken(&self, kind: &str) -> String {
         let mut groups: Vec<Group> = Vec::new();
         for place in &self.places {
             let start = Start::new(kind, place);
-            // What is named is looked through once: all places below share the loop.
+            // The paths below one named list share a loop.
             let fields = start.place.iter().take_while(|segment| matches!(segment, Segment::Field { .. })).count();
             let is_named = start.place.get(fields) == Some(&Segment::Items { are_named: true });
             let (outer, inner) = start.place.split_at(if is_named { fields } else { 0 });
@@ -144,12 +144,12 @@ impl Rule {
         if guards.is_empty() { broken } else { format!("({} ? {broken} : [])", guards.join(" && ")) }
     }
 
-    /// Returns an expression for whether the rule holds for the item `v0` of a list that `place` begins with.
+    /// Returns the expression for whether the rule holds for the item `v0` of a list that `place` begins with.
     fn holds_for_items(&self, place: &[Segment]) -> String {
         self.holds("v0", place.split_first().map_or(&[], |(_, rest)| rest), 1)
     }
 
-    /// Returns an expression for whether the rule holds at this place below a value.
+    /// Returns the expression for whether the rule holds at this path below a value.
     fn holds(&self, value: &str, place: &[Segment], depth: usize) -> String {
         let Some((segment, rest)) = place.split_first() else { return format!("[{value}].all(self, {})", self.source) };
         match segment {
@@ -170,27 +170,27 @@ impl Rule {
     }
 }
 
-/// On which requests a rule is evaluated.
+/// The requests on which a rule is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
-    /// Where a part is created.
+    /// Requests that create the part.
     Create,
-    /// Wherever it could have changed: for what its policy hands over as changed.
+    /// Requests that can change the part, for the entries that the policy lists as changed.
     Changed,
 }
 
-/// Where the expression of a rule begins, and what is left of its place.
+/// The value at which the expression of a rule begins, and the rest of the path.
 struct Start {
     root: String,
-    /// How people read the root.
+    /// The root as users read it.
     text: &'static str,
     place: Place,
     on: On,
 }
 
-/// Places of a rule that share a loop over the items of one list, or a single place.
+/// The paths of a rule that share a loop over the items of one list, or a single path.
 struct Group {
-    /// Its place is that of the list, or empty.
+    /// The path of the list, or an empty path.
     start: Start,
     is_named: bool,
     inner: Vec<Place>,
@@ -205,7 +205,7 @@ impl Start {
         let names: Vec<String> = place.iter().map(name).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match names.as_slice() {
-            // The policy of Approvals knows which entries a request changed, and has them in a list.
+            // The admission policy of Approvals has the changed entries in a list.
             ["spec", "decisions", "", ..] if kind == "Approval" => {
                 let entries = [Segment::Items { are_named: false }].into_iter().chain(place.iter().skip(3).cloned());
                 Self {
@@ -222,7 +222,7 @@ impl Start {
         }
     }
 
-    /// Returns the place as people read it: `spec.pattern.graph.nodes`.
+    /// Returns the path as users read it: `spec.pattern.graph.nodes`.
     fn written(&self, below: &[Segment]) -> String {
         let fields = self.place.iter().chain(below).filter_map(|segment| match segment {
             Segment::Field { name, .. } => Some(name.as_str()),
@@ -233,7 +233,7 @@ impl Start {
     }
 }
 
-/// Returns the expression of the value at a place, and adds to `guards` what must hold so that it is there.
+/// Returns the expression of the value at a path, and adds to `guards` the conditions under which it exists.
 fn value_at(root: &str, place: &[Segment], guards: &mut Vec<String>) -> String {
     let mut value = root.to_owned();
     for segment in place {
@@ -247,20 +247,20 @@ fn value_at(root: &str, place: &[Segment], guards: &mut Vec<String>) -> String {
     value
 }
 
-/// Returns the rules that are written into the policy of a kind: all but those that are held in other words.
+/// Returns the rules that are generated into the admission policy of a kind: all except those in `COVERED`.
 fn written_rules(kind: &str) -> Vec<Rule> {
     declared(kind).into_iter().filter(|rule| rule.covered(kind).is_none()).collect()
 }
 
-/// Returns the operations on which a policy of its own evaluates the rules of a kind: updates too where a rule is about
-/// what an update can change.
+/// Returns the operations on which the rules of a kind are evaluated: also UPDATE if a rule applies to a field that an update
+/// can change.
 pub(super) fn operations(kind: &str) -> &'static str {
     let rules = written_rules(kind);
     let changes = |place: &Place| Start::new(kind, place).on == On::Changed;
     if rules.iter().flat_map(|rule| &rule.places).any(changes) { "CREATE, UPDATE" } else { "CREATE" }
 }
 
-/// Returns the variables of a policy that name what breaks each rule.
+/// Returns the variables of an admission policy with the violations of each rule.
 pub(super) fn variables(kind: &str) -> String {
     let mut text = String::new();
     for (at, rule) in written_rules(kind).iter().enumerate() {
@@ -269,7 +269,7 @@ pub(super) fn variables(kind: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// Returns the validations of a policy, one a rule.
+/// Returns the validations of an admission policy, one per rule.
 pub(super) fn validations(kind: &str) -> String {
     let mut text = String::new();
     for (at, rule) in written_rules(kind).iter().enumerate() {

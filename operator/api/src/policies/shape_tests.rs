@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policies::{Identity, Shipped, shipped};
+use crate::policies::{Identity, PolicyObject, objects};
 
 /// The messages of the validations of each validating policy.
 fn messages() -> BTreeMap<String, Vec<String>> {
-    let policies = shipped(&Identity::default()).unwrap().into_iter().filter_map(|object| match object {
-        Shipped::Validating(policy) => {
+    let policies = objects(&Identity::default()).unwrap().into_iter().filter_map(|object| match object {
+        PolicyObject::Validating(policy) => {
             let all = policy.spec.unwrap().validations.unwrap_or_default();
             Some((policy.metadata.name.unwrap(), all.into_iter().filter_map(|one| one.message).collect()))
         }

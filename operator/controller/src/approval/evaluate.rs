@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use signoff_api::{
     Approval, Moment,
-    conditions::{self, Say},
+    conditions::{self, ConditionUpdate},
 };
 use signoff_engine::{
     Now,
@@ -98,7 +98,7 @@ async fn counted(
 
 /// Returns the ruling with the condition `Quarantined`.
 fn quarantined(mut ruling: Ruling, approval: &Approval, now: &Now, reason: &str, message: &str) -> Ruling {
-    let say = Say { kind: conditions::QUARANTINED, holds: true, reason, message };
+    let say = ConditionUpdate { kind: conditions::QUARANTINED, holds: true, reason, message };
     let is_news = conditions::set(&mut ruling.status.conditions, &say, approval.metadata.generation, now.at);
     changed(ruling, is_news)
 }

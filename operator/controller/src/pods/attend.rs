@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{Digest, Moment, Workflow, pod::OutputFrom};
+use signoff_api::{Digest, Moment, Workflow, conditions::reason, pod::OutputFrom};
 use signoff_engine::turn::{Call, Failure, PodCall, Reply};
 use signoff_runtime::{Clock, RunRef, clock::wake_up};
 use tokio::{sync::watch, time::sleep_until};
@@ -244,7 +244,7 @@ impl Attended<'_> {
         let note = format!("{}: {message}", self.told());
         let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
         context.reporter.report(report.warning(true));
-        let trouble = Trouble { reason: "NotCreated".to_owned(), message };
+        let trouble = Trouble { reason: reason::NOT_CREATED.to_owned(), message };
         let record = book.unmade(&self.run.uid, &self.name, trouble);
         let look = Look { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
         look.now();

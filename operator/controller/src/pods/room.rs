@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use signoff_api::Moment;
+use signoff_api::{Moment, conditions::reason};
 use tokio::sync::watch;
 
 use super::{Book, PodSettings};
@@ -54,7 +54,7 @@ pub(crate) enum Wait {
     /// It is not known yet what runs.
     Unknown,
     /// No step may be a Pod in its namespace.
-    NotHere,
+    PodsNotAllowed,
 }
 
 /// A place of a running Pod; it is free again once this is dropped.
@@ -105,7 +105,7 @@ impl Room {
     pub(crate) fn take(self: &Arc<Self>, ticket: Ticket) -> Result<Place, Wait> {
         let namespace = Arc::clone(&ticket.pod.namespace);
         if !self.settings.allows(&namespace) {
-            return Err(Wait::NotHere);
+            return Err(Wait::PodsNotAllowed);
         }
         let mut inner = self.lock();
         if !self.book.is_complete(&namespace) {
@@ -204,7 +204,7 @@ impl Wait {
             Self::Namespace { before, most } => {
                 let place = before + 1;
                 (
-                    "Queued",
+                    reason::QUEUED,
                     format!(
                         "place {place} in the queue of the namespace {namespace}, where {most} Pods of steps may run at once"
                     ),
@@ -212,11 +212,14 @@ impl Wait {
             }
             Self::Workflow { before, most } => {
                 let place = before + 1;
-                ("Queued", format!("place {place} in the queue of its Workflow, of which {most} Pods may run at once"))
+                (
+                    reason::QUEUED,
+                    format!("place {place} in the queue of its Workflow, of which {most} Pods may run at once"),
+                )
             }
-            Self::Unknown => ("Queued", "the operator does not know yet what runs in this namespace".to_owned()),
-            Self::NotHere => (
-                "NotHere",
+            Self::Unknown => (reason::QUEUED, "the operator does not know yet what runs in this namespace".to_owned()),
+            Self::PodsNotAllowed => (
+                reason::PODS_NOT_ALLOWED,
                 format!(
                     "the operator may not run Pods in the namespace {namespace}: ask an administrator (--pod-namespace, --no-pods)"
                 ),

@@ -161,7 +161,7 @@ fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
         [PodSettings { namespaces, ..PodSettings::default() }, PodSettings { enabled: false, ..PodSettings::default() }]
     {
         let room = Arc::new(Room::new(settings, Arc::clone(&book)));
-        assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::NotHere);
+        assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::PodsNotAllowed);
     }
 }
 
@@ -177,6 +177,6 @@ fn each_wait_is_told_in_a_sentence() {
     assert!(
         told(Wait::Workflow { before: 2, most: 2 }).1.contains("place 3 in the queue of its Workflow, of which 2 Pods")
     );
-    let (reason, words) = told(Wait::NotHere);
-    assert_eq!((reason, words.contains("--pod-namespace")), ("NotHere", true), "{words}");
+    let (reason, words) = told(Wait::PodsNotAllowed);
+    assert_eq!((reason, words.contains("--pod-namespace")), ("PodsNotAllowed", true), "{words}");
 }

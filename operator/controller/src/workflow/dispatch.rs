@@ -63,7 +63,7 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
     if !context.tenure.holds() {
         return Err(Error::Conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
     }
-    let error = match context.wire.create(&Approval::asking(&seen.workflow, &ask.name, ask.request.clone())).await {
+    let error = match context.wire.create(&Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone())).await {
         Ok(approval) => return Ok(context.approvals.record(approval)),
         Err(error) => error,
     };
@@ -71,7 +71,7 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
         && let Some(there) = context.fresh(&context.approvals, &place).await?
     {
         let record = turn.journal.get(&ask.path, 1);
-        return match record.map(|record| there.stranger_to(record, &seen.uid)) {
+        return match record.map(|record| there.mismatch(record, &seen.uid)) {
             Some(None) => Ok(there),
             why => Err(Error::Foreign {
                 object: seen.name.as_a::<Workflow>(),

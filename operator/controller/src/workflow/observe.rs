@@ -135,7 +135,7 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
         let status = approval.status.as_ref();
         let outcome = status.and_then(|status| status.outcome.as_ref());
         let asks_again = is_asked_again(&approval, outcome, &seen.uid);
-        if let Some(why) = approval.stranger_to(record, &seen.uid).filter(|_| !asks_again) {
+        if let Some(why) = approval.mismatch(record, &seen.uid).filter(|_| !asks_again) {
             // A cancelled run ends whatever stands in the place of its Approval.
             if seen.workflow.spec.cancel == Some(true) {
                 continue;

@@ -2,6 +2,7 @@
 //!
 //! Says nothing of a Pod or a call that runs.
 
+use signoff_api::conditions::reason;
 use signoff_engine::Turn;
 
 use super::{claim::Claims, observe::Seen};
@@ -26,7 +27,7 @@ pub(super) fn of(context: &Context, seen: &Seen, turn: &Turn, claims: &Claims) -
 fn calls(seen: &Seen, claims: &Claims) -> Option<(String, String)> {
     let (path, wait) = claims.calls_wait.first()?;
     let why = wait.words(&seen.name.namespace);
-    Some(("Queued".to_owned(), format!("step {path}: {why}{}", behind(claims.calls_wait.len() - 1))))
+    Some((reason::QUEUED.to_owned(), format!("step {path}: {why}{}", behind(claims.calls_wait.len() - 1))))
 }
 
 fn behind(more: usize) -> String {

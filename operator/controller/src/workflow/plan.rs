@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use signoff_api::{Workflow, conditions};
+use signoff_api::{Workflow, conditions, conditions::reason};
 use signoff_engine::{Floors, Plan, plan::spec_digest};
 
 use super::observe::Seen;
@@ -34,7 +34,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         Ok(floors) => floors,
         // Nothing begins any more in a run that is to be cancelled.
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
-        Err(why) => return Ok(Planned::Held(Refusal { reason: "FloorsUnknown", message: why })),
+        Err(why) => return Ok(Planned::Held(Refusal { reason: reason::POLICY_UNKNOWN, message: why })),
     };
     let planned = planned(context, seen, &floors).await?;
     let Some(pinned) = &seen.status.spec_digest else {
@@ -44,7 +44,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         return Ok(match planned {
             Ok(plan) => Planned::Runs(plan),
             Err(complaints) => Planned::Refused(Refusal {
-                reason: complaints.first().map_or("Invalid", |complaint| complaint.reason),
+                reason: complaints.first().map_or(reason::INVALID, |complaint| complaint.reason),
                 message: complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
             }),
         });
@@ -55,7 +55,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
     };
     if is.as_ref() != Some(pinned) && planned.is_err() && seen.workflow.spec.steps.is_empty() {
         return Ok(Planned::OldShape(Refusal {
-            reason: "OldShape",
+            reason: reason::OLD_SHAPE,
             message: format!(
                 "{}: the run was accepted with its steps within spec.pattern, where this version has none: it stands still; every step stands in spec.steps: cancel or delete the Workflow, write it so and apply it again",
                 conditions::ACCEPTED
@@ -64,7 +64,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
     }
     if is.as_ref() != Some(pinned) {
         return Ok(Planned::Refused(Refusal {
-            reason: "SpecTampered",
+            reason: reason::SPEC_TAMPERED,
             message: format!(
                 "{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and apply the Workflow anew",
                 conditions::ACCEPTED
@@ -103,7 +103,7 @@ fn unverified(seen: &Seen) -> Option<Refusal> {
     let created = seen.workflow.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let since = seen.guarded.since;
     (created.is_none_or(|created| created < since)).then(|| Refusal {
-        reason: "RequesterUnverified",
+        reason: reason::REQUESTER_UNVERIFIED,
         message: format!(
             "spec.requestedBy cannot be vouched for: this Workflow was created before {since}, when the admission policies were changed or not yet in force; delete it and apply it again"
         ),

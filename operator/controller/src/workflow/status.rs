@@ -3,7 +3,11 @@
 //! Pure, and the only place where a cluster's conditions of a Workflow are said. What follows from the same turn twice
 //! is equal, so that nothing is written for it.
 
-use signoff_api::{Moment, Workflow, WorkflowStatus, conditions, workflow::WorkflowPhase};
+use signoff_api::{
+    Moment, Workflow, WorkflowStatus,
+    conditions::{self, reason},
+    workflow::WorkflowPhase,
+};
 use signoff_engine::{
     Plan, Turn,
     status::{after as after_turn, finish, say, waiting},
@@ -123,7 +127,7 @@ pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> Workfl
 /// The status of a run that is held because nobody vouches for decisions.
 pub(super) fn unguarded(workflow: &Workflow, why: &str, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
-    say(&mut status, workflow, now, conditions::GUARDED, false, "PoliciesDiffer", why);
+    say(&mut status, workflow, now, conditions::GUARDED, false, reason::POLICIES_DIFFER, why);
     status
 }
 
@@ -135,7 +139,7 @@ fn foreign_mutation(status: &mut WorkflowStatus, workflow: &Workflow, foreign: &
         }
         some => {
             let message = foreign_words(some);
-            say(status, workflow, now, conditions::FOREIGN_MUTATION, true, "OthersMatch", &message);
+            say(status, workflow, now, conditions::FOREIGN_MUTATION, true, reason::EXTERNAL_MUTATOR_FOUND, &message);
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use signoff_api::{
     Moment, Workflow,
-    conditions::{self, Say},
+    conditions::{self, ConditionUpdate, reason},
 };
 use signoff_expr::text;
 
@@ -19,14 +19,14 @@ pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<
     let message = format!(
         "this version of the operator cannot read the object: {why}; update the operator, or delete the Workflow and apply it again in the shape of this version"
     );
-    say(context, name, conditions::ACCEPTED, false, "Unreadable", &message).await?;
+    say(context, name, conditions::ACCEPTED, false, reason::UNREADABLE, &message).await?;
     Ok(None)
 }
 
 /// The run waits for an object that cannot be read.
 pub(super) async fn awaited(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
     let message = format!("the run cannot go on: {error}");
-    say(context, name, conditions::WAITING, true, "ApprovalUnreadable", &message).await.map(drop)
+    say(context, name, conditions::WAITING, true, reason::APPROVAL_UNREADABLE, &message).await.map(drop)
 }
 
 /// The run cannot go on before an administrator acts: a condition, and an Event where that is news.
@@ -60,7 +60,7 @@ async fn say(
     let message = text::display(message, 1024);
     if !conditions::set(
         &mut known,
-        &Say { kind, holds, reason, message: &message },
+        &ConditionUpdate { kind, holds, reason, message: &message },
         meta["generation"].as_i64(),
         context.now(),
     ) {

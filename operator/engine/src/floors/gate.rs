@@ -8,8 +8,9 @@ use std::time::Duration;
 use signoff_api::{
     ApprovalRequest, Span, Verdict,
     approval::RequiredBy,
-    floor::{Deciders, GateFloor},
+    conditions::reason,
     gate::{Form, PersonRule, Question, Quorum, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+    policy::{Deciders, GateRules},
     step::{HitlStep, OnReject},
 };
 use signoff_expr::text;
@@ -73,7 +74,7 @@ pub(crate) struct Tightened {
 
 impl Tightened {
     fn contradict(&mut self, field: &'static str, message: String) {
-        self.contradictions.push(Contradiction { field, reason: "FloorsContradict", message });
+        self.contradictions.push(Contradiction { field, reason: reason::POLICY_CONFLICT, message });
     }
 
     fn name(&mut self, source: &str, rule: String) {
@@ -113,9 +114,9 @@ impl Floors {
         let holds =
             |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&about.gate_type());
         let floors: Vec<&Applied> = self.list.iter().filter(holds).collect();
-        let demands: Vec<(&str, &GateFloor)> = floors
+        let demands: Vec<(&str, &GateRules)> = floors
             .iter()
-            .filter_map(|applied| Some((applied.source.as_str(), applied.floor.gates.as_ref()?)))
+            .filter_map(|applied| Some((applied.source.as_str(), applied.rules.gates.as_ref()?)))
             .collect();
         persons(&mut gate, &floors);
         for (source, demand) in &demands {
@@ -132,7 +133,7 @@ impl Floors {
     }
 }
 
-fn sources(demands: &[(&str, &GateFloor)], of: impl Fn(&GateFloor) -> bool) -> String {
+fn sources(demands: &[(&str, &GateRules)], of: impl Fn(&GateRules) -> bool) -> String {
     demands.iter().filter(|(_, demand)| of(demand)).map(|(source, _)| *source).collect::<Vec<_>>().join(" and ")
 }
 
@@ -173,7 +174,7 @@ fn persons(gate: &mut Tightened, floors: &[&Applied]) {
     }
 }
 
-fn quorum(gate: &mut Tightened, source: &str, demand: &GateFloor, requester: Requester<'_>) {
+fn quorum(gate: &mut Tightened, source: &str, demand: &GateRules, requester: Requester<'_>) {
     if let Some(deciders) = &demand.deciders {
         gate.name(source, deciders_sentence(deciders));
         gate.policy_quorums.push(Quorum {
@@ -214,7 +215,7 @@ fn quorum(gate: &mut Tightened, source: &str, demand: &GateFloor, requester: Req
     if bars.contains(&Some(true)) && requester.is_machine() {
         gate.contradictions.push(Contradiction {
             field: "excludeRequester",
-            reason: "RequesterIsMachine",
+            reason: reason::REQUESTER_IS_MACHINE,
             message: format!(
                 "RequesterIsMachine: {source} demands that the requester does not decide, and a service account created this Workflow: set spec.requestedFor to the person it acts for"
             ),
@@ -241,7 +242,7 @@ fn deciders_sentence(deciders: &Deciders) -> String {
 }
 
 /// What may be decided: what the gate allows and every floor does. Nobody is kept from saying no.
-fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateFloor)], about: &About) {
+fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateRules)], about: &About) {
     gate.allowed = plan::allowed(&gate.hitl, about);
     for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
         let no = [Verdict::Reject, Verdict::Abort];
@@ -295,7 +296,7 @@ pub(super) fn care(action: TimeoutAction) -> usize {
     CARE.iter().position(|other| *other == action).unwrap_or(CARE.len())
 }
 
-fn timeout(gate: &mut Tightened, demands: &[(&str, &GateFloor)], usual: Duration) {
+fn timeout(gate: &mut Tightened, demands: &[(&str, &GateRules)], usual: Duration) {
     let mut timeout = gate.hitl.timeout.clone().unwrap_or_default();
     let own = timeout.action.unwrap_or_default();
     let limits: Vec<_> = demands.iter().filter(|(_, demand)| !demand.timeout_actions.is_empty()).collect();

@@ -147,7 +147,7 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
         for demand in &demands {
             let found = complaints(&cluster(&[("prod", json!({"gates": demand}))]), &spec);
             let [(message, reason)] = found.as_slice() else { panic!("{what} under {demand}: {found:?}") };
-            assert_eq!(*reason, "FloorsContradict");
+            assert_eq!(*reason, "PolicyConflict");
             let said = format!("a Reject here goes on with {}, and ClusterApprovalPolicy prod", targets.join(", "));
             assert!(message.contains(&said), "{what}: {message}");
             let mut allows = demand.clone();

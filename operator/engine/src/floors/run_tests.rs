@@ -279,7 +279,7 @@ fn a_gate_that_floors_contradict_is_held_and_goes_on_when_they_are_mended() {
     run.decide(&impossible, "one", Verdict::Approve);
     assert!(run.asks().is_empty() && run.turn.end.is_none());
     let [why] = run.turn.held.as_slice() else { panic!("{:?}", run.turn.held) };
-    assert_eq!(why.reason, "FloorsContradict");
+    assert_eq!(why.reason, "PolicyConflict");
     assert!(why.message.contains("ClusterApprovalPolicy prod demands 1 person of group legal"), "{why}");
     assert!(run.journal.get("two", 1).is_none(), "nothing has begun");
     run.take(&none(), Vec::new());

@@ -368,7 +368,7 @@ fn what_is_written_down_is_refused_before_the_run() {
         [
             ("NotAllowed", "spec.providers[0]"),
             ("NotAllowed", "spec.steps[0].http.url"),
-            ("FloorsContradict", "spec.steps[2].hitl.approvers"),
+            ("PolicyConflict", "spec.steps[2].hitl.approvers"),
         ]
     );
 }
@@ -380,7 +380,7 @@ fn an_added_gate_needs_a_name_of_its_own() {
     let found =
         complaints(floors, json!({"requestedBy": "dana", "steps": [{"name": "review", "set": {"value": "x"}}]}));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert_eq!(found[0].reason, "FloorsContradict");
+    assert_eq!(found[0].reason, "PolicyConflict");
     assert!(found[0].message.contains("ClusterApprovalPolicy prod adds a gate named review"), "{found:?}");
 }
 

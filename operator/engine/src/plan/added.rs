@@ -3,7 +3,8 @@
 //! It may not leave one out: what has no place is a complaint.
 
 use signoff_api::{
-    floor::{AddedStep, GuardedKind, Position},
+    conditions::reason,
+    policy::{AddedStep, GuardedKind, Position},
     step::Step,
 };
 use signoff_expr::Known;
@@ -74,7 +75,7 @@ impl Check<'_> {
                 "policies add {} gates to every run, and there is room for {MOST_ADDED}: merge some of them",
                 added.len()
             );
-            self.complain_as("FloorsContradict", "spec.steps", message);
+            self.complain_as(reason::POLICY_CONFLICT, "spec.steps", message);
         }
         let mut seen = std::collections::BTreeMap::new();
         let mut all: Vec<_> = steps.collect();
@@ -86,7 +87,7 @@ impl Check<'_> {
                     "{source} adds a gate named {}, and there is a step of that name: give one of them another",
                     step.name
                 );
-                self.complain_as("FloorsContradict", "spec.steps", message);
+                self.complain_as(reason::POLICY_CONFLICT, "spec.steps", message);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Where a run may go on after a Reject: found for every gate, shown in its request, and refused where a policy says that
 //! a Reject ends the run.
 
-use signoff_api::step::OnError;
+use signoff_api::{conditions::reason, step::OnError};
 
 use super::{
     Action, Check, Complaint, PlannedEdge, PlannedGate, PlannedPattern, PlannedStep,
@@ -125,7 +125,7 @@ impl Check<'_> {
             gate.after_reject.join(", "),
             gate.ends_on_reject.join(" and ")
         );
-        let complaint = Complaint { field: gate.field.clone(), message, reason: "FloorsContradict" };
+        let complaint = Complaint { field: gate.field.clone(), message, reason: reason::POLICY_CONFLICT };
         if !self.accepted {
             self.complain_as(complaint.reason, &complaint.field, &complaint.message);
         }

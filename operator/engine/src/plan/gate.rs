@@ -7,6 +7,7 @@ use std::time::Duration;
 use signoff_api::{
     Span, Verdict,
     approval::RequiredBy,
+    conditions::reason,
     gate::{Form, PersonRule, Question, Quorum, Subject, SubjectKind, TimeoutAction},
     step::{HitlStep, OnReject},
     workflow::WorkflowSpec,
@@ -216,7 +217,7 @@ impl Check<'_> {
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
         if hitl.exclude_requester == Some(true) && requester.is_machine() {
             self.complain_as(
-                "RequesterIsMachine",
+                reason::REQUESTER_IS_MACHINE,
                 format!("{field}.excludeRequester"),
                 "RequesterIsMachine: a service account created this Workflow, so there is no person to exclude: set spec.requestedFor to the person it acts for",
             );
@@ -314,7 +315,10 @@ impl Check<'_> {
         match timeout.action.unwrap_or_default() {
             TimeoutAction::Approve => self.warn(&field, "action Approve lets the run go on although nobody looked"),
             TimeoutAction::Escalate if timeout.escalation.is_empty() => {
-                self.complain(format!("{field}.action"), "Escalate needs timeout.escalation: who else is asked?");
+                self.complain(
+                    format!("{field}.action"),
+                    "Escalate needs timeout.escalation: list the approvers that it adds",
+                );
             }
             TimeoutAction::Default => {
                 if !allowed.contains(&Verdict::Respond) {
@@ -328,7 +332,7 @@ impl Check<'_> {
         if timeout.default.is_some() && timeout.action != Some(TimeoutAction::Default) {
             self.complain(
                 format!("{field}.default"),
-                "it is the answer of action Default: set that action or leave it out",
+                "needs timeout.action Default: set the action or remove the default",
             );
         }
     }

@@ -6,9 +6,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use signoff_api::{
     JsonObject, Span,
-    floor::AddedStep,
     journal::StepRecord,
     names,
+    policy::AddedStep,
     step::{AgentStep, Conversation, HttpStep, OnError, Retry, Step},
     workflow::{Input, InputType, WorkflowSpec},
 };

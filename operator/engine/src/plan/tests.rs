@@ -172,7 +172,7 @@ fn a_timeout_is_possible_and_its_default_fits_the_form() {
     let timeout = format!("{STEPS}[2].hitl.timeout");
     refuses(&of_gate(json!({"timeout": {"after": "0s"}})), &format!("{timeout}.after"), "between");
     refuses(&of_gate(json!({"timeout": {"after": "169h"}})), &format!("{timeout}.after"), "168h");
-    refuses(&of_gate(json!({"timeout": {"action": "Escalate"}})), &format!("{timeout}.action"), "who else");
+    refuses(&of_gate(json!({"timeout": {"action": "Escalate"}})), &format!("{timeout}.action"), "list the approvers");
     refuses(&of_gate(json!({"timeout": {"action": "Default"}})), &format!("{timeout}.default"), "no default");
     let form = json!({"questions": [{"id": "c", "options": [{"id": "x"}]}]});
     let wrong = json!({"form": form, "timeout": {"action": "Default", "default": "y"}});

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use super::{
-    ApprovalPhase, Count, MAX_LEVEL, Moment, Outcome, Reading, Say, Source, Subject, TimeoutAction, Verdict,
-    conditions, decision, text, votes::Ballot,
+    ApprovalPhase, ConditionUpdate, Count, MAX_LEVEL, Moment, Outcome, Reading, Source, Subject, TimeoutAction,
+    Verdict, conditions, decision, text, votes::Ballot,
 };
-use signoff_api::Span;
+use signoff_api::{Span, conditions::reason};
 
 impl Count<'_> {
     /// The deadline in force.
@@ -141,7 +141,12 @@ impl Count<'_> {
     }
 
     pub(super) fn undecidable(&mut self, why: &str) {
-        let said = Say { kind: conditions::UNDECIDABLE, holds: true, reason: "QuorumOutOfReach", message: why };
+        let said = ConditionUpdate {
+            kind: conditions::UNDECIDABLE,
+            holds: true,
+            reason: reason::QUORUM_OUT_OF_REACH,
+            message: why,
+        };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
         let action = match self.action() {
             kept @ (TimeoutAction::Escalate | TimeoutAction::Reject | TimeoutAction::Abort | TimeoutAction::Expire) => {

@@ -56,7 +56,7 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
             "11:4 NotYaml : this is no YAML: unclosed bracket '['",
             "15:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
             "16:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
-            "18:5 RuleBroken spec.steps[0]: a step does exactly one thing: give one of agent, pod, http, set and hitl",
+            "18:5 RuleBroken spec.steps[0]: a step must have exactly one of agent, pod, http, set and hitl",
             "19:5 UnknownField spec.steps[0].sett: there is no field sett: did you mean set?",
             "25:20 WrongType spec.steps[2].hitl.prompt: a text belongs here, this is a number: put it into quotes",
             "25:42 NotOneOf spec.steps[2].hitl.approvers[0].kind: Person is none of the allowed values: there are User, Group, ServiceAccount",

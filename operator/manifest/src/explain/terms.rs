@@ -1,15 +1,15 @@
-//! The words that Signoff says: verdicts, phases, conditions, reasons and problems, with what to do about each.
+//! The terms of Signoff: verdicts, phases, conditions, reasons and problems, each with a remedy.
 //!
-//! It may not be the place where any of them is defined: tests hold it against those places.
+//! The terms are defined elsewhere; tests compare this list with their definitions.
 
-/// A word and what it means.
+/// A term and its meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
-    /// As it is written.
+    /// The term.
     pub word: &'static str,
-    /// What sort of word it is.
+    /// The kind of the term.
     pub sort: &'static str,
-    /// What it means, and what to do about it.
+    /// The meaning, and the remedy.
     pub text: &'static str,
 }
 
@@ -26,22 +26,22 @@ const REASON: &str = "reason";
 const PROBLEM: &str = "problem of a file";
 const CONTAINER: &str = "failure of a container";
 
-/// Every word. A word may stand more than once where it means several things.
+/// Every term. A term with several meanings is listed several times.
 pub const TERMS: &[Term] = &[
     term(
         VERDICT,
         "Approve",
-        "Go on with exactly what was shown. It takes as many people as the gate's threshold says.",
+        "Continue with exactly what was shown. It needs as many people as the threshold of the gate.",
     ),
     term(
         VERDICT,
         "Reject",
-        "Do not go on. One person suffices, unless rejectPolicy is threshold. The run ends as Rejected, or goes on where onReject is continue.",
+        "Reject the request. One person suffices, unless rejectPolicy is threshold. The run ends as Rejected, or continues if onReject is continue.",
     ),
     term(
         VERDICT,
         "Modify",
-        "Go on with the given parameters instead of what was shown. Allowed where a step is reviewed.",
+        "Continue with the given parameters instead of what was shown. Allowed if a step is reviewed.",
     ),
     term(VERDICT, "Respond", "Answer: the text or the form becomes the gate's response."),
     term(
@@ -124,15 +124,15 @@ pub const TERMS: &[Term] = &[
     term(
         CONDITION,
         "Guarded",
-        "Listed as False while the admission policies that vouch for decisions are not in force: no decision is honoured then.",
+        "Listed as False while the admission policies that verify decisions are not in force; no decision counts then.",
     ),
     term(
         CONDITION,
         "ForeignMutation",
-        "Webhooks or mutating policies of others can change a vote on its way: its message names them.",
+        "Whether a webhook or a mutating admission policy that Signoff did not install can change a vote before it is stored; the message names it.",
     ),
-    term(CONDITION, "Held", "Whether an administrator's policy keeps the run from beginning anything new."),
-    term(CONDITION, "Waiting", "Whether people are being waited for."),
+    term(CONDITION, "Held", "Whether an approval policy keeps the run from starting anything new."),
+    term(CONDITION, "Waiting", "Whether an Approval of the run is open."),
     term(
         CONDITION,
         "PodsPending",
@@ -158,10 +158,10 @@ pub const TERMS: &[Term] = &[
         "ValueUnavailable",
         "Whether the run stands still because a large value of it cannot be read or stored; the message names the Blob and the remedy.",
     ),
-    term(CONDITION, "Finished", "Whether the run has ended in whatever way; its reason is the phase."),
+    term(CONDITION, "Finished", "Whether the run has ended, with or without success; its reason is the phase."),
     term(CONDITION, "Complete", "Whether the run ended with success; its reason is the phase."),
-    term(CONDITION, "Failed", "Whether the run ended otherwise; its reason is the phase."),
-    term(CONDITION, "Decided", "Whether an Approval has been decided, by whomever; its reason is the phase."),
+    term(CONDITION, "Failed", "Whether the run ended without success; its reason is the phase."),
+    term(CONDITION, "Decided", "Whether an Approval has ended; its reason is the phase."),
     term(CONDITION, "Undecidable", "No verdict can reach its quorum any more: the timeout's action follows at once."),
     term(REASON, "Accepted", "The spec can be run."),
     term(
@@ -185,7 +185,7 @@ pub const TERMS: &[Term] = &[
         "Evaluating the text took more CPU time than the limit and did not end when told to. Simplify it.",
     ),
     term(REASON, "EndedOperator", "The process of the operator ended twice while it evaluated the text. Simplify it."),
-    term(REASON, "Panicked", "Evaluating the text met a bug of Signoff. Please report it."),
+    term(REASON, "Panicked", "The evaluation of the text panicked, which is a bug of Signoff: report it."),
     term(REASON, "ValueMissing", "A large value of the run is not there. Restore its Blob, or cancel the run."),
     term(
         REASON,
@@ -201,34 +201,34 @@ pub const TERMS: &[Term] = &[
     term(
         REASON,
         "ForeignObject",
-        "An object of somebody else stands where one of the run should: the message names it.",
+        "An object that the run did not create has the name of one of its objects; the message names it. Rename or delete it.",
     ),
-    term(REASON, "InternalError", "A mistake of the operator: please report it with the message."),
+    term(REASON, "InternalError", "A bug of the operator: report it with the message."),
     term(REASON, "NotCreated", "A Pod cannot be created for a minute: the message has the API server's words."),
     term(
         REASON,
         "RequesterIsMachine",
-        "A gate excludes the requester, and a service account created the Workflow, so there is no person to exclude. Set spec.requestedFor to the person it acts for; whoever creates it needs the verb `delegate` on that person.",
+        "A gate excludes the requester, and a service account created the Workflow, so there is no person to exclude. Set spec.requestedFor to the person for whom it acts; its creator needs the verb `delegate` on that person.",
     ),
     term(
         REASON,
         "RequesterUnverified",
-        "It cannot be told who created the Workflow, because it was created while the admission policies were not in force. Create it again.",
+        "The requester cannot be verified, because the Workflow was created while the admission policies were not in force. Create it again.",
     ),
     term(
         REASON,
-        "FloorsContradict",
-        "Policies of administrators cannot all be met by a gate, such as more approvers than there are people. The message names the policies: change the gate, or have them changed.",
+        "PolicyConflict",
+        "A gate cannot meet every approval policy that applies to it, for example because they require more approvers than there are. The message names the policies: change the gate, or ask their administrators to change them.",
     ),
     term(
         REASON,
         "NotAllowed",
-        "A policy of an administrator does not allow a host, a Secret or a provider. Use what is listed in the message, or have it added.",
+        "An approval policy does not allow a host, a Secret or a provider. Use one that the message lists, or ask the administrator to add it.",
     ),
     term(
         REASON,
-        "FloorsUnknown",
-        "The policies of administrators cannot be read right now: nothing new begins until they can.",
+        "PolicyUnknown",
+        "The approval policies of the namespace, or its labels, cannot be read. Nothing new starts until they can.",
     ),
     term(
         REASON,
@@ -255,23 +255,27 @@ pub const TERMS: &[Term] = &[
         "PoliciesDiffer",
         "An admission policy is missing or was changed. `kubectl approve doctor` says which; install the chart again.",
     ),
-    term(REASON, "OthersMatch", "Webhooks or mutating policies of others match Approvals."),
-    term(REASON, "ApprovalPending", "Somebody has to decide: status.pending names the Approvals."),
+    term(
+        REASON,
+        "ExternalMutatorFound",
+        "A webhook or a mutating admission policy that Signoff did not install matches Approvals. The message names it: exclude signoff.dev from it, or remove it.",
+    ),
+    term(REASON, "ApprovalPending", "At least one Approval is open: status.pending names them."),
     term(
         REASON,
         "Overdue",
         "Nobody decided in time, and the gate waits: decide Retry to have it asked again, Reject or Abort.",
     ),
-    term(REASON, "NothingPending", "Nobody is waited for."),
+    term(REASON, "NothingPending", "No Approval is open."),
     term(
         REASON,
-        "NotHere",
-        "The operator may run no Pods in this namespace: an administrator says where, with pods.namespaces of the chart.",
+        "PodsNotAllowed",
+        "The operator must not create Pods in this namespace. An administrator allows it with pods.namespaces of the chart.",
     ),
     term(
         REASON,
         "Queued",
-        "As many Pods of steps run as may, in the namespace or in the Workflow: this one waits for its turn. The message has its place.",
+        "The limit of concurrent Pods or calls is reached, and this step waits for its turn. The message has its position in the queue.",
     ),
     term(
         REASON,
@@ -289,7 +293,7 @@ pub const TERMS: &[Term] = &[
         "CreateContainerConfigError",
         "A container cannot be made from what its Pod says: the message has the kubelet's words. After pod.startDeadline the step fails.",
     ),
-    term(REASON, "QuorumOutOfReach", "After the votes so far no verdict can get as many as it needs."),
+    term(REASON, "QuorumOutOfReach", "The votes that are still possible do not suffice for any verdict."),
     term(
         CONTAINER,
         "ExitCode",
@@ -400,10 +404,10 @@ pub const TERMS: &[Term] = &[
     ),
     term(
         PROBLEM,
-        "InputWanted",
-        "A required input has no value in the file. Whoever runs it gives it, with `--var` or in the file.",
+        "InputRequired",
+        "A required input has no value in the file. Set it in the file, or with `--var` when you run it.",
     ),
-    term(PROBLEM, "PerhapsNotMeant", "It can run, and perhaps does not do what was meant."),
+    term(PROBLEM, "Suspicious", "The file is valid, but probably does not do what its author meant."),
     term(
         PROBLEM,
         "Unsupported",

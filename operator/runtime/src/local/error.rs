@@ -4,7 +4,7 @@
 
 use std::{io, path::PathBuf};
 
-use signoff_api::{Digest, workflow::WorkflowPhase};
+use signoff_api::{Digest, conditions::reason, workflow::WorkflowPhase};
 use signoff_engine::Complaint;
 
 use crate::{Stopped, blobs::BlobError};
@@ -138,7 +138,7 @@ impl Error {
 
     /// One thing that is wrong with a Workflow.
     pub(super) fn invalid(field: &str, message: impl Into<String>) -> Self {
-        Self::Invalid(vec![Complaint { field: field.to_owned(), message: message.into(), reason: "Invalid" }])
+        Self::Invalid(vec![Complaint { field: field.to_owned(), message: message.into(), reason: reason::INVALID }])
     }
 }
 

@@ -244,7 +244,7 @@ impl Run {
                 facts.push(Fact::Gone { path: record.path.clone() });
                 continue;
             };
-            if let Some(why) = approval.stranger_to(record, &uid) {
+            if let Some(why) = approval.mismatch(record, &uid) {
                 let file = self.session.approval_file(name);
                 return Err(Error::Damaged { file, why: format!("it {why}") });
             }
@@ -416,7 +416,7 @@ impl Run {
         }
         for command in &turn.commands {
             if let Command::Ask(ask) = command {
-                let mut approval = Approval::asking(&self.session.workflow, &ask.name, ask.request.clone());
+                let mut approval = Approval::for_gate(&self.session.workflow, &ask.name, ask.request.clone());
                 approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
                 approval.metadata.generation = Some(1);
                 self.session.put(approval.clone())?;

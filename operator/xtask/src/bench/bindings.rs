@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBinding};
 use kube::api::{Api, DeleteParams, PostParams};
-use signoff_api::policies::{Identity, Shipped, shipped};
+use signoff_api::policies::{Identity, PolicyObject, objects};
 use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 
 use super::crowd;
@@ -19,17 +19,17 @@ pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Res
     let admin = cluster.admin().await?;
     for object in ours()? {
         match object {
-            Shipped::ValidatingBinding(binding) => {
+            PolicyObject::ValidatingBinding(binding) => {
                 let name = binding.metadata.name.unwrap_or_default();
                 let api = Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone());
                 api.delete(&name, &DeleteParams::default()).await?;
             }
-            Shipped::MutatingBinding(binding) => {
+            PolicyObject::MutatingBinding(binding) => {
                 let name = binding.metadata.name.unwrap_or_default();
                 let api = Api::<MutatingAdmissionPolicyBinding>::all(admin.clone());
                 api.delete(&name, &DeleteParams::default()).await?;
             }
-            Shipped::Validating(_) | Shipped::Mutating(_) => {}
+            PolicyObject::Validating(_) | PolicyObject::Mutating(_) => {}
         }
     }
     let path = format!("{path}?dryRun=All");
@@ -48,20 +48,20 @@ pub(super) async fn restore(cluster: &Cluster) -> Result<()> {
     let admin = cluster.admin().await?;
     for object in ours()? {
         match object {
-            Shipped::ValidatingBinding(binding) => {
+            PolicyObject::ValidatingBinding(binding) => {
                 let api = Api::<ValidatingAdmissionPolicyBinding>::all(admin.clone());
                 api.create(&PostParams::default(), &binding).await?;
             }
-            Shipped::MutatingBinding(binding) => {
+            PolicyObject::MutatingBinding(binding) => {
                 let api = Api::<MutatingAdmissionPolicyBinding>::all(admin.clone());
                 api.create(&PostParams::default(), &binding).await?;
             }
-            Shipped::Validating(_) | Shipped::Mutating(_) => {}
+            PolicyObject::Validating(_) | PolicyObject::Mutating(_) => {}
         }
     }
     cluster.in_force().await
 }
 
-fn ours() -> Result<Vec<Shipped>> {
-    Ok(shipped(&Identity::new(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT))?)
+fn ours() -> Result<Vec<PolicyObject>> {
+    Ok(objects(&Identity::new(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT))?)
 }

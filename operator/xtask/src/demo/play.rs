@@ -98,7 +98,7 @@ async fn requester(stage: &Letters, approval: &str) -> Result<()> {
         "She sits at the desk that decides: listed, and with the right to approve. But this gate excludes whoever asked.",
     );
     let refused = stage.approve("dana", &["approve", approval]).await?;
-    expect(&refused, false, &["the requester may not decide this gate"])
+    expect(&refused, false, &["the requester must not decide this gate (excludeRequester)"])
 }
 
 async fn deciding(stage: &Letters, approval: &str, draft: &str, manned: bool) -> Result<Decided> {

@@ -8,11 +8,11 @@ use crate::attacks::Actor::{
 use crate::attacks::{Actor, CHANGES, EVERYBODY, Object, PEOPLE, REMOVALS, Row, Scene, Token, Way};
 
 const BLOBS: &str = "/apis/signoff.dev/v1alpha1/namespaces/{namespace}/blobs";
-const CREATES: &str = "only the operator creates Blobs";
-const CHANGED: &str = "a Blob is never changed";
+const CREATES: &str = "only the operator can create Blobs";
+const CHANGED: &str = "a Blob is immutable";
 const IMMUTABLE: &str = "the content of a Blob is immutable";
-const DELETED: &str = "a Blob is deleted with its Workflow: delete that";
-const OWNED: &str = "a Blob belongs to one Workflow";
+const DELETED: &str = "a Blob is deleted with its Workflow: delete the Workflow";
+const OWNED: &str = "a Blob must have one owner, a Workflow";
 
 /// One of each kind: a cluster administrator stands for everybody who holds every verb.
 const SOME: [Actor; 6] = [Approver, Requester, Edit, ClusterAdmin, Operator, GarbageCollector];
@@ -62,7 +62,7 @@ fn made() -> Vec<Row> {
         new(Row::new("makes a value of a run", [GarbageCollector], [Way::Create], made()).refused(CREATES)),
         new(Row::new("makes a value of a run", stolen, [Way::Create, Way::Apply], made())
             .refused(CREATES)
-            .or("writes only with a token bound to its pod")),
+            .or("must use a token that is bound to its pod")),
         new(Row::new(
             "makes a value of no run",
             PEOPLE,

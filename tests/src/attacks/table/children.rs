@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::attacks::Actor::{Admin, ClusterAdmin, Edit, Operator};
 use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way};
 
-const WORDS: &str = "what carries the label signoff.dev/workflow is made and changed by the operator only";
+const WORDS: &str = "only the operator can create and change objects with the label signoff.dev/workflow";
 const PODS: &str = "/api/v1/namespaces/{namespace}/pods";
 
 fn pod(name: &str, labels: Value) -> Value {
@@ -67,7 +67,7 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .given(Scene::Nothing)
         .on(Object::Path(PODS))
-        .refused("made by the operator only")
+        .refused("only the operator can create pods")
         .honest("a Pod of another name", pod("steps-{case}", json!({}))),
         shell("opens a shell in the Pod of a step", "exec"),
         shell("attaches to the Pod of a step", "attach"),
@@ -107,7 +107,7 @@ pub(super) fn rows() -> Vec<Row> {
         .given(own_step())
         .on(Object::Sub("binding"))
         .dry_run()
-        .refused("what is named signoff.dev/ on the pod of a step is written by the operator only")
+        .refused("only the operator can write labels and annotations of signoff.dev on the pod of a step")
         .honest("a node and an annotation of their own", bound("cni.example/address")),
         stepped(
             "keeps the Pod of a step from going",

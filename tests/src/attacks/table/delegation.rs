@@ -70,16 +70,16 @@ pub(super) fn rows() -> Vec<Row> {
             .honest("the vote of somebody listed by name", carried(ALICE)),
         Row::new("speaks for somebody who has decided", [Delegate], CHANGES, carried(ALICE))
             .after(Approver, own(approve()))
-            .refused("this person has already decided")
+            .refused("onBehalfOf must name another person who has not decided yet")
             .honest("the vote of somebody who has not", carried(BOB)),
         Row::new("decides after a delegate spoke for them", [Approver], CHANGES, own(approve()))
             .after(Delegate, carried(ALICE))
-            .refused("somebody has already decided on your behalf")
+            .refused("a decision on your behalf is already recorded")
             .honest("the other approver's vote", own(approve()))
             .by(SecondApprover),
         Row::new("speaks for the requester, whom the gate excludes,", [Delegate], CHANGES, carried(ALICE))
             .asked(json!({"excludeRequester": true, "requestedBy": ALICE}))
-            .refused("the requester may not decide this gate")
+            .refused("the requester must not decide this gate (excludeRequester)")
             .honest("the vote of somebody else", carried(BOB)),
         Row::new("speaks for somebody who is excluded by name", [Delegate], CHANGES, carried(ALICE))
             .asked(json!({"excluded": [ALICE]}))
@@ -92,7 +92,7 @@ pub(super) fn rows() -> Vec<Row> {
             entry("alice@example.com via {me}", with_groups),
         )
         .asked(finance)
-        .refused("none on behalf of another")
+        .refused("must be absent with onBehalfOf")
         .honest("a carried vote without groups", carried(ALICE)),
         Row::new(
             "changes a vote that it carried",

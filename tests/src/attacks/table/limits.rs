@@ -42,7 +42,7 @@ pub(super) fn rows() -> Vec<Row> {
     };
     let choices: Vec<_> = (0..32).map(|n| json!({"id": format!("o{n}")})).collect();
     let multiple = json!({"form": {"questions": [{"id": "q0", "options": choices, "multiple": true}]}});
-    let sixteen_kib = "a decision may hold 16 KiB in all, and parameters at most five levels";
+    let sixteen_kib = "a decision must have at most 16 KiB, and its parameters at most five levels";
     let plain = || vote("Approve", "reason", json!("ok"));
     // What is tried, the request's fields, one too many, the words, and what just fits.
     let cases = [

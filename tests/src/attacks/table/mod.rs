@@ -57,7 +57,7 @@ pub const CHAPTERS: &[Chapter] = &[
     },
     Chapter {
         name: "children",
-        rule: "What a run owns is made and changed by the operator only",
+        rule: "Only the operator can create and change the objects of a run",
         rows: children::rows,
     },
     Chapter {

@@ -101,8 +101,8 @@ fn around() -> Vec<Row> {
             "apiVersion": "signoff.dev/v1alpha1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1",
             "fieldsV1": {"f:spec": fields}}]}})
     };
-    let ours = "labels and annotations of signoff.dev are the operator's";
-    let fixed = "owner references and finalizers are the operator's";
+    let ours = "only the operator can change labels and annotations of signoff.dev";
+    let fixed = "only the operator can change owner references and finalizers";
     let count = "at most 24 labels, 24 annotations and 64 KiB of annotations";
     let strangers = [Unlisted, Delegate, Requester, Viewer, Edit, Admin, Outsider, StatusHolder, ClusterAdmin];
     let by_an_approver = |row: Row| row.honest("an approver's label", team()).by(Approver);
@@ -111,11 +111,11 @@ fn around() -> Vec<Row> {
     vec![
         by_an_approver(
             Row::new("puts a label on it", strangers, CHANGES, team())
-                .refused("only an approver of this gate may change this Approval"),
+                .refused("only an approver of this gate can change this Approval"),
         ),
         by_an_approver(
             Row::new("puts an annotation on it", strangers, CHANGES, notes(json!({"x": "y"})))
-                .refused("only an approver of this gate may change this Approval"),
+                .refused("only an approver of this gate can change this Approval"),
         ),
         by_an_approver(
             Row::new(
@@ -203,7 +203,7 @@ fn around() -> Vec<Row> {
 fn life() -> Vec<Row> {
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
     let with_the_workflow = "an Approval is deleted with its Workflow";
-    let only_the_operator = "only the operator creates Approvals, and without decisions";
+    let only_the_operator = "only the operator can create Approvals, without decisions";
     let hands = [
         Approver,
         SecondApprover,
@@ -246,7 +246,7 @@ fn life() -> Vec<Row> {
             .honest("one under its own", fresh(json!({}))),
         Row::new("asks everybody who is logged in", [Operator], [Way::Create], fresh(json!({"spec": {"request": {"quorums": [quorum(json!([{"kind": "Group", "name": "system:authenticated"}]), 1)]}}})))
             .given(Scene::Nothing)
-            .refused("system users and groups cannot decide")
+            .refused("name must not start with system:")
             .honest("a group of people", fresh(json!({}))),
         Row::new("asks without a quorum", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": []}}})))
             .given(Scene::Nothing)

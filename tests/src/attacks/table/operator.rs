@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::attacks::Actor::{Approver, ClusterAdmin, Operator, OperatorsNeighbour, Stolen};
 use crate::attacks::{Actor, CHANGES, Object, Row, Scene, Token, Way, approve, own};
 
-const BOUND: &str = "writes only with a token bound to its pod";
+const BOUND: &str = "must use a token that is bound to its pod";
 const ADMINISTER: &str = "lacks the verb administer on installations.signoff.dev";
 
 pub(super) fn rows() -> Vec<Row> {
@@ -23,20 +23,20 @@ fn taken_for() -> Vec<Row> {
     vec![
         Row::new("writes a status", stolen, CHANGES, reminded())
             .on(Object::Sub("status"))
-            .refused("only the operator, from its pod, writes status")
+            .refused("only the operator, from its pod, can write status")
             .or(BOUND)
             .honest("the operator's word", reminded())
             .by(Operator),
         Row::new("writes a run's status", stolen, CHANGES, running())
             .given(Scene::Workflow(json!({})))
             .on(Object::Sub("status"))
-            .refused("only the operator, from its pod, writes status")
+            .refused("only the operator, from its pod, can write status")
             .or(BOUND)
             .honest("the operator's word", running())
             .by(Operator),
         Row::new("creates an Approval", stolen, [Way::Create, Way::Apply], fresh())
             .given(Scene::Nothing)
-            .refused("only the operator creates Approvals")
+            .refused("only the operator can create Approvals")
             .or(BOUND)
             .honest("the operator's", fresh())
             .by(Operator),
@@ -46,7 +46,7 @@ fn taken_for() -> Vec<Row> {
             .honest("the operator's delete", delete())
             .by(Operator),
         Row::new("puts a label of ours on an Approval", stolen, CHANGES, label())
-            .refused("only an approver of this gate may change this Approval")
+            .refused("only an approver of this gate can change this Approval")
             .or(BOUND)
             .honest("the operator's label", label())
             .by(Operator),
@@ -107,7 +107,7 @@ fn unbound() -> Vec<Row> {
             "/apis/signoff.dev/v1alpha1/namespaces/{namespace}/blobs",
             named("signoff.dev/v1alpha1", "Blob", value),
         )
-        .or("only the operator creates Blobs"),
+        .or("only the operator can create Blobs"),
         made("forges an Event", "/apis/events.k8s.io/v1/namespaces/{namespace}/events", event),
         made(
             "makes a Lease beside the operator's",

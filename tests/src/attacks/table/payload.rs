@@ -53,14 +53,14 @@ fn fields() -> Vec<Case> {
             "approves with parameters",
             json!({}),
             with("Approve", "parameters", parameters()),
-            "parameters belong to Modify or Retry",
+            "parameters are allowed only with Modify and Retry",
             approve(),
         ),
         (
             "rejects with parameters",
             json!({}),
             with("Reject", "parameters", parameters()),
-            "parameters belong to Modify or Retry",
+            "parameters are allowed only with Modify and Retry",
             with("Retry", "parameters", parameters()),
         ),
         (
@@ -74,21 +74,21 @@ fn fields() -> Vec<Case> {
             "approves with a response",
             plain(),
             with("Approve", "response", text()),
-            "only Respond may carry them",
+            "Respond needs response or answers",
             respond("x"),
         ),
         (
             "approves with answers",
             plain(),
             with("Approve", "answers", json!({"answer": {"text": "x"}})),
-            "only Respond may carry them",
+            "Respond needs response or answers",
             respond("x"),
         ),
         (
             "responds with nothing",
             plain(),
             json!({"verdict": "Respond"}),
-            "Respond needs a response or answers",
+            "Respond needs response or answers",
             respond("x"),
         ),
         (
@@ -109,21 +109,21 @@ fn fields() -> Vec<Case> {
             "rejects with guidance",
             json!({}),
             with("Reject", "guidance", text()),
-            "only Defer may carry it",
+            "Defer needs guidance",
             with("Reject", "reason", text()),
         ),
         (
             "approves with a target of escalation",
             json!({"escalateTo": [target()]}),
             with("Approve", "escalateTo", json!([target()])),
-            "escalateTo belongs to Escalate",
+            "escalateTo is allowed only with Escalate",
             with("Escalate", "escalateTo", json!([target()])),
         ),
         (
             "rejects with a grant",
             json!({}),
             with("Reject", "grant", grant.clone()),
-            "a grant belongs to Approve",
+            "grant is allowed only with Approve",
             approve(),
         ),
         (
@@ -137,21 +137,21 @@ fn fields() -> Vec<Case> {
             "escalates to whom the gate does not name",
             json!({"escalateTo": [target()]}),
             with("Escalate", "escalateTo", json!([user("mallory@example.com")])),
-            "escalateTo must be among the targets",
+            "escalateTo must be among the subjects",
             with("Escalate", "escalateTo", json!([target()])),
         ),
         (
             "escalates to a group of the target's name",
             json!({"escalateTo": [target()]}),
             with("Escalate", "escalateTo", json!([{"kind": "Group", "name": "bob@example.com"}])),
-            "escalateTo must be among the targets",
+            "escalateTo must be among the subjects",
             with("Escalate", "escalateTo", json!([target()])),
         ),
         (
             "escalates where the gate names nobody",
             json!({}),
             with("Escalate", "escalateTo", json!([target()])),
-            "the targets that the gate itself names: (none)",
+            "the subjects of spec.request.escalateTo: (none)",
             json!({"verdict": "Escalate"}),
         ),
     ]
@@ -253,7 +253,7 @@ fn texts() -> Vec<Case> {
             "must match [a-z]+",
             respond("ok"),
         ),
-        ("writes too much", short(), respond("longer"), "may have at most 5 characters", respond("äöüßé")),
+        ("writes too much", short(), respond("longer"), "must have at most 5 characters", respond("äöüßé")),
     ]
 }
 
@@ -297,7 +297,7 @@ fn questions() -> Vec<Case> {
     let both = || answer(json!({"who": {"text": "me"}, "why": {"text": "because"}}));
     let me = || answer(json!({"who": {"text": "me"}}));
     let third = answer(json!({"who": {"text": "me"}, "why": {"text": "because"}, "when": {"text": "now"}}));
-    let missing = "a response is missing for: who";
+    let missing = "an answer is missing for: who";
     vec![
         ("answers the optional question only", optional(), answer(json!({"why": {"text": "because"}})), missing, me()),
         (
@@ -319,7 +319,7 @@ fn questions() -> Vec<Case> {
             "responds with a line break",
             form(json!([{"id": "answer"}])),
             respond("\n"),
-            "a response is missing for: answer",
+            "an answer is missing for: answer",
             respond("yes"),
         ),
         (

@@ -8,7 +8,7 @@ use crate::attacks::Actor::{
 };
 use crate::attacks::{CHANGES, OTHERS, Object, REMOVALS, Row, Scene, Way, approve, own};
 
-pub(super) const ONLY_THE_OPERATOR: &str = "only the operator, from its pod, writes status";
+pub(super) const ONLY_THE_OPERATOR: &str = "only the operator, from its pod, can write status";
 
 fn outcome() -> Value {
     json!({"status": {"phase": "Approved", "outcome": {"phase": "Approved", "verdict": "Approve", "source": "Human"}}})

@@ -111,7 +111,7 @@ pub(super) fn rows() -> Vec<Row> {
         .by(Approver),
         Row::new("votes at their own request, which excludes the requester,", [Approver], CHANGES, own(approve()))
             .asked(by_alice)
-            .refused("the requester may not decide this gate")
+            .refused("the requester must not decide this gate (excludeRequester)")
             .honest("the other approver's vote", own(approve()))
             .by(SecondApprover),
         Row::new(
@@ -121,7 +121,7 @@ pub(super) fn rows() -> Vec<Row> {
             own(approve()),
         )
         .asked(through_a_machine)
-        .refused("the requester may not decide this gate")
+        .refused("the requester must not decide this gate (excludeRequester)")
         .honest("the other approver's vote", own(approve()))
         .by(SecondApprover),
         Row::new("votes though the request excludes them by name", [Approver], CHANGES, own(approve()))
@@ -136,7 +136,7 @@ pub(super) fn rows() -> Vec<Row> {
             .by(SecondApprover),
         Row::new("votes though no rule of the floor says who they are", [Approver], CHANGES, own(approve()))
             .asked(json!({"persons": strangers}))
-            .refused("not every one of these user names is a person by the rules of this gate")
+            .refused("every one of these user names must match a rule of spec.request.persons")
             .honest("the vote of a known person", own(approve()))
             .by(SecondApprover),
         Row::new(
@@ -160,7 +160,7 @@ pub(super) fn rows() -> Vec<Row> {
         .honest("the vote of whom it was escalated to", own(approve()))
         .by(SecondApprover),
         Row::new("claims a group of others", [SecondApprover], CHANGES, ones_own(json!({"groups": ["finance-leads"]})))
-            .refused("groups may list only groups you are in")
+            .refused("groups must list only groups that you are in")
             .honest("a vote with their own group", ones_own(json!({"groups": ["finance"]}))),
         Row::new(
             "claims to be the cluster's admin",
@@ -168,14 +168,14 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             ones_own(json!({"groups": ["system:masters"]})),
         )
-        .refused("groups may list only groups you are in")
+        .refused("groups must list only groups that you are in")
         .honest("a vote with their own groups", ones_own(json!({"groups": ["finance", "finance-leads"]}))),
         Row::new("types a channel", [Approver, SecondApprover], CHANGES, ones_own(json!({"channel": "web"})))
-            .refused("channel is vouched for by the channel itself")
+            .refused("channel must be the value of the impersonation extra")
             .honest("a vote through that channel", ones_own(json!({"channel": "web"})))
             .by(Through("web")),
         Row::new("types another channel", [Through("web")], CHANGES, ones_own(json!({"channel": "slack"})))
-            .refused("channel is vouched for by the channel itself")
+            .refused("channel must be the value of the impersonation extra")
             .honest("its own channel", ones_own(json!({"channel": "web"}))),
     ]
 }

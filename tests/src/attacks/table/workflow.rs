@@ -10,7 +10,7 @@ use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way, user};
 pub(super) const WORKFLOWS: Object = Object::Path("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows");
 /// Where nobody creates a Workflow.
 const OF_OPERATOR: &str = "/apis/signoff.dev/v1alpha1/namespaces/signoff-system/workflows";
-pub(super) const FIXED: &str = "spec is immutable save suspend, cancel and ttlAfterFinished";
+pub(super) const FIXED: &str = "spec is immutable except suspend, cancel and ttlAfterFinished";
 
 /// A Workflow that is not there yet, with these fields of its spec.
 pub(super) fn asks(fields: Value) -> Value {
@@ -136,7 +136,7 @@ fn around() -> Vec<Row> {
                 CHANGES,
                 json!({"metadata": {"ownerReferences": dangling}}),
             )
-            .refused("owner references of a Workflow are fixed at creation")
+            .refused("metadata.ownerReferences of a Workflow is immutable")
             .honest("a label", labels(1)),
         ),
         // With the one that every case carries.
@@ -152,7 +152,9 @@ fn around() -> Vec<Row> {
                 CHANGES,
                 json!({"metadata": {"finalizers": ["orphan"]}}),
             )
-            .refused("the finalizer orphan would leave this Workflow's Approvals behind")
+            .refused(
+                "metadata.finalizers must not contain orphan, which would leave the Approvals of this Workflow behind",
+            )
             .honest("a label", labels(1)),
         ),
         given(
@@ -194,8 +196,8 @@ fn creates() -> Vec<Row> {
     let everybody = gate(json!({"approvers": [{"kind": "Group", "name": "system:authenticated"}]}));
     let machines = gate(json!({"approvers": [{"kind": "Group", "name": "system:serviceaccounts"}]}));
     let root = gate(json!({"approvers": [{"kind": "User", "name": "system:admin"}]}));
-    let system = "no Workflow runs in the operator's or a system namespace";
-    let no_system = "system users and groups cannot decide";
+    let system = "a Workflow must not be in the operator's or a system namespace";
+    let no_system = "name must not start with system:";
     let somewhere = |what, path| {
         Row::new(what, [ClusterAdmin], [Way::Create], asks(json!({})))
             .given(Scene::Nothing)
@@ -213,18 +215,18 @@ fn creates() -> Vec<Row> {
             .refused("lacks the RBAC verb delegate on people.signoff.dev")
             .honest("one in their own name", asks(json!({}))),
         made("asks in nobody's name where the requester is excluded", ServiceAccount, excluding())
-            .refused("name the person behind it in spec.requestedFor")
+            .refused("set spec.requestedFor to the person")
             .honest("one where the requester is not excluded", asks(gate(json!({})))),
         made("uses a Secret they cannot read", Requester, providers(1))
-            .refused("dana@example.com may not get the Secrets that this Workflow uses")
+            .refused("dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses")
             .honest("the same from who can read it", asks(providers(1)))
             .by(ClusterAdmin),
         made("uses eight Secrets they cannot read", Requester, providers(8))
-            .refused("dana@example.com may not get the Secrets that this Workflow uses")
+            .refused("dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses")
             .honest("the same from who can read them", asks(providers(8)))
             .by(ClusterAdmin),
         made("uses a Secret that edit can read and they cannot", Approver, providers(1))
-            .refused("alice@example.com may not get the Secrets that this Workflow uses")
+            .refused("alice@example.com lacks the RBAC verb get on the Secrets that this Workflow uses")
             .honest("the same from edit", asks(providers(1)))
             .by(Edit),
         made("lets everybody who is logged in decide", Requester, everybody)

@@ -71,7 +71,7 @@ async fn an_approval_that_was_changed_however_well_is_not_the_one_that_was_asked
     approval.spec.request.quorums[0].threshold = 0;
     object::write(&file, &approval).unwrap();
     let refused = local(&folder).resume(&id).await.err().unwrap();
-    assert!(refused.to_string().contains("than its digest says"), "{refused}");
+    assert!(refused.to_string().contains("does not match its digest"), "{refused}");
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt};
-use signoff_api::policies::{Identity, Shipped, shipped};
+use signoff_api::policies::{Identity, PolicyObject, objects};
 use signoff_tests::control_plane::{Cluster, Options};
 use tokio::time::{Instant, interval};
 
@@ -64,12 +64,16 @@ pub(super) async fn measure() -> Result<Heaps> {
         crowd::get(&admin, &path).await.with_context(|| path.clone())?;
     }
     rows.push(("the CRDs", at_rest(&admin).await?));
-    for object in shipped(&Identity::default())? {
+    for object in objects(&Identity::default())? {
         match object {
-            Shipped::Validating(policy) => create::<ValidatingAdmissionPolicy>(&admin, &policy).await?,
-            Shipped::ValidatingBinding(binding) => create::<ValidatingAdmissionPolicyBinding>(&admin, &binding).await?,
-            Shipped::Mutating(policy) => create::<MutatingAdmissionPolicy>(&admin, &policy).await?,
-            Shipped::MutatingBinding(binding) => create::<MutatingAdmissionPolicyBinding>(&admin, &binding).await?,
+            PolicyObject::Validating(policy) => create::<ValidatingAdmissionPolicy>(&admin, &policy).await?,
+            PolicyObject::ValidatingBinding(binding) => {
+                create::<ValidatingAdmissionPolicyBinding>(&admin, &binding).await?
+            }
+            PolicyObject::Mutating(policy) => create::<MutatingAdmissionPolicy>(&admin, &policy).await?,
+            PolicyObject::MutatingBinding(binding) => {
+                create::<MutatingAdmissionPolicyBinding>(&admin, &binding).await?
+            }
         }
     }
     rows.push(("the CRDs and the policies", at_rest(&admin).await?));

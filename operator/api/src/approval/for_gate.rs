@@ -1,6 +1,4 @@
-//! The Approval that a gate makes, and whether an Approval is the one that a gate made.
-//!
-//! Pure: it may not ask whether the object exists.
+//! The Approval of a gate: its construction, and the check whether an existing Approval is the one of a record.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +9,9 @@ use super::{Approval, ApprovalRequest, ApprovalSpec};
 use crate::{Workflow, journal::StepRecord, names};
 
 impl Approval {
-    /// The Approval by which a Workflow asks: owned by it, with nothing decided.
+    /// Returns the Approval of a gate of a Workflow: owned by the Workflow, without decisions.
     #[must_use]
-    pub fn asking(workflow: &Workflow, name: &str, request: ApprovalRequest) -> Self {
+    pub fn for_gate(workflow: &Workflow, name: &str, request: ApprovalRequest) -> Self {
         let (of, uid) = (workflow.name_any(), workflow.uid().unwrap_or_default());
         let labels = BTreeMap::from([
             (names::LABEL_WORKFLOW.to_owned(), of.clone()),
@@ -38,26 +36,26 @@ impl Approval {
         Self { metadata, spec: ApprovalSpec { request, decisions: BTreeMap::new() }, status: None }
     }
 
-    /// Whether it asks for the Workflow with this uid, and is owned by it.
+    /// Whether the Approval names the Workflow with this uid and is owned by it.
     #[must_use]
     pub fn belongs_to(&self, uid: &str) -> bool {
         self.spec.request.workflow.uid == uid && self.owner_references().iter().any(|owner| owner.uid == uid)
     }
 
-    /// Why it is not the Approval that this record of this Workflow stands for, as what follows its name; none where
-    /// it is.
+    /// Returns why this Approval does not match `record` of the Workflow with this uid, or `None`. Completes the sentence
+    /// "`<name>` …".
     #[must_use]
-    pub fn stranger_to(&self, record: &StepRecord, uid: &str) -> Option<&'static str> {
+    pub fn mismatch(&self, record: &StepRecord, uid: &str) -> Option<&'static str> {
         let request = &self.spec.request;
         let asked = record.request.as_ref().map(|facts| &facts.digest);
         if !self.belongs_to(uid) {
             Some("belongs to another Workflow")
         } else if request.quorums.is_empty() {
-            Some("has no quorum, so nobody can decide it")
+            Some("has no quorum, so it cannot be decided")
         } else if asked != Some(&request.digest) || request.gate.path != record.path {
-            Some("asks something else")
+            Some("has another request than its gate recorded")
         } else if request.is_changed() {
-            Some("asks something else than its digest says")
+            Some("has a request that does not match its digest")
         } else {
             None
         }
@@ -97,34 +95,40 @@ mod tests {
             "path": "g", "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": 1, "at": "2029-12-31T23:00:00Z",
             "request": {"digest": request.digest, "deadline": "2030-01-01T00:00:00Z", "guardEpoch": "e"},
         });
-        (Approval::asking(&workflow, "w-g", request), serde_json::from_value(record).unwrap())
+        (Approval::for_gate(&workflow, "w-g", request), serde_json::from_value(record).unwrap())
     }
 
     #[test]
-    fn what_a_gate_made_is_its_own_and_stands_in_its_workflows_place() {
+    fn the_approval_of_a_gate_matches_its_record_and_is_owned_by_the_workflow() {
         let (approval, record) = asked();
-        assert_eq!(approval.stranger_to(&record, UID), None);
+        assert_eq!(approval.mismatch(&record, UID), None);
         assert_eq!(approval.namespace().as_deref(), Some("finance"));
         assert_eq!(approval.labels()[names::LABEL_GATE], "g");
         assert_eq!(approval.owner_references()[0].kind, "Workflow");
     }
 
     #[test]
-    fn what_asks_something_else_or_for_somebody_else_is_a_stranger() {
-        let strange = |change: fn(&mut Approval)| {
+    fn an_approval_with_another_owner_or_request_does_not_match() {
+        let mismatch_after = |change: fn(&mut Approval)| {
             let (mut approval, record) = asked();
             change(&mut approval);
-            approval.stranger_to(&record, UID)
+            approval.mismatch(&record, UID)
         };
         let another = Some("belongs to another Workflow");
-        assert_eq!(strange(|approval| approval.spec.request.workflow.uid = "2".into()), another);
-        assert_eq!(strange(|approval| approval.metadata.owner_references = None), another);
-        assert_eq!(strange(|a| a.spec.request.gate.path = "h".into()), Some("asks something else"));
-        assert_eq!(strange(|a| a.spec.request.digest = Digest::of_bytes(b"x")), Some("asks something else"));
-        let undecidable = Some("has no quorum, so nobody can decide it");
-        assert_eq!(strange(|approval| approval.spec.request.quorums.clear()), undecidable);
-        let why = strange(|approval| approval.spec.request.prompt = "Send it all?".into());
-        assert_eq!(why, Some("asks something else than its digest says"));
+        assert_eq!(mismatch_after(|approval| approval.spec.request.workflow.uid = "2".into()), another);
+        assert_eq!(mismatch_after(|approval| approval.metadata.owner_references = None), another);
+        assert_eq!(
+            mismatch_after(|a| a.spec.request.gate.path = "h".into()),
+            Some("has another request than its gate recorded")
+        );
+        assert_eq!(
+            mismatch_after(|a| a.spec.request.digest = Digest::of_bytes(b"x")),
+            Some("has another request than its gate recorded")
+        );
+        let undecidable = Some("has no quorum, so it cannot be decided");
+        assert_eq!(mismatch_after(|approval| approval.spec.request.quorums.clear()), undecidable);
+        let why = mismatch_after(|approval| approval.spec.request.prompt = "Send it all?".into());
+        assert_eq!(why, Some("has a request that does not match its digest"));
     }
 
     /// Nine quorums with 64 groups of approvers and eight required groups each.
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vote_names_at_most_as_many_groups_as_it_has_room_for() {
+    fn a_vote_never_lists_more_groups_than_the_schema_allows() {
         let schema = crate::crds::declared_schema("Approval");
         let most = |pointer: &str| schema.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
         let quorums = "/properties/spec/properties/request/properties/quorums";
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vote_names_the_groups_that_count_and_no_others() {
+    fn a_vote_lists_the_groups_that_count_and_no_others() {
         let mut approval = asks_groups();
         let of = |approval: &Approval, groups: &[&str]| {
             approval.groups_of_voter(&groups.iter().map(|&group| group.to_owned()).collect::<Vec<_>>())

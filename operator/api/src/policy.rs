@@ -1,8 +1,7 @@
-//! The kinds `ClusterApprovalPolicy` and `ApprovalPolicy`: floors that no Workflow can lower.
+//! The kinds `ClusterApprovalPolicy` and `ApprovalPolicy`: minimum requirements that no Workflow can lower.
 //!
-//! Both share one [`Floor`]. Only the administrator of the cluster says for which namespaces a floor holds and which
-//! user names are one person; whoever keeps a namespace may add to what holds there, and take nothing away. How
-//! floors are merged is the engine's.
+//! Both share [`PolicyRules`]. Only a `ClusterApprovalPolicy` selects namespaces and maps user names to persons. An
+//! `ApprovalPolicy` can only tighten the rules of its namespace. The engine merges the policies.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Floors for the namespaces that it matches.
+/// The spec of a policy for the namespaces that it matches.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "signoff.dev",
@@ -27,41 +26,40 @@ use crate::{
     plural = "clusterapprovalpolicies",
     shortname = "capol",
     derive = "PartialEq",
-    doc = "A ClusterApprovalPolicy sets floors for the Workflows of the namespaces that it matches: who must be among the deciders of every gate, what a gate may allow at most, gates that are always added, hosts and Secrets that may be used. No Workflow can lower them.",
+    doc = "A ClusterApprovalPolicy sets minimum requirements for the Workflows of the namespaces that it matches: required deciders of every gate, limits of what a gate may allow, gates that are always added, and the hosts and Secrets that may be used. No Workflow can lower them.",
     printcolumn(name = "Deciders", type_ = "string", json_path = ".spec.gates.deciders.approvers[*].name"),
     printcolumn(name = "Min", type_ = "integer", json_path = ".spec.gates.minThreshold"),
     printcolumn(name = "Verdicts", type_ = "string", json_path = ".spec.gates.allowedVerdicts", priority = 1),
     printcolumn(name = "Added", type_ = "string", json_path = ".spec.steps[*].name"),
     printcolumn(name = "Hosts", type_ = "string", json_path = ".spec.allowedHosts", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = kube::core::Rule::new("size(self.metadata.name) <= 63").message("metadata.name has at most 63 characters: every request that the policy shapes names it")
+    validation = kube::core::Rule::new("size(self.metadata.name) <= 63").message("metadata.name must have at most 63 characters, because every request under the policy contains it")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterApprovalPolicySpec {
-    /// Where it holds. Default: at every gate of every namespace.
+    /// The gates and namespaces to which the policy applies. Default: every gate of every namespace.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub match_: Option<ClusterMatch>,
-    /// Which user names are one person: the first rule that matches a whole name says who it is. Where there are any
-    /// rules, a name that none matches does not count at the gates in question. At most one of the policies that hold
-    /// at a gate may have them.
+    /// Rules that map user names to persons: the first rule that matches the whole name applies. If there are rules, votes
+    /// of a name that no rule matches do not count. At most one of the policies that apply to a gate may have rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(
         merge_strategy = kube::core::ListMerge::Atomic,
         validation = kube::core::Rule::new(r"self.all(r, ''.matches('^(?:' + r.pattern + ')$') ? true : true)")
-            .message("a pattern is a regular expression (RE2)"),
+            .message("pattern must be a regular expression (RE2)"),
         validation = kube::core::Rule::new(r"self.all(r, !r.pattern.matches('\\\\[A-Za-z0-9]|[(][?]|&&|--|~~|\\[[^\\]]*\\['))")
-            .message("a pattern may not hold \\d, \\w or other escaped letters, (?...), &&, --, ~~ or a [ within [ ]: programs read them in different ways; write [0-9] for \\d"),
+            .message("pattern must not contain \\d, \\w or other escaped letters, (?...), &&, --, ~~ or a [ within [ ], because programs read them differently; write [0-9] for \\d"),
         validation = kube::core::Rule::new(r"self.all(r, !r.person.matches('[$]([^1]|$|1[0-9A-Za-z_])'))")
-            .message("a person may hold $1 and no other $, and no letter, digit or _ right after it")
+            .message("person must not contain a $ except $1, and no letter, digit or _ directly after $1")
     )]
     pub identities: Vec<PersonRule>,
-    /// What is demanded.
+    /// The requirements of the policy.
     #[serde(flatten)]
-    pub floor: Floor,
+    pub rules: PolicyRules,
 }
 
-/// Floors for one namespace: they may only tighten what holds there.
+/// The spec of a policy for its own namespace: it can only tighten the rules that apply there.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "signoff.dev",
@@ -72,51 +70,51 @@ pub struct ClusterApprovalPolicySpec {
     shortname = "apol",
     category = "signoff",
     derive = "PartialEq",
-    doc = "An ApprovalPolicy sets floors for the Workflows of its own namespace, in addition to every ClusterApprovalPolicy that holds there: it can tighten and never loosen.",
+    doc = "An ApprovalPolicy sets minimum requirements for the Workflows of its own namespace, in addition to every ClusterApprovalPolicy that applies there. It can tighten their rules and never loosen them.",
     printcolumn(name = "Deciders", type_ = "string", json_path = ".spec.gates.deciders.approvers[*].name"),
     printcolumn(name = "Min", type_ = "integer", json_path = ".spec.gates.minThreshold"),
     printcolumn(name = "Verdicts", type_ = "string", json_path = ".spec.gates.allowedVerdicts", priority = 1),
     printcolumn(name = "Added", type_ = "string", json_path = ".spec.steps[*].name"),
     printcolumn(name = "Hosts", type_ = "string", json_path = ".spec.allowedHosts", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = kube::core::Rule::new("size(self.metadata.name) <= 63").message("metadata.name has at most 63 characters: every request that the policy shapes names it")
+    validation = kube::core::Rule::new("size(self.metadata.name) <= 63").message("metadata.name must have at most 63 characters, because every request under the policy contains it")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalPolicySpec {
-    /// Where it holds. Default: at every gate.
+    /// The gates to which the policy applies. Default: every gate.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub match_: Option<Match>,
-    /// What is demanded.
+    /// The requirements of the policy.
     #[serde(flatten)]
-    pub floor: Floor,
+    pub rules: PolicyRules,
 }
 
-/// Where a floor of the cluster holds.
+/// The gates and namespaces to which a `ClusterApprovalPolicy` applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterMatch {
     /// The labels of the namespaces. Default: every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<NamespaceSelector>,
-    /// The kinds of gates that `gates` and `identities` speak of. Default: every kind.
+    /// The types of gates to which `gates` and `identities` apply. Default: every type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub gate_types: Vec<GateType>,
 }
 
-/// Where a floor of a namespace holds.
+/// The gates to which an `ApprovalPolicy` applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Match {
-    /// The kinds of gates that `gates` speaks of. Default: every kind.
+    /// The types of gates to which `gates` applies. Default: every type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub gate_types: Vec<GateType>,
 }
 
-/// Namespaces by their labels: all that is said must be so.
+/// Namespaces by their labels: all requirements must be met.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceSelector {
@@ -124,46 +122,46 @@ pub struct NamespaceSelector {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16, "additionalProperties" = {"type": "string", "maxLength": 63}))]
     pub match_labels: BTreeMap<String, String>,
-    /// What is said of labels otherwise.
+    /// Further requirements for labels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub match_expressions: Vec<LabelRule>,
 }
 
-/// What is said of one label.
+/// A requirement for one label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)")
-    .message("In and NotIn need values, Exists and DoesNotExist have none"))]
+    .message("values: In and NotIn need values; Exists and DoesNotExist must have none"))]
 pub struct LabelRule {
     /// The label.
     #[schemars(length(min = 1, max = 317))]
     pub key: String,
-    /// What is said of it.
+    /// The comparison with the values.
     pub operator: LabelOperator,
-    /// The values in question.
+    /// The values that are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 63)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub values: Vec<String>,
 }
 
-/// What can be said of a label.
+/// The comparison of a label with values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum LabelOperator {
-    /// It has one of the values.
+    /// The label has one of the values.
     In,
-    /// It has none of the values, or is not there.
+    /// The label has none of the values, or is absent.
     NotIn,
-    /// It is there.
+    /// The label is present.
     Exists,
-    /// It is not there.
+    /// The label is absent.
     DoesNotExist,
 }
 
-impl GateFloor {
-    /// Whether a run must end with a Reject at the gates of this policy.
+impl GateRules {
+    /// Whether a Reject must end the run at the gates of this policy.
     #[must_use]
     pub fn forbids_continue_after_reject(&self) -> bool {
         let decides = self.deciders.is_some() || self.min_threshold.is_some() || !self.timeout_actions.is_empty();
@@ -172,7 +170,7 @@ impl GateFloor {
 }
 
 impl NamespaceSelector {
-    /// Whether a namespace with these labels is meant.
+    /// Whether a namespace with these labels is selected.
     #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
@@ -192,123 +190,124 @@ impl LabelRule {
     }
 }
 
-/// What is demanded of a Workflow, whatever its author wrote.
+/// The requirements of a policy, which are merged into every Workflow that it applies to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Floor {
-    /// What every gate must keep to. It shapes requests that are made afterwards.
+pub struct PolicyRules {
+    /// The requirements for every gate. They apply to requests that are created afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gates: Option<GateFloor>,
-    /// Gates that are added to every run that is accepted from now on.
+    pub gates: Option<GateRules>,
+    /// Gates that are added to every run that is accepted afterwards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
-    pub steps: Vec<FloorStep>,
-    /// The hosts that http steps and model providers may speak to: a name or an address, with a port where only that
-    /// one is meant, or `*.` and a suffix. Default: no limit; an empty list allows none.
+    pub steps: Vec<PolicyStep>,
+    /// The hosts to which http steps and model providers may connect: a name or an address, optionally with a port, or
+    /// `*.` and a suffix. Default: no limit; an empty list allows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253), pattern(r"^([*][.])?[^*/@\s]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_hosts: Option<Vec<String>>,
-    /// The Secrets of the namespace that a Workflow may use, by name; `*` stands for any characters. Default: no limit
-    /// but what the requester may read; an empty list allows none.
+    /// The Secrets of the namespace that a Workflow may use, by name; `*` matches any characters. Default: every Secret that
+    /// the requester may read; an empty list allows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253), pattern(r"^[-a-z0-9.*]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_secrets: Option<Vec<String>>,
 }
 
-/// What a gate must keep to.
+/// The requirements of a policy for a gate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct GateFloor {
-    /// A quorum of the policy's own, to be met besides the gate's.
+pub struct GateRules {
+    /// A quorum of the policy, which must be met in addition to the gate's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deciders: Option<Deciders>,
-    /// The least `threshold` of the gate's own quorum.
+    /// The smallest allowed `threshold` of the gate's own quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub min_threshold: Option<i32>,
-    /// So many of the gate's own deciders must be from these groups, which must be among its approvers.
+    /// The groups from which deciders of the gate's own quorum must come, with their numbers. The groups must be among its
+    /// approvers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["group".into()]))]
     pub required_from: Vec<RequiredFrom>,
-    /// Whether the requester may not decide, whatever the gate says.
+    /// Whether the requester cannot decide, whatever the gate says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
-    /// What people may decide at most. Reject and Abort stay where the gate has them: nobody is kept from saying no.
+    /// The verdicts that a gate may allow. Reject and Abort are never removed from a gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_verdicts: Vec<Verdict>,
-    /// What a timeout may do. A gate with another action gets the nearest more careful one of these, from Approve over
-    /// Default, Skip, Retry, Escalate, Expire and Reject to Abort.
+    /// The allowed timeout actions. A gate with another action gets the next more cautious one of this list, in the order
+    /// Approve, Default, Skip, Retry, Escalate, Expire, Reject, Abort.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub timeout_actions: Vec<TimeoutAction>,
-    /// The longest time that people, and each level of an escalation, may have.
+    /// The longest timeout of a gate and of each level of an escalation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_timeout: Option<Span>,
-    /// Whether a run may go on after a Reject at a gate: by `onReject: continue`, an edge of a graph, `onError` or a
-    /// timeout that counts as Reject. Default: false where this policy has `deciders`, `minThreshold` or
-    /// `timeoutActions`; a Workflow that could go on is refused then. Otherwise the policy demands nothing about it.
+    /// Whether a run may continue after a Reject at a gate: by `onReject: continue`, an edge of a graph, `onError` or a
+    /// timeout that counts as Reject. Default: false if this policy has `deciders`, `minThreshold` or `timeoutActions`; a
+    /// Workflow that could continue is then refused. Otherwise there is no requirement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_continue_after_reject: Option<bool>,
 }
 
-/// A quorum that must be met besides the gate's own.
+/// A quorum that must be met in addition to the gate's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = kube::core::Rule::new("!has(self.requiredFrom) || self.requiredFrom.all(r, self.approvers.exists(a, a.kind == 'Group' && a.name == r.group))")
-        .message("every group of requiredFrom must be among the approvers: nobody else could fill it").field_path(".requiredFrom"),
+        .message("every group of requiredFrom must be among the approvers, because only approvers can decide: add it to approvers").field_path(".requiredFrom"),
     validation = kube::core::Rule::new("!has(self.threshold) || self.approvers.exists(a, a.kind == 'Group') || self.threshold <= size(self.approvers)")
-        .message("threshold is larger than the number of named approvers, so nobody could ever approve: lower it or name a group").field_path(".threshold")
+        .message("threshold must not be larger than the number of approvers: lower it or add approvers or a group").field_path(".threshold")
 )]
 pub struct Deciders {
-    /// Who may decide it.
+    /// The users, groups and service accounts that can decide.
     #[schemars(length(min = 1, max = 64))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub approvers: Vec<Subject>,
-    /// How many distinct people it takes. Default: 1.
+    /// The number of different people who must agree. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub threshold: Option<i32>,
-    /// So many of them from these groups.
+    /// The groups from which deciders must come, with their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["group".into()]))]
     pub required_from: Vec<RequiredFrom>,
-    /// How many Rejects it takes. Default: any.
+    /// The number of Rejects that reject the request. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject_policy: Option<RejectPolicy>,
-    /// Whether the requester's vote does not count here.
+    /// Whether votes of the requester do not count in this quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
 }
 
-/// A gate that is added to every run. Exactly one of `at` and `before` says where.
+/// A gate that is added to every run. Exactly one of `at` and `before` gives its position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("has(self.at) != has(self.before)")
-    .message("say where the gate is added: give either at (Start or End) or before"))]
-pub struct FloorStep {
-    /// The step's name; before a step it is `<name>-<that step's name>`. No step of a Workflow may have it.
+    .message("give exactly one of at (Start or End) and before: the position of the added gate"))]
+pub struct PolicyStep {
+    /// The name of the step; with `before` it is `<name>-<name of the step>`. No step of a Workflow may have this name.
     #[schemars(length(min = 1, max = 30), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// Before everything else, or after it.
+    /// The start or the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Position>,
-    /// Before every step of some kinds.
+    /// The kinds of steps before each of which the gate is added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,
-    /// The gate. Where it has no `contextDisplay`, it shows the step that it stands before, as its author wrote it.
+    /// The gate. Without `contextDisplay` it shows the step that follows, as its author wrote it.
     pub hitl: HitlStep,
 }
 
-/// An end of a list of steps.
+/// A position in the list of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Position {
     /// Before the first step.
@@ -317,7 +316,7 @@ pub enum Position {
     End,
 }
 
-/// Steps by what they do.
+/// The steps before which a gate is added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Before {
@@ -327,7 +326,7 @@ pub struct Before {
     pub kinds: Vec<GuardedKind>,
 }
 
-/// What a step does that a gate can be put before.
+/// The kind of a step before which a policy adds a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum GuardedKind {
@@ -337,7 +336,7 @@ pub enum GuardedKind {
     Pod,
     /// One HTTP request.
     Http,
-    /// Everything that leaves the operator: requests, turns of agents, and every kind of call to come.
+    /// Every step that sends data out of the operator: http requests and turns of agents.
     Egress,
 }
 
@@ -345,11 +344,11 @@ pub enum GuardedKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddedStep {
-    /// The policy, as people read it.
+    /// The kind and name of the policy.
     #[schemars(length(min = 1, max = 253))]
     pub source: String,
-    /// The gate as it stood in the policy at that moment.
-    pub step: FloorStep,
+    /// The gate as the policy had it when the run was accepted.
+    pub step: PolicyStep,
 }
 
 #[cfg(test)]
@@ -382,9 +381,9 @@ mod tests {
 
     #[test]
     fn an_empty_list_of_hosts_is_not_the_same_as_none() {
-        let floor: Floor = serde_json::from_value(json!({"allowedHosts": []})).unwrap();
-        assert_eq!(floor.allowed_hosts, Some(Vec::new()));
-        assert_eq!(serde_json::to_value(&floor).unwrap(), json!({"allowedHosts": []}));
-        assert_eq!(serde_json::from_value::<Floor>(json!({})).unwrap().allowed_hosts, None);
+        let rules: PolicyRules = serde_json::from_value(json!({"allowedHosts": []})).unwrap();
+        assert_eq!(rules.allowed_hosts, Some(Vec::new()));
+        assert_eq!(serde_json::to_value(&rules).unwrap(), json!({"allowedHosts": []}));
+        assert_eq!(serde_json::from_value::<PolicyRules>(json!({})).unwrap().allowed_hosts, None);
     }
 }
