@@ -9,7 +9,7 @@ use signoff_api::{
     policies::{self, Identity, PolicyObject},
 };
 use signoff_controller::GuardMode;
-use signoff_tests::sim::Resource;
+use signoff_tests::sim::{Entry, Resource};
 
 use crate::{
     ending::list,
@@ -54,6 +54,36 @@ async fn with_every_policy_in_force_a_run_goes_to_its_end() {
     let life = stage.begin(&operator);
     stage.people().decides("alice", "review", 60, verdict("Approve")).await;
     assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stored_is_read_back_while_a_foreign_webhook_could_change_it() {
+    let (stage, operator) = guarded().await;
+    let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/status"]}]);
+    let webhook = json!({"name": "mesh.example.com", "rules": rules, "clientConfig": {"url": "https://mesh.example.com"},
+        "sideEffects": "None", "admissionReviewVersions": ["v1"]});
+    let foreign = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "mesh"}, "webhooks": [webhook]});
+    let (resource, name) = place(&foreign);
+    stage.server.insert(foreign).unwrap();
+    let answers_are_whole = || -> Vec<bool> {
+        let by_operator = |write: &Entry| write.actor.as_ref() == operator && write.resource.group == "signoff.dev";
+        let writes = stage.server.writes().into_iter().filter(|write| by_operator(write) && write.took_effect());
+        writes.map(|write| !write.accept.contains("PartialObjectMetadata")).collect()
+    };
+    let life = stage.begin(&operator);
+    let approval = stage.people().asked("review").await;
+    stage.pass(60).await;
+    let first = answers_are_whole();
+    assert!(first.len() >= 2 && first.iter().all(|whole| *whole), "{}", stage.server.story());
+    assert!(stage.server.remove(&resource, "", &name));
+    // The first write says that the webhook is gone.
+    stage.pass(60).await;
+    stage.people().votes("alice", &approval, verdict("Approve"));
+    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+    let later = answers_are_whole().split_off(first.len());
+    assert!(later.len() >= 2 && later.iter().all(|whole| !whole), "{}", stage.server.story());
     life.crash().await;
 }
 

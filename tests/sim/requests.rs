@@ -30,6 +30,29 @@ async fn one_gate_costs_at_most_four_state_writes_and_three_events() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn state_writes_and_events_send_and_fetch_no_more_than_they_need() {
+    let stage = Stage::new();
+    let _life = stage.begin(OPERATOR);
+    until_asked(&stage).await;
+    (ONE_GATE.people)(stage.people()).await;
+    stage.ended(RUN).await;
+    stage.pass(60).await;
+    let writes = stage.operators_writes();
+    let (states, others): (Vec<_>, Vec<_>) = writes.iter().partition(|entry| entry.subresource.is_some());
+    assert!(states.len() >= 3 && others.len() >= 2, "{}", stage.server.story());
+    for write in &states {
+        let body = write.json();
+        let fields: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["apiVersion", "kind", "metadata", "status"], "{}", write.line());
+        let fields: Vec<_> = body["metadata"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["name", "namespace", "uid", "resourceVersion"], "{}", write.line());
+    }
+    for write in &writes {
+        assert!(write.accept.contains("as=PartialObjectMetadata"), "{} takes {}", write.line(), write.accept);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_hour_of_waiting_costs_nothing_but_watches_and_the_lease() {
     let mut stage = Stage::new();
     stage.lease = true;

@@ -1,6 +1,8 @@
 //! What is not as it should be: objects edited past admission, objects of others in the operator's places, objects that
 //! cannot be read. Nothing of it is believed, and none of it stops anything else.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::{Value, json};
 use signoff_tests::sim::Resource;
 
@@ -44,6 +46,29 @@ async fn a_spec_that_was_tampered_with_stops_its_run() {
         assert!(stage.approval()["status"]["outcome"].is_object(), "it may not stay open");
         life.crash().await;
     }
+}
+
+/// The answer to a write holds only metadata, so what another program made of the status on its way is seen by the watch.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
+    let stage = Stage::new();
+    let changes = std::sync::atomic::AtomicUsize::new(0);
+    stage.server.default_with(move |resource, object| {
+        let began = &mut object["status"]["startedAt"];
+        if *resource == workflows() && began.is_string() && changes.fetch_add(1, Ordering::Relaxed) == 0 {
+            *began = json!("2020-02-20T20:20:20Z");
+        }
+    });
+    stage.apply(RUN, &payment());
+    let life = stage.begin(OPERATOR);
+    let approval = stage.people().asked("review").await;
+    stage.pass(10).await;
+    stage.people().votes("alice", &approval, verdict("Approve"));
+    stage.ended(RUN).await;
+    let run = stage.workflow(RUN);
+    assert_eq!(run["status"]["phase"], "Succeeded", "{}", stage.server.story());
+    assert_eq!(run["status"]["startedAt"], "2020-02-20T20:20:20Z", "{}", stage.server.story());
+    life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]

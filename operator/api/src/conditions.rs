@@ -151,7 +151,7 @@ pub fn set(list: &mut Vec<Condition>, update: &ConditionUpdate<'_>, generation: 
         reason: update.reason.to_owned(),
         message,
         observed_generation: generation,
-        last_transition_time: Time(now.timestamp()),
+        last_transition_time: Time(whole_second(now)),
     };
     match list.iter_mut().find(|c| c.type_ == update.kind) {
         None => {
@@ -167,6 +167,12 @@ pub fn set(list: &mut Vec<Condition>, update: &ConditionUpdate<'_>, generation: 
             changed
         }
     }
+}
+
+/// Returns the beginning of the second of an instant, because the JSON of a condition's time has no more: what is written
+/// equals what is read back.
+fn whole_second(at: Moment) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(at.timestamp().as_second()).unwrap_or(at.timestamp())
 }
 
 /// Removes a condition from the list. Returns whether it was listed.
@@ -192,6 +198,14 @@ pub fn holds(list: &[Condition], kind: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_condition_equals_what_is_read_back() {
+        let (mut list, at) = (Vec::new(), jiff::Timestamp::from_millisecond(1_500).unwrap());
+        set(&mut list, &ConditionUpdate { kind: WAITING, holds: true, reason: "A", message: "one" }, None, at.into());
+        let read: Vec<Condition> = serde_json::from_str(&serde_json::to_string(&list).unwrap()).unwrap();
+        assert_eq!(read, list);
+    }
 
     #[test]
     fn the_transition_time_moves_only_with_the_status() {

@@ -1,16 +1,17 @@
 //! Writes a status, fenced: it is stored only where nothing but labels and the like changed since it was decided.
 //!
 //! It may not decide what to write, and never writes the same decision over somebody else's: a lost fence is a
-//! conflict, and whoever asked looks again.
+//! conflict, and whoever asked looks again. An answer of metadata that does not belong to what was sent is a conflict too.
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::{
     context::Context,
     error::{Error, is_ambiguous, is_denied, plain, status_code},
-    kinds::{Kind, Name, uid},
+    kinds::{Answer, Kind, Name, uid},
     store::Store,
 };
 
@@ -31,11 +32,29 @@ pub(crate) async fn commit<K: Kind>(
     if !context.tenure.holds() {
         return Err(Error::Conflict(format!("the Lease under which {}", name.as_a::<K>())));
     }
-    match context.wire.replace_status(&observed.with_status(next.clone())).await {
-        Ok(stored) => Ok(store.record(stored)),
+    match context.wire.replace_status(observed, &next, context.wanted()).await {
+        Ok(Answer::Whole(stored)) => Ok(store.record(stored)),
+        Ok(Answer::Metadata(metadata)) if is_stored(observed, &next, &metadata) => {
+            Ok(store.record_sent(observed.stored_as(*metadata, next)))
+        }
+        Ok(Answer::Metadata(_)) => {
+            store.doubt(&name);
+            Err(Error::Conflict(name.as_a::<K>()))
+        }
         Err(error) if status_code(&error) == Some(409) => patch(context, store, observed, &next, tests).await,
         Err(error) => Err(judge(store, &name, error)),
     }
+}
+
+/// Whether an object with this metadata is the observed one with the next status, as far as metadata tells.
+fn is_stored<K: Kind>(observed: &K, next: &K::Status, metadata: &ObjectMeta) -> bool {
+    let before = observed.meta();
+    // A write that changes nothing makes no version.
+    let changes_nothing = || json!(observed.status()) == json!(next);
+    metadata.uid == before.uid
+        && metadata.generation == before.generation
+        && metadata.resource_version.is_some()
+        && (metadata.resource_version != before.resource_version || changes_nothing())
 }
 
 /// The object has another version. Where only its labels and the like changed, a patch with tests is a fence
@@ -91,5 +110,37 @@ fn judge<K: Kind>(store: &Store<K>, name: &Name, error: kube::Error) -> Error {
             }
             Error::of(format!("writing the status of {}", name.as_a::<K>()))(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::{Workflow, WorkflowStatus};
+
+    use super::*;
+
+    #[test]
+    fn only_metadata_of_a_new_version_of_the_same_object_says_that_a_status_is_stored() {
+        let object = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 2},
+            "spec": {"requestedBy": "dana", "steps": []}, "status": {"seq": 1},
+        });
+        let observed: Workflow = serde_json::from_value(object).unwrap();
+        let next = WorkflowStatus { seq: 2, ..WorkflowStatus::default() };
+        let same = observed.status.clone().unwrap();
+        let answer = |change: &dyn Fn(&mut ObjectMeta)| {
+            let mut meta = ObjectMeta { resource_version: Some("8".to_owned()), ..observed.metadata.clone() };
+            change(&mut meta);
+            meta
+        };
+        let unchanged = |meta: &mut ObjectMeta| meta.resource_version = Some("7".to_owned());
+        assert!(is_stored(&observed, &next, &answer(&|_| ())));
+        assert!(is_stored(&observed, &same, &answer(&unchanged)), "a write that changes nothing makes no version");
+        assert!(!is_stored(&observed, &next, &answer(&unchanged)), "nothing of it was stored");
+        assert!(!is_stored(&observed, &next, &answer(&|meta| meta.uid = Some("other".to_owned()))));
+        assert!(!is_stored(&observed, &next, &answer(&|meta| meta.generation = Some(3))));
+        assert!(!is_stored(&observed, &next, &answer(&|meta| meta.resource_version = None)));
     }
 }

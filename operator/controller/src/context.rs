@@ -32,7 +32,7 @@ use crate::{
     unreadable::Unreadable,
     value_quota::ValueQuota,
     vouched::Vouched,
-    wire::Wire,
+    wire::{Wanted, Wire},
 };
 
 /// A call to be made, with the place it holds.
@@ -207,6 +207,15 @@ impl Context {
     /// stored.
     pub(crate) async fn confirms(&self, epoch: &str) -> Result<bool, Error> {
         self.confirm.holds(epoch).await.map_err(Error::of("asking whether the admission policies are still in force"))
+    }
+
+    /// Returns how much the answer to a write must hold. It is the whole object unless the policies are in force and
+    /// nothing is known that could change what is sent on its way.
+    pub(crate) fn wanted(&self) -> Wanted {
+        match &*self.guard.borrow() {
+            Standing::InForce(guarded) if guarded.foreign.is_empty() => Wanted::Metadata,
+            _ => Wanted::Whole,
+        }
     }
 
     /// Asks the API server for the newest version of an object.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use http::header::{ACCEPT, HeaderValue};
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
@@ -29,7 +30,7 @@ use tokio::{
 
 use crate::{
     error::{is_ambiguous, status_code},
-    kinds::Kind,
+    kinds::{Kind, METADATA_ONLY},
     metrics::Shared,
     pace::Pace,
 };
@@ -243,7 +244,8 @@ async fn is_told(client: &Client, event: &Event) -> bool {
 async fn once(client: &Client, event: &Event) -> Result<(), kube::Error> {
     let path = Request::new(Event::url_path(&(), event.metadata.namespace.as_deref()));
     let body = serde_json::to_vec(event).map_err(kube::Error::SerdeError)?;
-    let request = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    let mut request = path.create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
     let answer = tokio::time::timeout(PATIENCE, client.request::<IgnoredAny>(request)).await;
     answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))??;
     Ok(())

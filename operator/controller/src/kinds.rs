@@ -3,7 +3,7 @@
 //!
 //! It may not fail because of what it does not read: `managedFields` in particular is skipped, however it nests.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use k8s_openapi::{
     api::core::v1::Namespace,
@@ -36,15 +36,15 @@ pub trait Placed: Readable + Resource<Scope = NamespaceResourceScope> {}
 impl<K: Readable + Resource<Scope = NamespaceResourceScope>> Placed for K {}
 
 /// What the controller needs to know of a kind that it works on.
-pub trait Kind: Placed + Serialize {
+pub trait Kind: Placed + Serialize + PartialEq {
     /// What is.
     type Status: DeserializeOwned + Serialize + Clone + Default + PartialEq + Send + Sync;
 
     /// What is, if anything is.
     fn status(&self) -> Option<&Self::Status>;
-    /// The same object with another status.
+    /// Returns the object with this metadata and this status.
     #[must_use]
-    fn with_status(&self, status: Self::Status) -> Self;
+    fn stored_as(&self, metadata: ObjectMeta, status: Self::Status) -> Self;
     /// The number that fences a status.
     fn seq(status: &Self::Status) -> i64;
     /// Whether it has come to its end.
@@ -120,8 +120,8 @@ impl Kind for Workflow {
     fn status(&self) -> Option<&WorkflowStatus> {
         self.status.as_ref()
     }
-    fn with_status(&self, status: WorkflowStatus) -> Self {
-        Self { metadata: self.metadata.clone(), spec: self.spec.clone(), status: Some(status) }
+    fn stored_as(&self, metadata: ObjectMeta, status: WorkflowStatus) -> Self {
+        Self { metadata, spec: self.spec.clone(), status: Some(status) }
     }
     fn seq(status: &WorkflowStatus) -> i64 {
         status.seq
@@ -145,8 +145,8 @@ impl Kind for Approval {
     fn status(&self) -> Option<&ApprovalStatus> {
         self.status.as_ref()
     }
-    fn with_status(&self, status: ApprovalStatus) -> Self {
-        Self { metadata: self.metadata.clone(), spec: self.spec.clone(), status: Some(status) }
+    fn stored_as(&self, metadata: ObjectMeta, status: ApprovalStatus) -> Self {
+        Self { metadata, spec: self.spec.clone(), status: Some(status) }
     }
     fn seq(status: &ApprovalStatus) -> i64 {
         status.seq
@@ -270,9 +270,40 @@ impl<'de, K: Readable> Deserialize<'de> for Read<K> {
     }
 }
 
+/// The media types of an answer that needs no more than metadata. A server that does not serve the first one answers with
+/// the whole object.
+pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
+/// The answer to a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer<K> {
+    /// The object as it is stored.
+    Whole(K),
+    /// Its metadata, as it is stored.
+    Metadata(Box<ObjectMeta>),
+}
+
+impl<K: Readable> Answer<K> {
+    /// Parses an answer of either kind, whichever was asked for.
+    pub(crate) fn parse(text: &str) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Partial<'a> {
+            #[serde(borrow, default)]
+            kind: Cow<'a, str>,
+            #[serde(default)]
+            metadata: Meta,
+        }
+        let Partial { kind, metadata } = serde_json::from_str(text)?;
+        if kind == "PartialObjectMetadata" {
+            return Ok(Self::Metadata(Box::new(metadata.into())));
+        }
+        serde_json::from_str(text).map(|Read(object)| Self::Whole(object))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
     #[test]
@@ -283,5 +314,19 @@ mod tests {
         );
         let Read(workflow): Read<Workflow> = serde_json::from_str(&text).unwrap();
         assert_eq!(Name::of(&workflow), Name::new("n", "w"));
+    }
+    #[test]
+    fn an_answer_is_read_whole_or_as_metadata_whichever_came() {
+        let metadata = r#"{"name":"w","namespace":"n","uid":"u","resourceVersion":"7","managedFields":[{"a":1}]}"#;
+        let whole = format!(
+            r#"{{"kind":"Workflow","metadata":{metadata},"spec":{{"requestedBy":"dana","steps":[]}},"status":{{"seq":3}}}}"#
+        );
+        let partial =
+            format!(r#"{{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{metadata}}}"#);
+        let Answer::Whole(whole) = Answer::<Workflow>::parse(&whole).unwrap() else { panic!("it is whole") };
+        assert_eq!(whole.status.map(|status| status.seq), Some(3));
+        assert_eq!(Answer::<Workflow>::parse(&partial).unwrap(), Answer::Metadata(Box::new(whole.metadata)));
+        assert!(Answer::<Workflow>::parse(&partial[..partial.len() - 1]).is_err(), "it is cut off");
+        assert!(Answer::<Workflow>::parse(r#"{"kind":"Workflow","metadata":{"name":"w"}}"#).is_err(), "no spec");
     }
 }

@@ -48,6 +48,8 @@ struct Entry<K> {
     body: Body<K>,
     /// The bytes of its JSON when they were last counted: when a version of others was seen, and when it came to rest.
     bytes: usize,
+    /// Whether they are those of this version.
+    counted: bool,
     /// The owner's uid, as long as the object stands in `owned`.
     owner: Option<Box<str>>,
     over: bool,
@@ -55,14 +57,50 @@ struct Entry<K> {
     value_bytes: u64,
     /// Whether an own read or write returned this version, so that whoever asked knows it.
     own: bool,
+    /// Whether the body is what was sent: the API server named its version, and what is stored was not seen yet.
+    sent: bool,
     /// A write may have been stored whose answer was lost: only the server knows the newest version.
     doubtful: bool,
+}
+
+/// How an object came here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// By a watch or a list.
+    Watch,
+    /// Whole, in the answer to an own read or write.
+    Answer,
+    /// As an own write sent it.
+    Sent,
 }
 
 enum Body<K> {
     Full(Arc<K>),
     Packed(Packed),
     Gist,
+}
+
+impl<K: Kind> Entry<K> {
+    /// Whether the same version of this object is not what is known of it.
+    fn differs_from(&self, object: &K) -> bool {
+        match &self.body {
+            Body::Full(known) => **known != *object,
+            Body::Packed(packed) => !packed.is_json_of(object),
+            // Nothing else is kept of it.
+            Body::Gist => (self.over, self.due) != (object.is_over(), object.due()),
+        }
+    }
+}
+
+impl<K: Kind> Body<K> {
+    /// Returns the object; `None` where it is not kept.
+    fn object(&self) -> Option<Arc<K>> {
+        match self {
+            Self::Full(object) => Some(Arc::clone(object)),
+            Self::Packed(packed) => packed.unpack().map(Arc::new),
+            Self::Gist => None,
+        }
+    }
 }
 
 /// What is known of one object.
@@ -113,9 +151,10 @@ impl<K: Kind> Store<K> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none.
+    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none, unless what is stored is not
+    /// what was sent.
     pub fn see(&self, object: K) -> bool {
-        let (object, is_news) = self.lock().put(object, false);
+        let (object, is_news) = self.lock().put(object, Source::Watch);
         if is_news && !object.is_over() {
             self.count(&object);
         }
@@ -124,9 +163,19 @@ impl<K: Kind> Store<K> {
 
     /// Takes what an own read or write returned, and gives it back to be worked with.
     pub fn record(&self, object: K) -> Arc<K> {
+        self.take(object, Source::Answer)
+    }
+
+    /// Takes what an own write sent, with the metadata that the answer had, and gives it back to be worked with. It stands
+    /// until the watch shows what is stored.
+    pub fn record_sent(&self, object: K) -> Arc<K> {
+        self.take(object, Source::Sent)
+    }
+
+    fn take(&self, object: K, source: Source) -> Arc<K> {
         let mut inner = self.lock();
         let name = Name::of(&object);
-        let (object, _) = inner.put(object, true);
+        let (object, _) = inner.put(object, source);
         if let Some(entry) = inner.entries.get_mut(&name) {
             entry.doubtful = false;
         }
@@ -147,7 +196,7 @@ impl<K: Kind> Store<K> {
         if let Some(listed) = &mut inner.listed {
             listed.insert(name.clone());
         }
-        let news = inner.put(object, false).1;
+        let news = inner.put(object, Source::Watch).1;
         if news && over {
             inner.shrink(&name);
         }
@@ -199,9 +248,8 @@ impl<K: Kind> Store<K> {
             return Found::Doubtful;
         }
         match &entry.body {
-            Body::Full(object) => Found::Here(Arc::clone(object)),
-            Body::Packed(packed) => packed.unpack().map_or(Found::Doubtful, |object| Found::Here(Arc::new(object))),
             Body::Gist => Found::Over { uid: entry.uid.to_string(), due: entry.due },
+            body => body.object().map_or(Found::Doubtful, Found::Here),
         }
     }
 
@@ -230,8 +278,13 @@ impl<K: Kind> Store<K> {
     /// Takes word that an object is not needed for a while. A large one is compressed at once, a small one when as many others
     /// came to rest after it.
     pub fn rest(&self, name: &Name) {
-        let Some(object) = self.lock().full(name) else { return };
-        let pushed_out = if self.count(&object) <= SMALL {
+        let inner = self.lock();
+        let Some(object) = inner.full(name) else { return };
+        // What was large a moment ago is counted when it is compressed.
+        let known =
+            inner.entries.get(name).filter(|entry| entry.counted || entry.bytes > SMALL).map(|entry| entry.bytes);
+        drop(inner);
+        let pushed_out = if known.unwrap_or_else(|| self.count(&object)) <= SMALL {
             // The name of the object itself comes back where it rests anew.
             self.lock().small.push(name.clone(), ()).map(|(other, ())| other).filter(|other| other != name)
         } else {
@@ -248,6 +301,7 @@ impl<K: Kind> Store<K> {
         let bytes = json_bytes(object).unwrap_or_default();
         if let Some(entry) = self.lock().entries.get_mut(&Name::of(object)) {
             entry.bytes = bytes;
+            entry.counted = object.meta().resource_version.as_deref() == Some(&*entry.version);
         }
         bytes
     }
@@ -270,6 +324,7 @@ impl<K: Kind> Store<K> {
             && matches!(&entry.body, Body::Full(still) if Arc::ptr_eq(still, &object))
         {
             entry.bytes = packed.json();
+            entry.counted = true;
             entry.body = Body::Packed(packed);
         }
     }
@@ -328,18 +383,26 @@ impl<K: Kind> Inner<K> {
         }
     }
 
-    /// Keeps the object unless a newer version is known. Returns the object, and whether it was news.
-    fn put(&mut self, object: K, own: bool) -> (Arc<K>, bool) {
+    /// Keeps the object unless a newer version is known. Returns the object as it is stored, as far as that is known, and
+    /// whether it was news.
+    fn put(&mut self, object: K, source: Source) -> (Arc<K>, bool) {
         let name = Name::of(&object);
         let object = Arc::new(object);
         let version = object.resource_version().unwrap_or_default();
+        let own = source != Source::Watch;
         if let Some(known) = self.entries.get_mut(&name) {
             let same = *known.version == *version && &*known.uid == uid(&*object);
-            if same {
+            if same && (known.sent || source == Source::Sent) && known.differs_from(&object) {
+                tracing::warn!(kind = K::KIND, %name, "what is stored is not what the operator wrote; it goes by what is stored");
+                if source == Source::Sent {
+                    // The watch was faster than the answer.
+                    return (known.body.object().unwrap_or(object), false);
+                }
+            } else if same {
                 known.own |= own;
+                known.sent &= source == Source::Sent;
                 return (object, false);
-            }
-            if order(&known.version, &version) == Some(Ordering::Greater) {
+            } else if order(&known.version, &version) == Some(Ordering::Greater) {
                 return (object, false);
             }
         }
@@ -358,8 +421,10 @@ impl<K: Kind> Inner<K> {
             value_bytes: object.value_bytes(),
             body: Body::Full(Arc::clone(&object)),
             bytes,
+            counted: false,
             owner,
             own,
+            sent: source == Source::Sent,
             doubtful,
         };
         if entry.value_bytes > 0 {
@@ -373,12 +438,7 @@ impl<K: Kind> Inner<K> {
     /// Removes an object and says whose it was.
     fn bury(&mut self, name: Name) -> Option<Gone> {
         let Entry { uid, body, .. } = self.remove(&name)?;
-        let owner = |object: &K| object.owner().map(|(owner, _)| name.beside(owner));
-        let owner = match body {
-            Body::Full(object) => owner(&object),
-            Body::Packed(packed) => packed.unpack().and_then(|object: K| owner(&object)),
-            Body::Gist => None,
-        };
+        let owner = body.object().and_then(|object| object.owner().map(|(owner, _)| name.beside(owner)));
         Some(Gone { name, uid: uid.into(), owner })
     }
 
@@ -423,130 +483,5 @@ fn order(one: &str, other: &str) -> Option<Ordering> {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-    use serde_json::json;
-    use signoff_api::Workflow;
-
-    use super::*;
-
-    fn workflow(version: &str, phase: &str) -> Workflow {
-        serde_json::from_value(json!({
-            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
-            "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": version},
-            "spec": {"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "x"}}]},
-            "status": {"phase": phase, "seq": 1},
-        }))
-        .unwrap()
-    }
-
-    fn version(store: &Store<Workflow>) -> String {
-        match store.find(&Name::new("n", "w")) {
-            Found::Here(object) => object.resource_version().unwrap(),
-            other => format!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn an_own_write_stays_the_newest_until_the_watch_has_passed_it() {
-        let store = Store::default();
-        assert!(store.see(workflow("8", "Running")));
-        store.record(workflow("10", "Waiting"));
-        assert!(!store.see(workflow("9", "Running")), "older than what was written");
-        assert_eq!(version(&store), "10");
-        assert!(!store.see(workflow("10", "Waiting")), "the write's own echo");
-        assert!(store.see(workflow("11", "Waiting")));
-        assert_eq!(version(&store), "11");
-    }
-
-    #[test]
-    fn what_was_written_after_a_list_was_taken_survives_it() {
-        let store = Store::default();
-        store.record(workflow("10", "Waiting"));
-        store.listing();
-        assert_eq!(store.listed("9"), []);
-        store.listing();
-        assert_eq!(store.listed("12"), [Gone { name: Name::new("n", "w"), uid: "u".to_owned(), owner: None }]);
-        assert!(matches!(store.find(&Name::new("n", "w")), Found::Nowhere));
-    }
-
-    #[test]
-    fn after_a_lost_answer_only_the_server_is_believed() {
-        let store = Store::default();
-        store.see(workflow("8", "Running"));
-        store.doubt(&Name::new("n", "w"));
-        assert!(store.see(workflow("9", "Running")));
-        assert!(matches!(store.find(&Name::new("n", "w")), Found::Doubtful), "a watch may lag behind the lost write");
-        store.record(workflow("9", "Running"));
-        assert_eq!(version(&store), "9");
-    }
-
-    #[test]
-    fn packing_loses_nothing_and_shrinking_keeps_that_it_is_over() {
-        let store = Store::default();
-        let name = Name::new("n", "w");
-        store.see(workflow("8", "Waiting"));
-        store.rest(&name);
-        assert!(matches!(store.find(&name), Found::Here(object) if *object == workflow("8", "Waiting")));
-        store.shrink(&name);
-        assert_eq!(version(&store), "8", "it is not over");
-        store.see(workflow("9", "Succeeded"));
-        store.shrink(&name);
-        assert!(matches!(store.find(&name), Found::Over { .. }));
-        assert!(!store.is_open(&name, "u"));
-    }
-
-    /// A Workflow that waits, with so many bytes of a prompt that repeats itself.
-    fn large(name: &str, bytes: usize) -> Workflow {
-        let prompt = "Decide whether the attached report may be sent to the customer as it stands. ";
-        let prompt: String = prompt.chars().cycle().take(bytes).collect();
-        let steps = json!([{"name": "review", "hitl": {"prompt": prompt, "approvers": []}}]);
-        let object = json!({
-            "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"},
-            "spec": {"requestedBy": "dana", "steps": steps}, "status": {"phase": "Waiting"},
-        });
-        serde_json::from_value::<crate::kinds::Read<Workflow>>(object).unwrap().0
-    }
-
-    #[test]
-    fn two_hundred_large_workflows_at_rest_take_a_tenth_of_their_bytes() {
-        let store = Store::default();
-        const BYTES: usize = 400_000;
-        for n in 0..200 {
-            store.see(large(&format!("w{n}"), BYTES));
-            store.rest(&Name::new("n", &format!("w{n}")));
-        }
-        let (bytes, full) = store.held();
-        assert_eq!(full, 0);
-        assert!(bytes < 200 * BYTES / 10, "{bytes} bytes");
-        let Found::Here(found) = store.find(&Name::new("n", "w7")) else { panic!("it is lost") };
-        assert_eq!(*found, large("w7", BYTES), "and none of them is lost");
-    }
-
-    #[test]
-    fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
-        let store = Store::default();
-        let name = |n: usize| Name::new("n", &format!("w{n}"));
-        let others = MOST_SMALL.get();
-        for n in 0..=others {
-            store.see(large(&format!("w{n}"), 1_000));
-            store.rest(&name(n));
-            store.rest(&name(n));
-        }
-        assert!(matches!(store.lock().entries[&name(0)].body, Body::Packed(_)), "the oldest made room");
-        let held = store.held();
-        assert!(held.0 > others * 1_000 && held.1 == 0, "they are at rest: {held:?}");
-        let Found::Here(found) = store.find(&name(0)) else { panic!("it is lost") };
-        assert_eq!(*found, large("w0", 1_000), "and is not lost");
-    }
-
-    #[test]
-    fn an_object_that_changed_while_it_was_compressed_stays_the_newest() {
-        let store = Store::default();
-        store.see(workflow("8", "Waiting"));
-        store.rest(&Name::new("n", "w"));
-        store.see(workflow("9", "Waiting"));
-        assert_eq!(store.held().1, 1);
-        assert_eq!(version(&store), "9");
-    }
-}
+#[path = "store_tests.rs"]
+mod tests;

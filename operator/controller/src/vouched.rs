@@ -9,13 +9,13 @@ use std::{
 
 use kube::ResourceExt;
 use lru::LruCache;
-use signoff_api::Approval;
+use signoff_api::{Approval, approval::Outcome};
 
 /// More than this are being taken at once only where runs end faster than they look.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
-/// By uid and version.
-pub(crate) struct Vouched(Mutex<LruCache<(String, String), ()>>);
+/// By uid and version, the outcomes as they were confirmed. What another program made of one on its way is another outcome.
+pub(crate) struct Vouched(Mutex<LruCache<(String, String), Outcome>>);
 
 impl Default for Vouched {
     fn default() -> Self {
@@ -24,13 +24,16 @@ impl Default for Vouched {
 }
 
 impl Vouched {
-    pub(crate) fn add(&self, approval: &Approval) {
+    pub(crate) fn add(&self, approval: &Approval, confirmed: Outcome) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.put(key(approval), ());
+        held.put(key(approval), confirmed);
     }
 
+    /// Whether the outcome of this Approval is the one that was confirmed.
     pub(crate) fn knows(&self, approval: &Approval) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&key(approval))
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
+        outcome.is_some() && held.peek(&key(approval)) == outcome
     }
 }
 

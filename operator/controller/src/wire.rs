@@ -6,18 +6,21 @@
 use std::{future::Future, time::Duration};
 
 use futures::AsyncBufRead;
+use http::header::{ACCEPT, HeaderValue};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Client,
     api::{DeleteParams, LogParams, PostParams, Preconditions},
     core::Request,
 };
+use serde::Serialize;
 use serde_json::Value;
 use signoff_api::pod::CONTAINER;
 use signoff_expr::text;
 
 use crate::{
     error::{Error, status_code},
-    kinds::{Kind, Name, Placed, Read},
+    kinds::{Answer, Kind, METADATA_ONLY, Name, Placed, Read, Readable},
     metrics::Shared,
     pace::Pace,
     pods::StepPod,
@@ -25,6 +28,35 @@ use crate::{
 
 /// How long an answer may take. A connection that died without a word must not hold an object for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How much of the stored object the answer to a write is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of it.
+    Whole,
+    /// Its metadata.
+    Metadata,
+}
+
+/// The body of a write of a status.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusOnly<'a, S> {
+    api_version: &'a str,
+    kind: &'static str,
+    metadata: Version<'a>,
+    status: &'a S,
+}
+
+/// The version of an object that a write is for.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Version<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    uid: &'a Option<String>,
+    resource_version: &'a Option<String>,
+}
 
 /// The way to the API server.
 #[derive(Clone)]
@@ -95,12 +127,10 @@ impl Wire {
     ///
     /// # Errors
     /// As the API server answers.
-    pub async fn create<K: Kind>(&self, object: &K) -> Result<K, kube::Error> {
+    pub async fn create<K: Kind>(&self, object: &K, wanted: Wanted) -> Result<Answer<K>, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&Name::of(object)).create(&PostParams::default(), bytes);
-        self.write(K::KIND, "create", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?))
-            .await
-            .map(|Read(o)| o)
+        self.write(K::KIND, "create", self.written(request.map_err(kube::Error::BuildRequest)?, wanted)).await
     }
 
     /// Creates an object of which less is read than written.
@@ -125,17 +155,28 @@ impl Wire {
         stream.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
     }
 
-    /// Replaces an object's status if it still has the version that `object` has.
+    /// Replaces an object's status if it still has the version that `observed` has. Nothing else is sent: the API server
+    /// keeps the rest of the stored object.
     ///
     /// # Errors
     /// As the API server answers; 409 when it has another version.
-    pub async fn replace_status<K: Kind>(&self, object: &K) -> Result<K, kube::Error> {
-        let name = Name::of(object);
-        let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+    pub async fn replace_status<K: Kind>(
+        &self,
+        observed: &K,
+        status: &K::Status,
+        wanted: Wanted,
+    ) -> Result<Answer<K>, kube::Error> {
+        let name = Name::of(observed);
+        let ObjectMeta { uid, resource_version, .. } = observed.meta();
+        let body = StatusOnly {
+            api_version: &K::api_version(&()),
+            kind: K::KIND,
+            metadata: Version { name: &name.name, namespace: &name.namespace, uid, resource_version },
+            status,
+        };
+        let bytes = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&name).replace_subresource("status", &name.name, &PostParams::default(), bytes);
-        self.write(K::KIND, "replace", self.ask::<Read<K>>(request.map_err(kube::Error::BuildRequest)?))
-            .await
-            .map(|Read(o)| o)
+        self.write(K::KIND, "replace", self.written(request.map_err(kube::Error::BuildRequest)?, wanted)).await
     }
 
     /// Applies a JSON Patch to an object's status.
@@ -173,10 +214,25 @@ impl Wire {
         }
     }
 
+    /// Sends a write and reads its answer.
+    async fn written<K: Readable>(
+        &self,
+        mut request: http::Request<Vec<u8>>,
+        wanted: Wanted,
+    ) -> Result<Answer<K>, kube::Error> {
+        if wanted == Wanted::Metadata {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
+        }
+        Answer::parse(&self.text(request).await?).map_err(kube::Error::SerdeError)
+    }
+
     async fn ask<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
+        serde_json::from_str(&self.text(request).await?).map_err(kube::Error::SerdeError)
+    }
+
+    async fn text(&self, request: http::Request<Vec<u8>>) -> Result<String, kube::Error> {
         let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-        let text = text.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))??;
-        serde_json::from_str(&text).map_err(kube::Error::SerdeError)
+        text.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
     }
 
     async fn write<T>(

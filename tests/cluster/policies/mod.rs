@@ -13,6 +13,7 @@ mod operator;
 mod patterns;
 mod shapes;
 pub(crate) mod stage;
+mod status;
 mod votes;
 mod ways;
 mod workflows;

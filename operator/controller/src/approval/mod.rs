@@ -51,9 +51,10 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = ruling.status.phase;
+    let confirmed = ruling.status.outcome.clone().filter(|_| honoured);
     let stored = commit(context, &context.approvals, &*approval, ruling.status, Vec::new()).await?;
-    if honoured {
-        context.vouched.add(&stored);
+    if let Some(outcome) = confirmed {
+        context.vouched.add(&stored, outcome);
     }
     // The run need not wait for the watch to come round.
     if before != after {

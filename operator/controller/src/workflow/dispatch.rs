@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use signoff_api::{Approval, Workflow};
+use signoff_api::{Approval, ApprovalStatus, Workflow};
 use signoff_engine::{
     Command, Turn,
     turn::{Ask, What},
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     context::{Context, Start},
     error::{Error, status_code},
+    kinds::Answer,
 };
 
 /// Returns the Approvals that were made.
@@ -63,8 +64,14 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
     if !context.tenure.holds() {
         return Err(Error::Conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
     }
-    let error = match context.wire.create(&Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone())).await {
-        Ok(approval) => return Ok(context.approvals.record(approval)),
+    let approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
+    let error = match context.wire.create(&approval, context.wanted()).await {
+        Ok(Answer::Whole(approval)) => return Ok(context.approvals.record(approval)),
+        Ok(Answer::Metadata(metadata)) => {
+            // A new Approval has the status that its schema says.
+            let status = Some(ApprovalStatus::default());
+            return Ok(context.approvals.record_sent(Approval { metadata: *metadata, status, ..approval }));
+        }
         Err(error) => error,
     };
     if status_code(&error) == Some(409)

@@ -2,9 +2,10 @@
 //! Patches, selectors and watches have files of their own.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::ObjectMeta;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::{ApiServer, EPOCH, Garbage};
 use super::{configmap, configmaps, made, refusal, signoff_kind, stored, workflow, workflows};
@@ -107,6 +108,51 @@ async fn status_and_the_rest_are_written_apart() {
     let after_main = api.replace("w", &PostParams::default(), &both).await.unwrap();
     assert_eq!(after_main.data["status"]["phase"], "Running");
     assert_eq!(after_main.data["spec"]["suspend"], true);
+}
+
+/// Sends a status, with this metadata and nothing else, and takes metadata for an answer.
+async fn puts_status(server: &ApiServer, metadata: Value, status: Value) -> kube::Result<Value> {
+    let body =
+        json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": metadata, "status": status});
+    let request = http::Request::put("/apis/signoff.dev/v1alpha1/namespaces/default/workflows/w/status")
+        .header("content-type", "application/json")
+        .header("accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json");
+    server.client("test").request(request.body(body.to_string().into_bytes()).unwrap()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_without_the_rest_and_answered_with_metadata() {
+    let server = ApiServer::new();
+    let api = workflows(server.client("test"));
+    let mut sent = workflow("w");
+    sent.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
+    sent.metadata.finalizers = Some(vec!["example.com/held".to_owned()]);
+    let before = api.create(&PostParams::default(), &sent).await.unwrap();
+    let (uid, version) = (before.uid().unwrap(), before.resource_version().unwrap());
+    let metadata = json!({"name": "w", "namespace": "default", "uid": uid, "resourceVersion": version});
+    let status = json!({"phase": "Running", "seq": 1});
+    let answer = puts_status(&server, metadata.clone(), status.clone()).await.unwrap();
+
+    let after = api.get("w").await.unwrap();
+    assert_eq!(after.data["status"], status);
+    assert_eq!(after.data["spec"], before.data["spec"]);
+    let mut expected = before.metadata.clone();
+    expected.resource_version = after.metadata.resource_version.clone();
+    assert_eq!(after.metadata, expected, "nothing but the version moved on");
+    assert_ne!(after.metadata.resource_version, before.metadata.resource_version);
+    assert_eq!(
+        answer,
+        json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": after.metadata})
+    );
+
+    assert_eq!(refusal(puts_status(&server, metadata, status.clone()).await), (409, "Conflict".into()));
+    let version = after.metadata.resource_version;
+    let other = json!({"name": "w", "uid": "00000000-0000-4000-8000-999999999999", "resourceVersion": version});
+    assert_eq!(refusal(puts_status(&server, other, status.clone()).await), (409, "Conflict".into()));
+    let unfenced = json!({"name": "w", "uid": uid});
+    assert_eq!(refusal(puts_status(&server, unfenced, status.clone()).await), (422, "Invalid".into()));
+    let nameless = json!({"uid": uid, "resourceVersion": version});
+    assert_eq!(refusal(puts_status(&server, nameless, status).await), (400, "BadRequest".into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,245 @@
+//! Tests of what is known of the objects of one kind.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::json;
+use signoff_api::Workflow;
+
+use super::*;
+
+fn workflow(version: &str, phase: &str) -> Workflow {
+    serde_json::from_value(json!({
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+        "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": version},
+        "spec": {"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "x"}}]},
+        "status": {"phase": phase, "seq": 1},
+    }))
+    .unwrap()
+}
+
+fn version(store: &Store<Workflow>) -> String {
+    match store.find(&Name::new("n", "w")) {
+        Found::Here(object) => object.resource_version().unwrap(),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_own_write_stays_the_newest_until_the_watch_has_passed_it() {
+    let store = Store::default();
+    assert!(store.see(workflow("8", "Running")));
+    store.record(workflow("10", "Waiting"));
+    assert!(!store.see(workflow("9", "Running")), "older than what was written");
+    assert_eq!(version(&store), "10");
+    assert!(!store.see(workflow("10", "Waiting")), "the write's own echo");
+    assert!(store.see(workflow("11", "Waiting")));
+    assert_eq!(version(&store), "11");
+}
+
+#[test]
+fn what_was_written_after_a_list_was_taken_survives_it() {
+    let store = Store::default();
+    store.record(workflow("10", "Waiting"));
+    store.listing();
+    assert_eq!(store.listed("9"), []);
+    store.listing();
+    assert_eq!(store.listed("12"), [Gone { name: Name::new("n", "w"), uid: "u".to_owned(), owner: None }]);
+    assert!(matches!(store.find(&Name::new("n", "w")), Found::Nowhere));
+}
+
+#[test]
+fn after_a_lost_answer_only_the_server_is_believed() {
+    let store = Store::default();
+    store.see(workflow("8", "Running"));
+    store.doubt(&Name::new("n", "w"));
+    assert!(store.see(workflow("9", "Running")));
+    assert!(matches!(store.find(&Name::new("n", "w")), Found::Doubtful), "a watch may lag behind the lost write");
+    store.record(workflow("9", "Running"));
+    assert_eq!(version(&store), "9");
+}
+
+#[test]
+fn packing_loses_nothing_and_shrinking_keeps_that_it_is_over() {
+    let store = Store::default();
+    let name = Name::new("n", "w");
+    store.see(workflow("8", "Waiting"));
+    store.rest(&name);
+    assert!(matches!(store.find(&name), Found::Here(object) if *object == workflow("8", "Waiting")));
+    store.shrink(&name);
+    assert_eq!(version(&store), "8", "it is not over");
+    store.see(workflow("9", "Succeeded"));
+    store.shrink(&name);
+    assert!(matches!(store.find(&name), Found::Over { .. }));
+    assert!(!store.is_open(&name, "u"));
+}
+
+/// A Workflow that waits, with so many bytes of a prompt that repeats itself.
+fn large(name: &str, bytes: usize) -> Workflow {
+    let prompt = "Decide whether the attached report may be sent to the customer as it stands. ";
+    let prompt: String = prompt.chars().cycle().take(bytes).collect();
+    let steps = json!([{"name": "review", "hitl": {"prompt": prompt, "approvers": []}}]);
+    let object = json!({
+        "metadata": {"name": name, "namespace": "n", "uid": name, "resourceVersion": "1"},
+        "spec": {"requestedBy": "dana", "steps": steps}, "status": {"phase": "Waiting"},
+    });
+    serde_json::from_value::<crate::kinds::Read<Workflow>>(object).unwrap().0
+}
+
+#[test]
+fn two_hundred_large_workflows_at_rest_take_a_tenth_of_their_bytes() {
+    let store = Store::default();
+    const BYTES: usize = 400_000;
+    for n in 0..200 {
+        store.see(large(&format!("w{n}"), BYTES));
+        store.rest(&Name::new("n", &format!("w{n}")));
+    }
+    let (bytes, full) = store.held();
+    assert_eq!(full, 0);
+    assert!(bytes < 200 * BYTES / 10, "{bytes} bytes");
+    let Found::Here(found) = store.find(&Name::new("n", "w7")) else { panic!("it is lost") };
+    assert_eq!(*found, large("w7", BYTES), "and none of them is lost");
+}
+
+#[test]
+fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
+    let store = Store::default();
+    let name = |n: usize| Name::new("n", &format!("w{n}"));
+    let others = MOST_SMALL.get();
+    for n in 0..=others {
+        store.see(large(&format!("w{n}"), 1_000));
+        store.rest(&name(n));
+        store.rest(&name(n));
+    }
+    assert!(matches!(store.lock().entries[&name(0)].body, Body::Packed(_)), "the oldest made room");
+    let held = store.held();
+    assert!(held.0 > others * 1_000 && held.1 == 0, "they are at rest: {held:?}");
+    let Found::Here(found) = store.find(&name(0)) else { panic!("it is lost") };
+    assert_eq!(*found, large("w0", 1_000), "and is not lost");
+}
+
+#[test]
+fn an_object_that_changed_while_it_was_compressed_stays_the_newest() {
+    let store = Store::default();
+    store.see(workflow("8", "Waiting"));
+    store.rest(&Name::new("n", "w"));
+    store.see(workflow("9", "Waiting"));
+    assert_eq!(store.held().1, 1);
+    assert_eq!(version(&store), "9");
+}
+
+fn status(store: &Store<Workflow>, name: &str) -> String {
+    match store.find(&Name::new("n", name)) {
+        Found::Here(object) => object.status.as_ref().map(|status| format!("{:?}", status.phase)).unwrap_or_default(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// An object with another status message, as somebody else would make it of what was sent.
+fn changed(mut object: Workflow) -> Workflow {
+    object.status.get_or_insert_default().message = Some("changed on its way".to_owned());
+    object
+}
+
+fn message(store: &Store<Workflow>, name: &str) -> Option<String> {
+    let Found::Here(object) = store.find(&Name::new("n", name)) else { panic!("it is not there") };
+    object.status.as_ref().and_then(|status| status.message.clone())
+}
+
+#[test]
+fn an_echo_of_what_was_sent_is_no_news_in_whatever_form_it_is_kept() {
+    let store = Store::default();
+    let (small, big) = (workflow("10", "Waiting"), large("big", 100_000));
+    store.record_sent(small.clone());
+    store.record_sent(big.clone());
+    store.rest(&Name::new("n", "big"));
+    assert!(matches!(store.lock().entries[&Name::new("n", "big")].body, Body::Packed(_)));
+    for object in [small, big] {
+        let name = Name::of(&object);
+        assert!(!store.see(object.clone()), "{name}");
+        assert!(!store.lock().entries[&name].sent);
+        assert!(store.is_own(&name, &object.resource_version().unwrap()));
+        assert!(!store.see(object), "and once more");
+    }
+}
+
+#[test]
+fn what_is_stored_replaces_what_was_sent_and_is_news() {
+    for by_list in [false, true] {
+        let store = Store::default();
+        let (small, big) = (workflow("10", "Waiting"), large("big", 100_000));
+        store.record_sent(small.clone());
+        store.record_sent(big.clone());
+        store.rest(&Name::new("n", "big"));
+        for object in [small, big] {
+            let name = Name::of(&object);
+            let version = object.resource_version().unwrap();
+            let object = changed(object);
+            assert!(if by_list { store.list(object.clone()) } else { store.see(object.clone()) }, "{name}");
+            assert_eq!(message(&store, &name.name).as_deref(), Some("changed on its way"));
+            assert!(!store.is_own(&name, &version), "whoever wrote it looks again");
+            assert!(!store.see(object), "it is news once");
+        }
+    }
+}
+
+#[test]
+fn a_changed_spec_of_the_same_version_is_news_too() {
+    let store = Store::default();
+    store.record_sent(workflow("10", "Waiting"));
+    let mut other = workflow("10", "Waiting");
+    other.spec.cancel = Some(true);
+    assert!(store.see(other));
+    assert!(matches!(store.find(&Name::new("n", "w")), Found::Here(object) if object.spec.cancel == Some(true)));
+}
+
+#[test]
+fn of_what_was_sent_and_is_over_only_its_end_is_compared() {
+    let store = Store::default();
+    let name = Name::new("n", "w");
+    store.record_sent(workflow("10", "Succeeded"));
+    store.shrink(&name);
+    assert!(!store.see(changed(workflow("10", "Succeeded"))), "nothing of what was sent is kept");
+    store.record_sent(workflow("11", "Succeeded"));
+    store.shrink(&name);
+    assert!(store.see(workflow("11", "Waiting")), "it is not over as it is stored");
+    assert_eq!(status(&store, "w"), "Waiting");
+    assert!(store.is_open(&name, "u"));
+}
+
+#[test]
+fn an_answer_behind_its_echo_does_not_hide_what_is_stored() {
+    let store = Store::default();
+    let name = Name::new("n", "w");
+    store.see(workflow("9", "Running"));
+    assert!(store.see(workflow("10", "Waiting")));
+    store.record_sent(workflow("10", "Waiting"));
+    assert!(store.is_own(&name, "10"), "it is what was sent");
+    assert!(store.see(changed(workflow("11", "Waiting"))));
+    let recorded = store.record_sent(workflow("11", "Waiting"));
+    assert_eq!(*recorded, changed(workflow("11", "Waiting")), "the write works on with what is stored");
+    assert_eq!(message(&store, "w").as_deref(), Some("changed on its way"));
+    assert!(!store.is_own(&name, "11"));
+}
+
+#[test]
+fn a_read_of_the_whole_object_settles_what_was_sent() {
+    let store = Store::default();
+    let name = Name::new("n", "w");
+    store.record_sent(workflow("10", "Waiting"));
+    store.record(changed(workflow("10", "Waiting")));
+    assert_eq!(message(&store, "w").as_deref(), Some("changed on its way"));
+    assert!(store.is_own(&name, "10"), "whoever asked knows it");
+}
+
+#[test]
+fn an_object_is_counted_once_a_version() {
+    let store = Store::default();
+    let name = Name::new("n", "w");
+    store.see(workflow("9", "Waiting"));
+    let bytes = json_bytes(&workflow("9", "Waiting")).unwrap();
+    assert_eq!(store.bytes_of(&name), bytes);
+    assert!(store.lock().entries[&name].counted);
+    store.record_sent(changed(workflow("10", "Waiting")));
+    assert!(!store.lock().entries[&name].counted);
+    store.rest(&name);
+    assert_eq!(store.bytes_of(&name), json_bytes(&changed(workflow("10", "Waiting"))).unwrap());
+}

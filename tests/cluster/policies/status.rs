@@ -1,0 +1,117 @@
+//! What the operator's write of a status changes of an object, and what it is told: the status and the version, whatever
+//! else others wrote on the object.
+//! These tests may not start an operator; they write as it does, by its own code.
+
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+use signoff_api::{
+    Approval, ApprovalStatus, Workflow, WorkflowStatus, approval::ApprovalPhase, workflow::WorkflowPhase,
+};
+use signoff_controller::kinds::{Answer, Kind, Read};
+use signoff_controller::store::Store;
+use signoff_controller::wire::{Wanted, Wire};
+use signoff_controller::{error::status_code, metrics, pace::Pace};
+
+use super::stage::{self, Stage};
+
+/// The object as the API server has it, and as the operator reads it.
+async fn read<K: Kind>(stage: &Stage, name: &str) -> (Value, K) {
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(stage.client("admin").await, &stage.namespace.name, &ApiResource::erase::<K>(&()));
+    let object = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
+    let Read(typed) = serde_json::from_value(object.clone()).unwrap();
+    (object, typed)
+}
+
+/// The garbage collector itself removes this one.
+const FINALIZER: &str = "foregroundDeletion";
+
+/// One of the cast writes a label and an annotation on an object, and what else is given of its metadata.
+async fn mark<K: Kind>(stage: &Stage, who: &str, name: &str, mut metadata: Value) {
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(stage.client(who).await, &stage.namespace.name, &ApiResource::erase::<K>(&()));
+    for field in ["labels", "annotations"] {
+        metadata[field] = json!({"example.com/mark": "theirs"});
+    }
+    api.patch(name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata}))).await.unwrap();
+}
+
+/// Removes what a write of a status may change.
+fn rest(mut object: Value) -> Value {
+    object.as_object_mut().unwrap().remove("status");
+    object["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    let entries = object["metadata"]["managedFields"].as_array_mut().unwrap();
+    entries.retain(|entry| entry["subresource"] != "status");
+    assert!(!entries.is_empty(), "others have written fields");
+    object
+}
+
+async fn writes_a_status_and_nothing_else<K: Kind>(stage: &Stage, name: &str, status: K::Status) {
+    let wire = Wire::new(stage.operator.clone(), metrics::Shared::default(), Pace::default());
+    let (before, observed) = read::<K>(stage, name).await;
+    assert_eq!(before["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(before["metadata"]["labels"]["example.com/mark"], "theirs");
+    let answer = wire.replace_status(&observed, &status, Wanted::Metadata).await.unwrap();
+    let (after, stored) = read::<K>(stage, name).await;
+    assert_eq!(after["status"], serde_json::to_value(&status).unwrap());
+    assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    assert_eq!(rest(after), rest(before), "{name}: more than the status was changed");
+
+    let Answer::Metadata(metadata) = answer else { panic!("the answer is the whole {}", K::KIND) };
+    assert_eq!(&*metadata, stored.meta());
+    let store = Store::default();
+    let sent = store.record_sent(observed.stored_as(*metadata, status.clone()));
+    assert_eq!(*sent, stored);
+    assert!(!store.see(stored.clone()), "what is stored is what was sent");
+
+    let same = wire.replace_status(&stored, &status, Wanted::Metadata).await.unwrap();
+    assert_eq!(
+        same,
+        Answer::Metadata(Box::new(stored.meta().clone())),
+        "a write that changes nothing makes no version"
+    );
+    let whole = wire.replace_status(&stored, &status, Wanted::Whole).await.unwrap();
+    assert_eq!(whole, Answer::Whole(stored.clone()));
+
+    let refusal = async |change: &dyn Fn(&mut K)| {
+        let mut observed = stored.clone();
+        change(&mut observed);
+        status_code(&wire.replace_status(&observed, &status, Wanted::Metadata).await.unwrap_err())
+    };
+    let older = observed.meta().resource_version.clone();
+    assert_eq!(refusal(&|object| object.meta_mut().resource_version.clone_from(&older)).await, Some(409));
+    let other = "00000000-0000-4000-8000-999999999999";
+    assert_eq!(refusal(&|object| object.meta_mut().uid = Some(other.to_owned())).await, Some(409));
+    assert_eq!(refusal(&|object| object.meta_mut().resource_version = None).await, Some(422));
+}
+
+#[tokio::test]
+async fn a_status_is_written_without_the_rest_of_its_object() {
+    let stage = Stage::open("status").await;
+    let workflow = stage.request("dana", "refund", json!({})).await.unwrap();
+    let mut approval = stage::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
+    approval.metadata.owner_references = Some(vec![workflow.controller_owner_ref(&()).unwrap()]);
+    approval.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+    let approval = stage.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap();
+    mark::<Workflow>(&stage, "admin", "refund", json!({"finalizers": [FINALIZER]})).await;
+    mark::<Approval>(&stage, "alice", &approval.name_any(), json!({})).await;
+
+    let status = WorkflowStatus { phase: WorkflowPhase::Running, seq: 1, ..WorkflowStatus::default() };
+    writes_a_status_and_nothing_else::<Workflow>(&stage, "refund", status).await;
+    let status = ApprovalStatus { phase: ApprovalPhase::Overdue, seq: 1, ..ApprovalStatus::default() };
+    writes_a_status_and_nothing_else::<Approval>(&stage, &approval.name_any(), status).await;
+}
+
+#[tokio::test]
+async fn a_new_approval_is_what_was_sent_with_its_first_status() {
+    let stage = Stage::open("status").await;
+    let wire = Wire::new(stage.operator.clone(), metrics::Shared::default(), Pace::default());
+    let mut approval = stage::approval(json!({}));
+    approval.metadata.namespace = Some(stage.namespace.name.clone());
+    let Answer::Metadata(metadata) = wire.create(&approval, Wanted::Metadata).await.unwrap() else {
+        panic!("the answer is the whole Approval");
+    };
+    let (_, stored) = read::<Approval>(&stage, &approval.name_any()).await;
+    assert_eq!(Approval { metadata: *metadata, status: Some(ApprovalStatus::default()), ..approval }, stored);
+}
