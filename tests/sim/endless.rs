@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_controller::{Ended, Evaluator, EvaluatorSettings};
+use signoff_controller::{Evaluator, EvaluatorSettings, ExitReason};
 use signoff_expr::endless;
 use signoff_tests::sim::Answer;
 
@@ -142,7 +142,7 @@ async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
     let life = stage.server.incarnation(OPERATOR);
     let ended = stage.operator_of(&life).run(std::future::pending()).await;
     endless::release("two threads");
-    assert!(matches!(ended, Err(Ended::LostThreads(2))), "{ended:?}");
+    assert!(matches!(ended, Err(ExitReason::LostThreads(2))), "{ended:?}");
     for name in ["one", "two"] {
         assert!(is_aside(&stage.workflow(name)), "{name}");
     }

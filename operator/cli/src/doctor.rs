@@ -4,7 +4,7 @@
 //! It may not mend anything.
 
 use signoff_api::policies::Identity;
-use signoff_guard::{READER_ROLE, installed_for, look_as, serves_mutating_policies};
+use signoff_guard::{READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
 
 use crate::{args::Doctor, client::Session, impersonators, refusal::Failure};
 
@@ -34,7 +34,7 @@ pub async fn doctor(session: &Session, options: &Doctor) -> Result<Found, Failur
         options.operator_namespace.as_deref().unwrap_or(&installed.namespace),
         options.operator_service_account.as_deref().unwrap_or(&installed.service_account),
     );
-    let found = look_as(client, operator.clone(), mutating).await.map_err(explain)?;
+    let found = inspect_as(client, operator.clone(), mutating).await.map_err(explain)?;
     let version = env!("CARGO_PKG_VERSION");
     let impersonators = impersonators::paragraph(client, &operator).await;
     let page = format!("Compared with the rules of kubectl-approve {version}.\n{}\n{impersonators}", found.report());

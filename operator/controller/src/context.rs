@@ -17,7 +17,7 @@ use crate::{
     error::Error,
     events::Reporter,
     floors::FloorIndex,
-    guard::{Confirm, Standing},
+    guard::{GuardStatus, Recheck},
     kinds::{Kind, Name, Readable as _},
     lease::Tenure,
     metrics::Shared,
@@ -83,8 +83,8 @@ pub(crate) struct Context {
     pub(crate) pods: Arc<Book>,
     /// How many of them may run.
     pub(crate) room_for_pods: Arc<PodRoom>,
-    pub(crate) guard: watch::Receiver<Standing>,
-    pub(crate) confirm: Confirm,
+    pub(crate) guard: watch::Receiver<GuardStatus>,
+    pub(crate) recheck: Recheck,
     /// Outcomes that this process has confirmed and written, and no run has taken yet.
     pub(crate) vouched: Vouched,
     pub(crate) tenure: Tenure,
@@ -206,7 +206,10 @@ impl Context {
     /// Whether the rules that vouch for decisions were in force, in this epoch, until after what is known now was
     /// stored.
     pub(crate) async fn confirms(&self, epoch: &str) -> Result<bool, Error> {
-        self.confirm.holds(epoch).await.map_err(Error::of("asking whether the admission policies are still in force"))
+        self.recheck
+            .is_in_force(epoch)
+            .await
+            .map_err(Error::of("asking whether the admission policies are still in force"))
     }
 
     /// Returns how much the answer to a write must hold. It is the whole object unless the policies are in force and

@@ -21,7 +21,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::{
     kinds::{Name, Readable},
     metrics::Shared,
-    operator::Ended,
+    operator::ExitReason,
     watch::{Sight, follow, name_of},
 };
 
@@ -178,7 +178,7 @@ pub(crate) struct FloorWatches {
 
 impl FloorWatches {
     /// Begins the watches, as tasks that do not end by themselves.
-    pub(crate) fn start(client: &Client, metrics: &Shared, tasks: &mut JoinSet<Ended>) -> Self {
+    pub(crate) fn start(client: &Client, metrics: &Shared, tasks: &mut JoinSet<ExitReason>) -> Self {
         let cluster = watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
         let own = watch(client, metrics, tasks, "watch of ApprovalPolicies");
         let namespaces = watch(client, metrics, tasks, "watch of Namespaces");
@@ -209,11 +209,11 @@ impl FloorWatches {
 fn watch<K: Readable>(
     client: &Client,
     metrics: &Shared,
-    tasks: &mut JoinSet<Ended>,
+    tasks: &mut JoinSet<ExitReason>,
     what: &'static str,
 ) -> mpsc::Receiver<Sight<K>> {
     let (to, from) = mpsc::channel(64);
-    tasks.spawn(follow(client.clone(), to, Arc::clone(metrics)).map(move |()| Ended::Task(what)));
+    tasks.spawn(follow(client.clone(), to, Arc::clone(metrics)).map(move |()| ExitReason::Task(what)));
     from
 }
 

@@ -6,7 +6,7 @@ use std::{fmt, sync::Weak};
 
 use tokio::sync::watch;
 
-use crate::{context::Context, guard::Standing, metrics::Shared};
+use crate::{context::Context, guard::GuardStatus, metrics::Shared};
 
 /// How far the operator has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl fmt::Display for Stage {
 #[derive(Clone)]
 pub struct Probe {
     pub(crate) stage: watch::Receiver<Stage>,
-    pub(crate) guard: watch::Receiver<Standing>,
+    pub(crate) guard: watch::Receiver<GuardStatus>,
     pub(crate) metrics: Shared,
     pub(crate) context: watch::Receiver<Weak<Context>>,
 }
@@ -51,7 +51,7 @@ impl Probe {
         let guard = self.guard.borrow().clone();
         match (&stage, &guard) {
             (Stage::StandingBy(_), _) => Ok(stage.to_string()),
-            (Stage::Working, Standing::InForce(_)) => Ok(format!("{stage}; {guard}")),
+            (Stage::Working, GuardStatus::InForce(_)) => Ok(format!("{stage}; {guard}")),
             _ => Err(format!("{stage}; {guard}")),
         }
     }

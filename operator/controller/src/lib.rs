@@ -59,10 +59,10 @@ mod workflow;
 mod works;
 
 pub use call_slots::CallLimits;
-pub use guard::{GuardMode, GuardSettings, Guarded, Standing};
+pub use guard::{GuardMode, GuardSettings, GuardStatus, Guarded};
 pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;
-pub use operator::{Config, Ended, Operator};
+pub use operator::{Config, ExitReason, Operator};
 pub use pods::PodSettings;
 pub use signoff_runtime::{Caller, Clock, Evaluator, EvaluatorSettings, Outside, RunRef};
 pub use targets::Targets;

@@ -13,7 +13,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::guard::Standing;
+use crate::guard::GuardStatus;
 
 type Labels = Vec<(&'static str, &'static str)>;
 
@@ -206,10 +206,10 @@ impl Metrics {
         self.in_use.set(i64::try_from(in_use).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn guarded(&self, standing: &Standing) {
+    pub(crate) fn guarded(&self, standing: &GuardStatus) {
         self.in_force.set(standing.is_in_force().into());
-        if let Standing::InForce(guarded) = standing {
-            self.foreign.set(i64::try_from(guarded.foreign.len()).unwrap_or(i64::MAX));
+        if let GuardStatus::InForce(guarded) = standing {
+            self.foreign.set(i64::try_from(guarded.external_mutators.len()).unwrap_or(i64::MAX));
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::{
 use crate::{
     call_slots::CallLimits,
     context::Context,
-    guard::{GuardMode, Standing},
+    guard::{GuardMode, GuardStatus},
     health::{Probe, Stage},
     lease::{Held, Lease, LeaseSettings, Tenure},
     metrics::Shared,
@@ -101,7 +101,7 @@ impl Config {
 
 /// Why an operator ended without being asked to.
 #[derive(Debug, thiserror::Error)]
-pub enum Ended {
+pub enum ExitReason {
     /// Another one acts now, or may.
     #[error("{0}: this process ends, so that only one operator acts")]
     LeaseLost(String),
@@ -109,7 +109,7 @@ pub enum Ended {
     #[error(
         "the API signoff.dev was served by another server for a time: this process ends, so that the next one starts with nothing learnt from it"
     )]
-    Misled,
+    ForeignApiServer,
     /// Evaluations did not stop when told to, and their threads go on using the CPU.
     #[error(
         "{0} evaluations did not stop: what they belong to is set aside, and this process ends, so that the next one starts without their threads"
@@ -125,7 +125,7 @@ pub struct Operator {
     pub(crate) config: Config,
     pub(crate) metrics: Shared,
     pub(crate) stage: watch::Sender<Stage>,
-    pub(crate) guard: watch::Sender<Standing>,
+    pub(crate) guard: watch::Sender<GuardStatus>,
     pub(crate) context: watch::Sender<Weak<Context>>,
 }
 
@@ -139,7 +139,7 @@ impl Operator {
             config,
             metrics,
             stage: watch::Sender::new(Stage::Starting("not started".to_owned())),
-            guard: watch::Sender::new(Standing::Unknown),
+            guard: watch::Sender::new(GuardStatus::Unknown),
             context: watch::Sender::new(Weak::new()),
         }
     }
@@ -160,7 +160,7 @@ impl Operator {
     ///
     /// # Errors
     /// That it had to stop. The process should end: only another incarnation may go on.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), Ended> {
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ExitReason> {
         let mut shutdown = std::pin::pin!(shutdown.fuse());
         let Config { client, clock, incarnation, .. } = &self.config;
         let held = match &self.config.lease {
@@ -189,14 +189,14 @@ impl Operator {
         }
         let ended = tokio::select! {
             biased;
-            Some(kept) = keeping.join_next() => Err(Ended::LeaseLost(lost(kept))),
+            Some(kept) = keeping.join_next() => Err(ExitReason::LeaseLost(lost(kept))),
             ended = works.run(&self, shutdown) => ended,
         };
         self.metrics.leads(false);
         works.stop().await;
         let _ = timeout(LAST_WORDS, events.join_next()).await;
         drop(stop);
-        if let (Ok(()) | Err(Ended::LostThreads(_)), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
+        if let (Ok(()) | Err(ExitReason::LostThreads(_)), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
             held.give_up().await;
         }
         ended

@@ -29,11 +29,11 @@ use crate::{
     error::Error,
     events::{self, Delivery},
     floors::{FloorIndex, FloorWatches},
-    guard::{Confirm, Keeper, Misled, Standing},
+    guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
     health::Stage,
     kinds::{Name, Readable},
     lease::Tenure,
-    operator::{Ended, Operator},
+    operator::{ExitReason, Operator},
     pace::Pace,
     plans::Plans,
     pods::{self, Attendant, Book, PodSight, Room},
@@ -71,7 +71,7 @@ pub(crate) struct Works {
     max_reconciles: usize,
     grace: Duration,
     /// Watches and the guard: they never end by themselves.
-    background: JoinSet<Ended>,
+    background: JoinSet<ExitReason>,
     looks: JoinSet<Look>,
     under_way: UnderWay,
     calls: JoinSet<CallEnd>,
@@ -130,7 +130,7 @@ impl Works {
             room_for_pods: Arc::new(Room::new(config.pods.clone(), Arc::clone(&pods))),
             pods,
             guard: operator.guard.subscribe(),
-            confirm: Confirm::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
+            recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
             vouched: Vouched::default(),
             tenure,
             starts: to_starts,
@@ -141,20 +141,20 @@ impl Works {
         operator.context.send_replace(Arc::downgrade(&context));
         let mut background = JoinSet::new();
         let (counts, watched) = (Arc::clone(metrics), client.clone());
-        background.spawn(follow(watched, to_workflows, counts).map(|()| Ended::Task("watch of Workflows")));
+        background.spawn(follow(watched, to_workflows, counts).map(|()| ExitReason::Task("watch of Workflows")));
         let (counts, watched) = (Arc::clone(metrics), client.clone());
-        background.spawn(follow(watched, to_approvals, counts).map(|()| Ended::Task("watch of Approvals")));
-        let keeper = Keeper {
+        background.spawn(follow(watched, to_approvals, counts).map(|()| ExitReason::Task("watch of Approvals")));
+        let monitor = GuardMonitor {
             client: client.clone(),
             mode: config.guard.clone(),
-            standing: operator.guard.clone(),
+            status: operator.guard.clone(),
             doubt,
             clock: Arc::clone(&config.clock),
             metrics: Arc::clone(metrics),
         };
-        background.spawn(keeper.run().map(|Misled| Ended::Misled));
+        background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
         if let Some(around) = &config.targets {
-            background.spawn(targets::keep(client, around, metrics).map(|()| Ended::Task("watch of addresses")));
+            background.spawn(targets::keep(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")));
         }
         let floors = FloorWatches::start(client, metrics, &mut background);
         let pods = pods::watch(client, &config.pods, metrics, &mut background);
@@ -186,7 +186,11 @@ impl Works {
     }
 
     /// The loop in which everything meets. Each turn of it is short: nothing is awaited here but news.
-    pub(crate) async fn run(&mut self, operator: &Operator, shutdown: impl Future<Output = ()>) -> Result<(), Ended> {
+    pub(crate) async fn run(
+        &mut self,
+        operator: &Operator,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), ExitReason> {
         let mut shutdown = std::pin::pin!(shutdown);
         let context = Arc::clone(&self.context);
         let mut guard = context.guard.clone();
@@ -195,7 +199,7 @@ impl Works {
         let (mut last_call, mut last_writes): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             if last_writes.is_some() && self.looks.is_empty() {
-                return Err(Ended::LostThreads(*lost.borrow()));
+                return Err(ExitReason::LostThreads(*lost.borrow()));
             }
             if self.is_working(operator) && last_writes.is_none() {
                 self.look();
@@ -213,7 +217,7 @@ impl Works {
                     last_call = Some(Instant::now() + self.grace);
                 }
                 () = until(last_call) => return Ok(()),
-                () = until(last_writes) => return Err(Ended::LostThreads(*lost.borrow())),
+                () = until(last_writes) => return Err(ExitReason::LostThreads(*lost.borrow())),
                 Ok(()) = lost.changed(), if last_writes.is_none() => {
                     if *lost.borrow() >= MOST_LOST {
                         operator.enter(Stage::Stopping);
@@ -236,7 +240,7 @@ impl Works {
                     }
                     context.room_for_pods.look();
                 }
-                Some(done) = self.background.join_next() => return Err(done.unwrap_or(Ended::Task("watch"))),
+                Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.tick(context.now()),
                 // While the guard looks nothing can be said; what it then finds is news again.
@@ -262,7 +266,7 @@ impl Works {
             && workflows
             && approvals
             && self.context.floors.is_complete()
-            && *self.context.guard.borrow() != Standing::Unknown
+            && *self.context.guard.borrow() != GuardStatus::Unknown
         {
             self.working = true;
             if !self.context.is_draining() {

@@ -15,7 +15,7 @@ use signoff_api::{
 };
 
 use crate::{
-    CRDS, Marks, difference, foreign,
+    CRDS, ObjectVersions, difference, external_mutators,
     read::{ByName, InForce, read},
 };
 
@@ -23,19 +23,19 @@ const REMEDY: &str = "install the chart of this operator's version again";
 /// What a token that is bound to a pod says of its bearer.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
-/// What a look found.
+/// What an inspection found.
 #[derive(Clone, Debug, Default)]
-pub struct Look {
+pub struct Inspection {
     /// Every object on which the guard rests, in the order in which they were compared.
     pub objects: Vec<Object>,
     /// Other people's webhooks and policies that could change a vote on its way, by kind and name.
-    pub foreign: Vec<String>,
+    pub external_mutators: Vec<String>,
     /// The operator that the rules were compared for; none where whoever asked is none.
     pub identity: Option<Identity>,
     /// What is wrong besides: with whoever asks.
     pub complaints: Vec<String>,
     /// What tells whether an object was changed since.
-    pub marks: Marks,
+    pub versions: ObjectVersions,
     /// When one of the objects was last changed, as far as they say so themselves.
     pub changed_at: Option<Timestamp>,
 }
@@ -66,7 +66,7 @@ pub enum State {
     NotServed,
 }
 
-impl Look {
+impl Inspection {
     /// Everything that is wrong, each with its remedy; nothing where all is in force.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
@@ -81,7 +81,7 @@ impl Look {
         of_objects.chain(self.complaints.iter().cloned()).collect()
     }
 
-    /// Whether another server answers for our objects: what it says may be false, and the objects' marks would not
+    /// Whether another server answers for our objects: what it says may be false, and the objects' versions would not
     /// tell that it ever did.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
@@ -94,7 +94,7 @@ impl Look {
 ///
 /// # Errors
 /// As the API server answers.
-pub async fn look(client: &Client, mutating: bool) -> Result<Look, kube::Error> {
+pub async fn inspect(client: &Client, mutating: bool) -> Result<Inspection, kube::Error> {
     let found = read_all(client, mutating).await?;
     let operator = identity(&found.me);
     Ok(compare(&found, operator))
@@ -104,7 +104,7 @@ pub async fn look(client: &Client, mutating: bool) -> Result<Look, kube::Error> 
 ///
 /// # Errors
 /// As the API server answers.
-pub async fn look_as(client: &Client, identity: Identity, mutating: bool) -> Result<Look, kube::Error> {
+pub async fn inspect_as(client: &Client, identity: Identity, mutating: bool) -> Result<Inspection, kube::Error> {
     Ok(compare(&read_all(client, mutating).await?, Ok(identity)))
 }
 
@@ -113,25 +113,26 @@ async fn read_all(client: &Client, mutating: bool) -> Result<InForce, kube::Erro
     read(client, mutating, &crds, &crate::api_service()).await
 }
 
-fn compare(found: &InForce, identity: Result<Identity, String>) -> Look {
-    let mut look = Look::default();
+fn compare(found: &InForce, identity: Result<Identity, String>) -> Inspection {
+    let mut inspection = Inspection::default();
     for crd in CRDS.iter() {
-        look.object("CustomResourceDefinition", crd, Some(&found.crds), |crd| defaulted(&crd.spec));
+        inspection.object("CustomResourceDefinition", crd, Some(&found.crds), |crd| defaulted(&crd.spec));
     }
     let elsewhere =
         found.service.as_ref().and_then(|service| service.spec.as_ref()).is_some_and(|spec| spec.service.is_some());
     let state = if elsewhere { State::Elsewhere } else { State::AsShipped };
-    look.objects.push(Object { kind: "APIService", name: crate::api_service(), state });
+    inspection.objects.push(Object { kind: "APIService", name: crate::api_service(), state });
     match identity {
         Ok(identity) => {
-            look.policies(&identity, found);
-            look.identity = Some(identity);
+            inspection.policies(&identity, found);
+            inspection.identity = Some(identity);
         }
-        Err(why) => look.complaints.push(why),
+        Err(why) => inspection.complaints.push(why),
     }
     let names = |object: &Object| (object.kind == "MutatingAdmissionPolicy").then(|| object.name.clone());
-    look.foreign = foreign::mutators(found, &look.objects.iter().filter_map(names).collect::<Vec<_>>());
-    look
+    inspection.external_mutators =
+        external_mutators::mutators(found, &inspection.objects.iter().filter_map(names).collect::<Vec<_>>());
+    inspection
 }
 
 /// Who the operator is, as the API server sees it: the policies exempt exactly this one.
@@ -149,7 +150,7 @@ fn identity(me: &UserInfo) -> Result<Identity, String> {
     Ok(Identity::new(namespace, account))
 }
 
-impl Look {
+impl Inspection {
     fn policies(&mut self, identity: &Identity, found: &InForce) {
         let shipped = match policies::objects(identity) {
             Ok(shipped) => shipped,
@@ -202,7 +203,7 @@ impl Look {
 
     fn mark<K: Resource>(&mut self, kind: &str, object: &K) {
         let meta = object.meta();
-        self.marks.add(kind, meta);
+        self.versions.add(kind, meta);
         let times = meta.managed_fields.iter().flatten().filter_map(|entry| entry.time.as_ref());
         let newest = times.chain(&meta.creation_timestamp).map(|time| time.0).max();
         self.changed_at = self.changed_at.max(newest);

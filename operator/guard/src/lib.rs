@@ -1,21 +1,21 @@
-//! Whether the API server enforces, exactly as this build ships them, the rules that vouch for who decided what.
+//! Compares the admission policies and CRDs in the cluster with those of this build.
 //!
-//! It may not install, repair or watch anything, and never guesses: what cannot be read or understood differs.
+//! **Invariant:** installs, repairs and watches nothing. What cannot be read or understood counts as different.
 //!
-//! * [`look`]: reads everything and compares it; [`Look::report`] tells people
-//! * [`marks`]: the cheap question whether anything was changed since a look
+//! * [`inspect`]: reads everything and compares it; [`Inspection::report`] is for people
+//! * [`object_versions`]: the cheap question whether anything was changed since an inspection
 //! * [`probe`]: whether a forged request is refused, by every API server
 
 mod compare;
 mod difference;
-mod foreign;
-pub mod marks;
+mod external_mutators;
+pub mod object_versions;
 pub mod probe;
 mod read;
 mod report;
 
-pub use compare::{Look, Object, State, look, look_as};
-pub use marks::Marks;
+pub use compare::{Inspection, Object, State, inspect, inspect_as};
+pub use object_versions::ObjectVersions;
 pub use read::{installed_for, serves_mutating_policies};
 
 use std::{collections::BTreeSet, sync::LazyLock};
@@ -27,7 +27,7 @@ use signoff_api::{
     policies::{self, Identity},
 };
 
-/// The role of the chart whose holders may read everything that a look reads.
+/// The role of the chart whose holders may read everything that an inspection reads.
 pub const READER_ROLE: &str = "signoff-guard-reader";
 
 /// The APIService by which requests for our objects are routed.

@@ -1,12 +1,12 @@
-//! What a look found, for people: every object, what differs, and how to mend it.
+//! What an inspection found, for people: every object, what differs, and how to mend it.
 //!
 //! It may not leave anything out, also not what is well.
 
 use signoff_api::policies::Identity;
 
-use crate::{Look, State};
+use crate::{Inspection, State};
 
-impl Look {
+impl Inspection {
     /// A page for a terminal: what is in force, what differs, what to do.
     #[must_use]
     pub fn report(&self) -> String {
@@ -28,7 +28,7 @@ impl Look {
             page.push_str(&format!("{name:<width$}  {state}\n"));
         }
         page.push('\n');
-        for foreign in &self.foreign {
+        for foreign in &self.external_mutators {
             page.push_str(&format!(
                 "Warning: {foreign} can change a vote on its way: exclude the API group signoff.dev by its rules\n"
             ));
@@ -49,7 +49,7 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Look, Object, State};
+    use crate::{Inspection, Object, State};
 
     fn object(kind: &'static str, name: &str, state: State) -> Object {
         Object { kind, name: name.to_owned(), state }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_page_names_every_object_what_differs_and_the_remedy() {
-        let look = Look {
+        let inspection = Inspection {
             objects: vec![
                 object("ValidatingAdmissionPolicy", "signoff-approvals", State::AsShipped),
                 object(
@@ -67,10 +67,10 @@ mod tests {
                 ),
                 object("MutatingAdmissionPolicy", "signoff-requester", State::Missing),
             ],
-            foreign: vec!["MutatingWebhookConfiguration mesh (webhook a.b.c)".to_owned()],
-            ..Look::default()
+            external_mutators: vec!["MutatingWebhookConfiguration mesh (webhook a.b.c)".to_owned()],
+            ..Inspection::default()
         };
-        let page = look.report();
+        let page = inspection.report();
         for words in [
             "as shipped",
             "DIFFERS at spec.validationActions[0]",
@@ -85,8 +85,10 @@ mod tests {
 
     #[test]
     fn where_all_is_well_the_page_says_so_in_one_sentence() {
-        let look =
-            Look { objects: vec![object("APIService", "v1alpha1.signoff.dev", State::AsShipped)], ..Look::default() };
-        assert!(look.report().ends_with("In force: votes are vouched for.\n"));
+        let inspection = Inspection {
+            objects: vec![object("APIService", "v1alpha1.signoff.dev", State::AsShipped)],
+            ..Inspection::default()
+        };
+        assert!(inspection.report().ends_with("In force: votes are vouched for.\n"));
     }
 }

@@ -7,7 +7,7 @@ use std::{io::Write, process::ExitCode};
 use anyhow::Context;
 use signoff_api::policies::Identity;
 use signoff_controller::metrics::Shared;
-use signoff_guard::{READER_ROLE, look_as, serves_mutating_policies};
+use signoff_guard::{READER_ROLE, inspect_as, serves_mutating_policies};
 
 use crate::{arguments::Arguments, cluster};
 
@@ -16,7 +16,7 @@ pub async fn check(arguments: &Arguments, service_account: &str) -> anyhow::Resu
     let need = || format!("reading the admission policies (the ClusterRole {READER_ROLE} suffices)");
     let mutating = serves_mutating_policies(&connection.client).await.with_context(need)?;
     let operator = Identity::new(&connection.namespace, service_account);
-    let found = look_as(&connection.client, operator, mutating).await.with_context(need)?;
+    let found = inspect_as(&connection.client, operator, mutating).await.with_context(need)?;
     std::io::stdout().write_all(found.report().as_bytes()).context("printing the report")?;
     Ok(if found.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -13,8 +13,8 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use anyhow::Context;
 use clap::Parser;
 use signoff_controller::{
-    Config, Ended, Evaluator, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, Targets, metrics::Shared,
-    secrets::ClusterSecrets,
+    Config, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, Targets,
+    metrics::Shared, secrets::ClusterSecrets,
 };
 use signoff_runtime::{AddressSettings, HttpClient, Providers, http::HttpSettings};
 use tokio::{
@@ -81,7 +81,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 
     let ended = operator.run(asked_to_stop()?).await;
     pages.abort();
-    if let Err(lost @ Ended::LostThreads(_)) = &ended {
+    if let Err(lost @ ExitReason::LostThreads(_)) = &ended {
         tracing::error!("{lost}");
         return Ok(ExitCode::from(LOST_THREADS));
     }

@@ -10,7 +10,7 @@ use signoff_engine::tally::Owner;
 use crate::{
     context::Context,
     error::Error,
-    guard::Standing,
+    guard::GuardStatus,
     kinds::{Kind, Name, uid},
     store::Found,
 };
@@ -45,7 +45,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         }
         return Ok(Observed::Nothing);
     }
-    let Standing::InForce(guarded) = context.guard.borrow().clone() else { return Ok(Observed::Nothing) };
+    let GuardStatus::InForce(guarded) = context.guard.borrow().clone() else { return Ok(Observed::Nothing) };
     let Some(owner) = owner(context, &run, &workflow.uid).await? else { return Ok(Observed::Nothing) };
     Ok(Observed::Open(Box::new(Seen { owner, guard_epoch: guarded.epoch, approval })))
 }

@@ -1,94 +1,95 @@
-//! The guard: whether the rules that vouch for decisions are in force, without a gap, and since when. While they are
-//! not, nothing is honoured.
+//! The guard: whether the admission policies that verify decisions are in force, without a gap, and since when. While they
+//! are not, no decision is counted.
 //!
-//! It may not install or repair anything, and never guesses: what cannot be read is not in force.
+//! **Invariant:** installs and repairs nothing. What cannot be read is not in force.
 //!
-//! * `keep`: the task that watches, looks, waits and tries a forged request
-//! * `confirm`: the question right before something is honoured
-//! * `memory`: what must outlive this process
+//! watches -> inspect *(I/O)* -> probe *(I/O)* -> status -> recheck, once more before each decision *(I/O)*
+//!
+//! * `monitor`: the task that watches, inspects, waits and tries a forged request
+//! * `recheck`: the last check before a decision is counted
+//! * `persisted_state`: what outlives this process
 
-mod confirm;
-mod keep;
-mod memory;
+mod monitor;
+mod persisted_state;
+mod recheck;
 
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
-use signoff_guard::Marks;
+use signoff_guard::ObjectVersions;
 use tokio::sync::watch;
 
-pub(crate) use confirm::Confirm;
-pub(crate) use keep::{Keeper, Misled};
+pub(crate) use monitor::{ForeignApiServer, GuardMonitor};
+pub(crate) use recheck::Recheck;
 
-/// How an operator knows that decisions are vouched for.
+/// How an operator learns whether the admission policies are in force.
 #[derive(Clone, Debug)]
 pub enum GuardMode {
-    /// By reading what is in force.
+    /// Reads the policies from the API server.
     Checked(Box<GuardSettings>),
-    /// By being told so, with this epoch: for tests without admission.
+    /// Takes them for in force, in this epoch: for tests without admission.
     Assumed(String),
 }
 
-/// What an administrator decides about the guard.
+/// The administrator's settings for the guard.
 #[derive(Clone, Debug, Default)]
 pub struct GuardSettings {
-    /// Honour nothing while other people's webhooks or mutating policies could change a vote on its way.
+    /// Count no decision while a mutating webhook or policy of others could change a vote.
     pub strict: bool,
-    /// The way to each single API server, where they can be reached one by one; else only the one that answers.
+    /// How to reach each API server by itself; `None`: only the one that answers.
     pub each_server: Option<kube::Config>,
 }
 
-/// How the guard stands.
+/// Whether the admission policies are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Nothing was read yet.
+pub enum GuardStatus {
+    /// Not read yet.
     Unknown,
-    /// Something was changed or cannot be reached: it is being looked at. Nothing is honoured meanwhile, and nobody
-    /// is alarmed.
+    /// Changed or unreachable, and being inspected. No decision is counted meanwhile, and no alarm is raised.
     Looking(Arc<str>),
     /// In force as shipped.
     InForce(Guarded),
-    /// Not in force: each entry says what is wrong, with its remedy.
+    /// Not in force. Each entry says what is wrong, with its remedy.
     Broken(Arc<[String]>),
 }
 
-/// The rules in force.
+/// The admission policies in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guarded {
-    /// Moves whenever any of the guard's objects was changed or made anew.
+    /// Changes whenever one of the guard's objects is changed or created again.
     pub epoch: Arc<str>,
-    /// Since when, by the API server's clock: what was created earlier may not have been vouched for.
+    /// Since when, by the API server's clock. What was created earlier may not have been verified.
     pub since: Timestamp,
-    /// Other people's webhooks and policies that could change a vote on its way, by kind and name.
-    pub foreign: Arc<[String]>,
-    /// What tells whether an object was changed since; none where the guard is assumed.
-    ground: Option<Arc<Ground>>,
+    /// Mutating webhooks and policies of others that could change a vote, by kind and name.
+    pub external_mutators: Arc<[String]>,
+    /// What a recheck compares with; `None` where the policies are taken for in force.
+    baseline: Option<Arc<Baseline>>,
 }
 
-/// What the guard rests on.
+/// The objects on which the guard rests, as they were inspected.
 #[derive(Debug, PartialEq, Eq)]
-struct Ground {
-    marks: Marks,
+struct Baseline {
+    versions: ObjectVersions,
     /// Whether mutating policies are served.
     mutating: bool,
 }
 
 /// For people.
-impl fmt::Display for Standing {
+impl fmt::Display for GuardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("the admission policies have not been read yet"),
             Self::Looking(why) => write!(f, "no decision is honoured for the moment: {why}"),
-            Self::InForce(Guarded { epoch, foreign, .. }) => {
+            Self::InForce(Guarded { epoch, external_mutators, .. }) => {
                 write!(f, "the admission policies are in force (epoch {epoch})")?;
-                if foreign.is_empty() { Ok(()) } else { write!(f, "; {}", foreign_words(foreign)) }
+                if external_mutators.is_empty() { Ok(()) } else { write!(f, "; {}", foreign_words(external_mutators)) }
             }
             Self::Broken(why) => write!(f, "no decision is honoured: {}", why.join("; ")),
         }
     }
 }
 
-/// One sentence about other people's webhooks and policies.
+/// Returns one sentence about mutating webhooks and policies of others.
 pub(crate) fn foreign_words(foreign: &[String]) -> String {
     format!(
         "these can change a vote on its way, so look at what is stored (kubectl approve does): {}",
@@ -96,7 +97,7 @@ pub(crate) fn foreign_words(foreign: &[String]) -> String {
     )
 }
 
-impl Standing {
+impl GuardStatus {
     fn broken(why: impl Into<String>) -> Self {
         Self::Broken([why.into()].into())
     }
@@ -105,28 +106,28 @@ impl Standing {
         Self::Looking(why.into())
     }
 
-    /// Whether it is known how the guard stands.
+    /// Whether the inspection has finished.
     #[must_use]
     pub(crate) fn is_settled(&self) -> bool {
         matches!(self, Self::InForce(_) | Self::Broken(_))
     }
 
-    /// Whether decisions are vouched for.
+    /// Whether decisions are verified.
     #[must_use]
     pub fn is_in_force(&self) -> bool {
         matches!(self, Self::InForce(_))
     }
 }
 
-/// Makes a standing known, where it is news.
-fn tell(standing: &watch::Sender<Standing>, now: Standing) {
-    standing.send_if_modified(|old| {
+/// Publishes a status where it differs from the last one.
+fn publish(status: &watch::Sender<GuardStatus>, now: GuardStatus) {
+    status.send_if_modified(|old| {
         let news = *old != now;
         if news {
             match &now {
-                Standing::InForce(_) => tracing::info!("{now}"),
-                Standing::Unknown | Standing::Looking(_) => tracing::debug!("{now}"),
-                Standing::Broken(_) => tracing::warn!("{now}"),
+                GuardStatus::InForce(_) => tracing::info!("{now}"),
+                GuardStatus::Unknown | GuardStatus::Looking(_) => tracing::debug!("{now}"),
+                GuardStatus::Broken(_) => tracing::warn!("{now}"),
             }
             *old = now;
         }

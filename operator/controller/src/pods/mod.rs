@@ -33,7 +33,7 @@ pub(crate) use sight::{Stand, StepPod};
 
 use crate::{
     metrics::Shared,
-    operator::Ended,
+    operator::ExitReason,
     watch::{Sight, follow_in},
 };
 
@@ -71,7 +71,7 @@ pub(crate) fn watch(
     client: &Client,
     settings: &PodSettings,
     metrics: &Shared,
-    background: &mut JoinSet<Ended>,
+    background: &mut JoinSet<ExitReason>,
 ) -> mpsc::Receiver<PodSight> {
     let (to, sights) = mpsc::channel(256);
     let everywhere = settings.namespaces.is_empty().then_some(None);
@@ -80,7 +80,8 @@ pub(crate) fn watch(
         let (seen, mut from) = mpsc::channel(64);
         let to = to.clone();
         background.spawn(
-            follow_in(client.clone(), namespace.clone(), seen, metrics.clone()).map(|()| Ended::Task("watch of Pods")),
+            follow_in(client.clone(), namespace.clone(), seen, metrics.clone())
+                .map(|()| ExitReason::Task("watch of Pods")),
         );
         background.spawn(async move {
             while let Some(sight) = from.recv().await {
@@ -88,7 +89,7 @@ pub(crate) fn watch(
                     break;
                 }
             }
-            Ended::Task("watch of Pods")
+            ExitReason::Task("watch of Pods")
         });
     }
     sights

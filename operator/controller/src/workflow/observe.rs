@@ -17,7 +17,7 @@ use super::journal::journal;
 use crate::{
     context::Context,
     error::Error,
-    guard::{Guarded, Standing},
+    guard::{GuardStatus, Guarded},
     kinds::{Name, uid},
     store::Found,
 };
@@ -78,9 +78,9 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         return Ok(Observed::LeftAlone { until });
     }
     let guarded = match context.guard.borrow().clone() {
-        Standing::InForce(guarded) => guarded,
-        Standing::Unknown | Standing::Looking(_) => return Ok(Observed::Undecided),
-        broken @ Standing::Broken(_) => return Ok(Observed::Unguarded(workflow, broken.to_string())),
+        GuardStatus::InForce(guarded) => guarded,
+        GuardStatus::Unknown | GuardStatus::Looking(_) => return Ok(Observed::Undecided),
+        broken @ GuardStatus::Broken(_) => return Ok(Observed::Unguarded(workflow, broken.to_string())),
     };
     let journal = journal(context, &workflow, &status).await?;
     let mut seen = Seen {

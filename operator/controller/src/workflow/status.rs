@@ -23,7 +23,7 @@ pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> 
     let mut status = after_turn(workflow, plan, turn, seen.overdue, now);
     evaluated(&mut status);
     conditions::remove(&mut status.conditions, conditions::GUARDED);
-    foreign_mutation(&mut status, workflow, &seen.guarded.foreign, now);
+    foreign_mutation(&mut status, workflow, &seen.guarded.external_mutators, now);
     under_floors(&mut status, workflow, plan, turn, now);
     steps_wait(&mut status, workflow, conditions::PODS_PENDING, pending.pods, now);
     steps_wait(&mut status, workflow, conditions::CALLS_PENDING, pending.calls, now);

@@ -1,6 +1,5 @@
-//! Marks: what tells that an object of the guard was changed or made anew, even where it is the same again.
-//!
-//! They say nothing about what the object holds: equal marks mean that what an earlier look found still holds.
+//! The uid and generation of each object of the guard. They show that one was changed or created again, even where its content is
+//! the same as before. Equal versions mean that the last inspection still holds.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -24,9 +23,9 @@ const EPOCH_DIGITS: usize = 32;
 /// can move back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Marks(BTreeMap<String, (String, i64)>);
+pub struct ObjectVersions(BTreeMap<String, (String, i64)>);
 
-impl Marks {
+impl ObjectVersions {
     pub(crate) fn add(&mut self, kind: &str, meta: &ObjectMeta) {
         let name = meta.name.as_deref().unwrap_or_default();
         let mark = (meta.uid.clone().unwrap_or_default(), meta.generation.unwrap_or_default());
@@ -42,7 +41,7 @@ impl Marks {
         Digest::of(&(&self.0, interruptions)).map(|digest| digest.short(EPOCH_DIGITS).to_owned())
     }
 
-    /// Returns the marks that the objects with the guard's label have now, or `None` where another server serves the API.
+    /// Returns the versions of the objects with the guard's label as they are now, or `None` where another server serves the API.
     /// `mutating`: whether mutating policies are served. Each kind is listed without a `resourceVersion`, so that no answer
     /// is older than the question.
     ///
@@ -104,37 +103,37 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn marks(uid: &str, generation: i64) -> Marks {
-        let mut marks = Marks::default();
+    fn versions(uid: &str, generation: i64) -> ObjectVersions {
+        let mut versions = ObjectVersions::default();
         let meta = ObjectMeta {
             name: Some("signoff-approvals".into()),
             uid: Some(uid.into()),
             generation: Some(generation),
             ..ObjectMeta::default()
         };
-        marks.add("ValidatingAdmissionPolicy", &meta);
-        marks
+        versions.add("ValidatingAdmissionPolicy", &meta);
+        versions
     }
 
     #[test]
     fn the_epoch_moves_with_uid_generation_and_interruptions_and_with_nothing_else() {
-        let epoch = |marks: Marks, interruptions| marks.epoch(interruptions).unwrap();
-        let first = epoch(marks("a", 1), 0);
-        assert_eq!(first, epoch(marks("a", 1), 0));
+        let epoch = |versions: ObjectVersions, interruptions| versions.epoch(interruptions).unwrap();
+        let first = epoch(versions("a", 1), 0);
+        assert_eq!(first, epoch(versions("a", 1), 0));
         assert!(first.len() == 32 && first.chars().all(|digit| digit.is_ascii_hexdigit()), "{first}");
-        for other in [epoch(marks("b", 1), 0), epoch(marks("a", 2), 0), epoch(marks("a", 1), 1)] {
+        for other in [epoch(versions("b", 1), 0), epoch(versions("a", 2), 0), epoch(versions("a", 1), 1)] {
             assert_ne!(first, other);
         }
     }
 
     #[test]
     fn marks_hold_among_others_and_not_once_an_object_is_missing_made_again_or_changed() {
-        let first = marks("a", 1);
+        let first = versions("a", 1);
         let mut among_others = first.clone();
         let other = ObjectMeta { name: Some("elsewhere".into()), ..ObjectMeta::default() };
         among_others.add("ValidatingAdmissionPolicy", &other);
         assert!(first.still_hold(&first) && first.still_hold(&among_others));
-        for now in [Marks::default(), marks("b", 1), marks("a", 2)] {
+        for now in [ObjectVersions::default(), versions("b", 1), versions("a", 2)] {
             assert!(!first.still_hold(&now), "{now:?}");
         }
     }

@@ -1,8 +1,7 @@
-//! What the guard must remember beyond this process: the epoch in force, since when, and the interruptions that left
-//! no mark on any object. One ConfigMap in the operator's namespace.
+//! What the guard keeps beyond this process, in a ConfigMap of the operator's namespace: the epoch in force, since when, and
+//! the number of interruptions that changed no object.
 //!
-//! It may not be trusted with more than it says: who forges it can make the operator more careful, and not less,
-//! unless they may change the rules themselves.
+//! **Invariant:** a forged ConfigMap can only make the operator more careful.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +13,16 @@ use kube::{Api, Client, api::PostParams};
 pub(super) const NAME: &str = "signoff-guard";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Memory {
-    /// The epoch that was last in force, and since when it was; none while nothing is.
+pub(super) struct PersistedState {
+    /// The epoch in force and since when; `None` while the policies are not in force.
     pub(super) in_force: Option<(String, Timestamp)>,
-    /// How often trust was lost without a mark on any object.
+    /// The number of interruptions that changed no object.
     pub(super) interruptions: u32,
     /// Whether any epoch was ever in force here.
     pub(super) blank: bool,
 }
 
-impl Memory {
+impl PersistedState {
     /// What is remembered; blank where nothing ever was, or nothing that can be understood.
     pub(super) async fn load(client: &Client, namespace: &str) -> Result<Self, kube::Error> {
         let found = Api::<ConfigMap>::namespaced(client.clone(), namespace).get_opt(NAME).await?;

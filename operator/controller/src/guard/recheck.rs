@@ -1,11 +1,10 @@
-//! The question right before a decision is honoured: does the guard still rest on what it rested on, after that
-//! decision was stored?
+//! The last check before a decision is counted: are the admission policies still those that were inspected?
 //!
-//! A watch may lag behind another, and a process may have been stopped for minutes between two of its steps: only a
-//! question that is asked after the decision was read tells. It must not honour anything by itself.
+//! One watch may lag behind another, and a process may be stopped between two steps. Only a question that is sent after the
+//! decision was read is proof.
 //!
-//! One question serves all decisions that were read before it was sent. At most one is in flight; decisions that arrive
-//! meanwhile share the next one, which is sent as soon as the one in flight is answered.
+//! One question serves all decisions that were read before it was sent. At most one is in flight. Decisions that arrive
+//! meanwhile share the next one, which is sent when the one in flight is answered.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -18,26 +17,26 @@ use futures::{
     future::{BoxFuture, Shared},
 };
 use kube::Client;
-use signoff_guard::Marks;
+use signoff_guard::ObjectVersions;
 use tokio::{
     sync::{Notify, watch},
     time::timeout,
 };
 
-use super::{Standing, tell};
+use super::{GuardStatus, publish};
 
-/// The longest time for the answers: without it, a lost connection would hold up every decision.
+/// How long the answers may take: without it, a lost connection would hold up every decision.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The marks of the labelled objects, `None` where another server serves the API.
-type Answer = Result<Option<Arc<Marks>>, Arc<kube::Error>>;
+/// The versions of the labelled objects; `None` where another server serves the API.
+type Answer = Result<Option<Arc<ObjectVersions>>, Arc<kube::Error>>;
 type Question = Shared<BoxFuture<'static, Answer>>;
 
-/// Asks whether the guard still holds.
-pub(crate) struct Confirm {
+/// Checks right before a decision is counted that the admission policies are still in force.
+pub(crate) struct Recheck {
     client: Client,
-    standing: watch::Sender<Standing>,
-    /// Wakes the keeper where the answer is no, before its watches do.
+    status: watch::Sender<GuardStatus>,
+    /// Wakes the monitor where the answer is no, before its watches do.
     doubt: Arc<Notify>,
     questions: Arc<Mutex<Questions>>,
 }
@@ -50,33 +49,33 @@ struct Questions {
     next: Option<Question>,
 }
 
-impl Confirm {
-    pub(crate) fn new(client: Client, standing: watch::Sender<Standing>, doubt: Arc<Notify>) -> Self {
-        Self { client, standing, doubt, questions: Arc::default() }
+impl Recheck {
+    pub(crate) fn new(client: Client, status: watch::Sender<GuardStatus>, doubt: Arc<Notify>) -> Self {
+        Self { client, status, doubt, questions: Arc::default() }
     }
 
-    /// Whether the rules were in force, in this epoch, all the time until now.
+    /// Whether the admission policies were in force, in this epoch, all the time until now.
     ///
     /// # Errors
     /// As the API server answers.
-    pub(crate) async fn holds(&self, epoch: &str) -> Result<bool, Arc<kube::Error>> {
-        let standing = self.standing.borrow().clone();
-        let Standing::InForce(guarded) = &standing else { return Ok(false) };
+    pub(crate) async fn is_in_force(&self, epoch: &str) -> Result<bool, Arc<kube::Error>> {
+        let status = self.status.borrow().clone();
+        let GuardStatus::InForce(guarded) = &status else { return Ok(false) };
         if *guarded.epoch != *epoch {
             return Ok(false);
         }
-        let Some(ground) = &guarded.ground else { return Ok(true) };
-        let now = self.next_question(ground.mutating).await?;
-        let holds = now.is_some_and(|now| ground.marks.still_hold(&now));
-        // The keeper may have looked again meanwhile: its newer word stands.
-        if !holds && *self.standing.borrow() == standing {
-            tell(&self.standing, Standing::looking("the admission policies were changed"));
+        let Some(baseline) = &guarded.baseline else { return Ok(true) };
+        let now = self.next_question(baseline.mutating).await?;
+        let holds = now.is_some_and(|now| baseline.versions.still_hold(&now));
+        // The monitor may have inspected again meanwhile: its newer status stays.
+        if !holds && *self.status.borrow() == status {
+            publish(&self.status, GuardStatus::looking("the admission policies were changed"));
             self.doubt.notify_one();
         }
         Ok(holds)
     }
 
-    /// Returns the question that is sent next, which is not sent yet.
+    /// Returns the next question, which is not sent yet.
     fn next_question(&self, mutating: bool) -> Question {
         let mut questions = lock(&self.questions);
         if let Some(next) = &questions.next {
@@ -86,7 +85,7 @@ impl Confirm {
             (self.client.clone(), questions.sent.clone(), Arc::downgrade(&self.questions));
         let question = async move {
             if let Some(in_flight) = in_flight {
-                // Its answer, good or bad, is about decisions that were read earlier.
+                // Its answer is about decisions that were read earlier.
                 drop(in_flight.await);
             }
             // A decision that is read from here on waits for another question.
@@ -110,7 +109,7 @@ fn lock(questions: &Mutex<Questions>) -> std::sync::MutexGuard<'_, Questions> {
 }
 
 async fn ask(client: &Client, mutating: bool) -> Answer {
-    let answer = timeout(PATIENCE, Marks::current(client, mutating)).await;
+    let answer = timeout(PATIENCE, ObjectVersions::current(client, mutating)).await;
     let answer = answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()));
     Ok(answer??.map(Arc::new))
 }

@@ -1,7 +1,7 @@
-//! Keeps the guard's standing true: looks whenever one of its objects changes, and after a change trusts the rules
-//! again only when every API server refuses a forged request by them.
+//! Inspects the admission policies whenever one of their objects changes. After a change they count as in force only when
+//! every API server refuses a forged request.
 //!
-//! It may not honour anything, and takes nothing for granted that happened while nobody looked.
+//! After a gap in a watch everything is inspected again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -21,80 +21,87 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use signoff_api::policies::Identity;
-use signoff_guard::{Look, look, probe, serves_mutating_policies};
+use signoff_guard::{Inspection, inspect, probe, serves_mutating_policies};
 use signoff_runtime::Clock;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Ground, GuardMode, GuardSettings, Guarded, Standing, memory::Memory, tell};
+use super::{Baseline, GuardMode, GuardSettings, GuardStatus, Guarded, persisted_state::PersistedState, publish};
 use crate::{
     error::{plain, status_code},
     metrics::Shared,
 };
 
-/// How long after a change its effect is waited for: every API server learns of it by a watch of its own.
+/// How long after a change the probe waits: every API server learns of it by a watch of its own.
 const SETTLE: Duration = Duration::from_secs(5);
-/// How long an API server may take to answer the forged request.
+/// How long an API server may take to answer a forged request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest pause between two attempts at what did not work.
+/// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Why the keeper stopped: this process must not go on.
-pub(crate) struct Misled;
+/// Another server answered for our objects: this process must end.
+pub(crate) struct ForeignApiServer;
 
-/// The task that keeps the standing true.
-pub(crate) struct Keeper {
+/// The task that inspects the admission policies and publishes their status.
+pub(crate) struct GuardMonitor {
     pub(crate) client: Client,
     pub(crate) mode: GuardMode,
-    pub(crate) standing: watch::Sender<Standing>,
+    pub(crate) status: watch::Sender<GuardStatus>,
     pub(crate) doubt: Arc<Notify>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Shared,
 }
 
-/// What a change means for the standing while it was not looked at yet.
+/// Whose object changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// One of the guard's own objects, or perhaps one of them: nothing is honoured until it was looked at.
+    /// One of the guard's own, or possibly one: no decision is counted until it was inspected.
     Ours,
-    /// What other people do to requests.
-    Foreign,
+    /// A mutating webhook or policy of others.
+    External,
 }
 
 type Changes = stream::BoxStream<'static, Change>;
 
-impl Keeper {
-    /// Runs until this process must not go on, because another server has answered for our objects.
-    pub(crate) async fn run(self) -> Misled {
+impl GuardMonitor {
+    /// Runs until another server has answered for our objects, so that this process must end.
+    pub(crate) async fn run(self) -> ForeignApiServer {
         match &self.mode {
             GuardMode::Assumed(epoch) => {
                 let epoch = epoch.as_str().into();
-                self.tell(Standing::InForce(Guarded {
+                self.publish(GuardStatus::InForce(Guarded {
                     epoch,
                     since: Timestamp::MIN,
-                    foreign: Arc::default(),
-                    ground: None,
+                    external_mutators: Arc::default(),
+                    baseline: None,
                 }));
                 std::future::pending().await
             }
             GuardMode::Checked(settings) => {
                 let mutating = self.until(|| serves_mutating_policies(&self.client)).await;
                 let changes = changes(&self.client, mutating);
-                let keeping =
-                    Keeping { keeper: &self, settings, mutating, changes, changed: None, tried: None, memory: None };
-                keeping.go_on().await
+                let state = MonitorState {
+                    monitor: &self,
+                    settings,
+                    mutating,
+                    changes,
+                    changed: None,
+                    tried: None,
+                    memory: None,
+                };
+                state.run().await
             }
         }
     }
 
-    fn tell(&self, now: Standing) {
+    fn publish(&self, now: GuardStatus) {
         self.metrics.guarded(&now);
-        tell(&self.standing, now);
+        publish(&self.status, now);
     }
 
-    /// Asks until there is an answer. What was in force and cannot be read any more is not honoured.
+    /// Asks until there is an answer. What cannot be read is not in force meanwhile.
     async fn until<T, F: Future<Output = Result<T, kube::Error>>>(&self, ask: impl Fn() -> F) -> T {
         let mut pause = Duration::from_millis(250);
         loop {
@@ -102,9 +109,9 @@ impl Keeper {
                 Ok(found) => return found,
                 Err(error) => {
                     let why = format!("the admission policies cannot be read: {}", plain(&error));
-                    // A server that cannot be reached is nobody's attack: what its objects say then is compared again.
+                    // An unreachable server is no attack: its objects are compared again later.
                     let refused = status_code(&error).is_some_and(|code| code < 500 && code != 429);
-                    self.tell(if refused { Standing::broken(why) } else { Standing::looking(why) });
+                    self.publish(if refused { GuardStatus::broken(why) } else { GuardStatus::looking(why) });
                 }
             }
             tokio::time::sleep(pause).await;
@@ -113,27 +120,27 @@ impl Keeper {
     }
 }
 
-/// A keeper at work.
-struct Keeping<'k> {
-    keeper: &'k Keeper,
+/// What the running monitor remembers.
+struct MonitorState<'k> {
+    monitor: &'k GuardMonitor,
     settings: &'k GuardSettings,
     mutating: bool,
     changes: Changes,
-    /// When a change was last seen, in this process.
+    /// When this process last received a change.
     changed: Option<Instant>,
-    /// The epoch in which every API server was found to refuse a forged request, in this process.
+    /// The epoch in which this process saw every API server refuse a forged request.
     tried: Option<String>,
-    memory: Option<Memory>,
+    memory: Option<PersistedState>,
 }
 
-impl Keeping<'_> {
-    async fn go_on(mut self) -> Misled {
+impl MonitorState<'_> {
+    async fn run(mut self) -> ForeignApiServer {
         let mut elsewhere = false;
         loop {
-            let (client, mutating) = (&self.keeper.client, self.mutating);
-            let found = self.keeper.until(|| look(client, mutating)).await;
+            let (client, mutating) = (&self.monitor.client, self.mutating);
+            let found = self.monitor.until(|| inspect(client, mutating)).await;
             if elsewhere && !found.is_elsewhere() {
-                return Misled;
+                return ForeignApiServer;
             }
             elsewhere = found.is_elsewhere();
             let wrong = self.problems(&found);
@@ -141,48 +148,48 @@ impl Keeping<'_> {
                 Some(identity) if wrong.is_empty() => self.establish(&found, identity).await,
                 Some(identity) => self.lose(wrong, identity).await,
                 None => {
-                    self.keeper.tell(Standing::Broken(wrong.into()));
+                    self.monitor.publish(GuardStatus::Broken(wrong.into()));
                     Seen::Through
                 }
             };
             if seen_to == Seen::Through {
-                self.news().await;
+                self.next_change().await;
             }
         }
     }
 
-    fn problems(&self, found: &Look) -> Vec<String> {
+    fn problems(&self, found: &Inspection) -> Vec<String> {
         let mut wrong = found.problems();
-        if self.settings.strict && !found.foreign.is_empty() {
+        if self.settings.strict && !found.external_mutators.is_empty() {
             wrong.push(format!(
                 "{} can change a vote on its way: exclude the API group signoff.dev by its rules",
-                found.foreign.join(", ")
+                found.external_mutators.join(", ")
             ));
         }
         wrong
     }
 
-    /// Waits until something changes.
-    async fn news(&mut self) {
+    /// Waits for the next change.
+    async fn next_change(&mut self) {
         let mut change = tokio::select! {
             Some(change) = self.changes.next() => change,
-            () = self.keeper.doubt.notified() => Change::Ours,
+            () = self.monitor.doubt.notified() => Change::Ours,
         };
-        // One upgrade changes many objects: everything that has changed by now needs one look.
+        // One upgrade changes many objects: all changes so far need one inspection.
         while let Some(Some(more)) = self.changes.next().now_or_never() {
             change = if more == Change::Ours { more } else { change };
         }
         if change == Change::Ours || self.settings.strict {
             self.changed = Some(Instant::now());
-            if self.keeper.standing.borrow().is_in_force() {
-                self.keeper.tell(Standing::looking("the admission policies may have been changed"));
+            if self.monitor.status.borrow().is_in_force() {
+                self.monitor.publish(GuardStatus::looking("the admission policies may have been changed"));
             }
         }
     }
 
-    /// Says that nothing is honoured, and remembers that it was so: not every reason leaves a mark on an object.
+    /// Publishes that the policies are not in force, and stores the interruption: not every reason changes an object.
     async fn lose(&mut self, wrong: Vec<String>, identity: &Identity) -> Seen {
-        self.keeper.tell(Standing::Broken(wrong.into()));
+        self.monitor.publish(GuardStatus::Broken(wrong.into()));
         let memory = self.remember(identity).await;
         if memory.in_force.take().is_some() {
             memory.interruptions += 1;
@@ -191,13 +198,13 @@ impl Keeping<'_> {
         Seen::Through
     }
 
-    /// Says that the rules are in force, once that is certain.
-    async fn establish(&mut self, found: &Look, identity: &Identity) -> Seen {
+    /// Publishes that the policies are in force, once that is certain.
+    async fn establish(&mut self, found: &Inspection, identity: &Identity) -> Seen {
         let memory = self.remember(identity).await.clone();
-        let epoch = match found.marks.epoch(memory.interruptions) {
+        let epoch = match found.versions.epoch(memory.interruptions) {
             Ok(epoch) => epoch,
             Err(why) => {
-                self.keeper.tell(Standing::broken(format!("the guard's epoch cannot be drawn: {why}")));
+                self.monitor.publish(GuardStatus::broken(format!("the guard's epoch cannot be drawn: {why}")));
                 return Seen::Through;
             }
         };
@@ -220,42 +227,42 @@ impl Keeping<'_> {
             }
         }
         let since = self.remember(identity).await.in_force.as_ref().map_or(Timestamp::MAX, |(_, since)| *since);
-        let ground = Ground { marks: found.marks.clone(), mutating: self.mutating };
-        self.keeper.tell(Standing::InForce(Guarded {
+        let baseline = Baseline { versions: found.versions.clone(), mutating: self.mutating };
+        self.monitor.publish(GuardStatus::InForce(Guarded {
             epoch: epoch.into(),
             since,
-            foreign: found.foreign.clone().into(),
-            ground: Some(Arc::new(ground)),
+            external_mutators: found.external_mutators.clone().into(),
+            baseline: Some(Arc::new(baseline)),
         }));
         Seen::Through
     }
 
-    /// How long ago something was, by the operator's clock; an instant that is still to come is now.
+    /// Returns how long ago an instant was by the operator's clock; zero for one in the future.
     fn age(&self, at: Timestamp) -> Duration {
-        self.keeper.clock.now().duration_since(at).try_into().unwrap_or(Duration::ZERO)
+        self.monitor.clock.now().duration_since(at).try_into().unwrap_or(Duration::ZERO)
     }
 
-    /// Waits, then until every API server refuses a forged request: at which instant. None where something changed
-    /// meanwhile.
+    /// Waits, then tries until every API server refuses a forged request. Returns the instant, or `None` where something
+    /// changed meanwhile.
     async fn until_refused(&mut self, wait: Duration, identity: &Identity) -> Option<Timestamp> {
         let mut again = Instant::now() + wait;
         let mut pause = Duration::from_secs(1);
         if !wait.is_zero() {
             let why = format!("the admission policies were changed; they are tried in {} s", wait.as_secs() + 1);
-            self.keeper.tell(Standing::looking(why));
+            self.monitor.publish(GuardStatus::looking(why));
         }
         loop {
-            let keeper = self.keeper;
+            let monitor = self.monitor;
             let each = self.settings.each_server.as_ref();
             let attempt = async {
                 sleep_until(again).await;
-                every_server_refuses(&keeper.client, each, identity).await
+                every_server_refuses(&monitor.client, each, identity).await
             };
             tokio::select! {
-                () = self.news() => return None,
+                () = self.next_change() => return None,
                 tried = attempt => match tried {
-                    Ok(at) => return Some(at.unwrap_or_else(|| keeper.clock.now())),
-                    Err(why) => keeper.tell(Standing::broken(why)),
+                    Ok(at) => return Some(at.unwrap_or_else(|| monitor.clock.now())),
+                    Err(why) => monitor.publish(GuardStatus::broken(why)),
                 },
             }
             again = Instant::now() + pause;
@@ -263,33 +270,33 @@ impl Keeping<'_> {
         }
     }
 
-    async fn remember(&mut self, identity: &Identity) -> &mut Memory {
+    async fn remember(&mut self, identity: &Identity) -> &mut PersistedState {
         let remembered = match self.memory.take() {
             Some(memory) => memory,
             None => {
-                let (client, namespace) = (&self.keeper.client, &identity.namespace);
-                self.keeper.until(|| Memory::load(client, namespace)).await
+                let (client, namespace) = (&self.monitor.client, &identity.namespace);
+                self.monitor.until(|| PersistedState::load(client, namespace)).await
             }
         };
         self.memory.insert(remembered)
     }
 
     async fn store(&mut self, identity: &Identity) {
-        let (client, memory) = (&self.keeper.client, self.remember(identity).await.clone());
-        self.keeper.until(|| memory.store(client, &identity.namespace)).await;
+        let (client, memory) = (&self.monitor.client, self.remember(identity).await.clone());
+        self.monitor.until(|| memory.store(client, &identity.namespace)).await;
     }
 }
 
-/// How far a look was seen to.
+/// Whether an inspection was acted on to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
-    /// To its end.
+    /// It was.
     Through,
     /// Something changed meanwhile.
     Interrupted,
 }
 
-/// Whether a forged request is refused by each API server: when, by the earliest of their clocks.
+/// Asks each API server to refuse a forged request. Returns when, by the earliest of their clocks.
 async fn every_server_refuses(
     client: &Client,
     each: Option<&kube::Config>,
@@ -313,16 +320,16 @@ fn changes(client: &Client, mutating: bool) -> Changes {
         of::<ValidatingAdmissionPolicyBinding>(client, None),
         of::<CustomResourceDefinition>(client, None),
         of::<APIService>(client, None),
-        of::<MutatingWebhookConfiguration>(client, Some(Change::Foreign)),
+        of::<MutatingWebhookConfiguration>(client, Some(Change::External)),
     ];
     if mutating {
-        all.push(of::<MutatingAdmissionPolicy>(client, Some(Change::Foreign)));
-        all.push(of::<MutatingAdmissionPolicyBinding>(client, Some(Change::Foreign)));
+        all.push(of::<MutatingAdmissionPolicy>(client, Some(Change::External)));
+        all.push(of::<MutatingAdmissionPolicyBinding>(client, Some(Change::External)));
     }
     stream::select_all(all).boxed()
 }
 
-/// Changes of the objects of a kind; `others` is what those mean that are not ours.
+/// Returns the changes of a kind's objects; `others`: what an object of others means.
 fn of<K>(client: &Client, others: Option<Change>) -> Changes
 where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
