@@ -216,7 +216,7 @@ impl Context {
     /// nothing is known that could change what is sent on its way.
     pub(crate) fn wanted(&self) -> Wanted {
         match &*self.guard.borrow() {
-            Standing::InForce(guarded) if guarded.foreign.is_empty() => Wanted::Metadata,
+            GuardStatus::InForce(guarded) if guarded.external_mutators.is_empty() => Wanted::Metadata,
             _ => Wanted::Whole,
         }
     }
