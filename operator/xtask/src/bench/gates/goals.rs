@@ -1,11 +1,11 @@
 //! The goals: a bound for a figure, and whether the run met it. Pure.
 //! Must not call a goal met or missed where the run cannot say so: others used the machine, or the operator's counters are wrong.
 
+use super::long_runs::{LongRuns, Steps};
 use super::report::Measured;
 use super::requests::{CountedRun, Loop};
 use crate::bench::audit::Sort;
 use crate::bench::crowd::percentile;
-use crate::bench::processors::Used;
 use crate::bench::table::{hundredths, percent, tenths, whole};
 
 /// Processors that others may use while a figure is measured.
@@ -193,17 +193,21 @@ fn further(measured: &Measured) -> Vec<Goal> {
     });
     let idle = worst(measured.pending.iter().map(|held| Figure::new(held.idle_requests_per_min(), held.others)));
     let caught_up = pending(5_000).map(|held| Figure::new(held.caught_up.as_secs_f64(), held.others));
-    let ratio = measured.long.as_ref().filter(|long| long.long.a_run == 1_000).map(|long| {
-        let used: [&Used; 2] = [&long.short.used, &long.long.used];
-        Figure::new(long.ratio(), used.map(Used::others).into_iter().fold(0.0, f64::max))
-    });
+    let ratio = |long: &LongRuns, of: fn(&LongRuns) -> (&Steps, f64)| {
+        let (steps, ratio) = of(long);
+        Figure::new(ratio, long.short.used.others().max(steps.used.others()))
+    };
+    let long = measured.long.as_ref().filter(|long| long.long.a_run == 1_000);
+    let chain = long.map(|long| ratio(long, |long| (&long.long, long.ratio())));
+    let looped = long.map(|long| ratio(long, |long| (&long.looped, long.ratio_of_the_loop())));
     let replay = measured.replay.map(|replay| Figure::new(replay.ms, replay.others));
     memory
         .into_iter()
         .chain([
             Goal::further("gates open: idle requests a minute".to_owned(), 0.0, idle),
             Goal::further("5,000 gates open: caught up after, s".to_owned(), 5.0, caught_up),
-            Goal::further("a step of 1,000, in steps of 10".to_owned(), 3.0, ratio),
+            Goal::further("a step of 1,000 in a chain, in steps of 10".to_owned(), 3.0, chain),
+            Goal::further("a step of 1,000 in a loop, in steps of 10".to_owned(), 3.0, looped),
             Goal::further("replay of 1,000 records, ms".to_owned(), 10.0, replay),
         ])
         .collect()

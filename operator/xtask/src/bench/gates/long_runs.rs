@@ -1,5 +1,5 @@
-//! Long runs: what a step costs the API server in a run of ten steps and in a run of a thousand. Each step calls an address, so
-//! that the operator commits after each of them.
+//! Long runs: what a step costs the API server in a run of ten steps and in two of a thousand: a chain whose spec lists them all, and
+//! a loop of two. Each step calls an address, so that the operator commits after each of them.
 //! Must not call anything but the service that it starts itself, on a loopback address of this machine.
 
 use std::time::{Duration, Instant};
@@ -29,7 +29,17 @@ const ADDRESS: &str = "127.0.0.6";
 /// What was measured.
 pub(super) struct LongRuns {
     pub(super) short: Steps,
+    /// A chain: the spec lists each step, and travels with every write.
     pub(super) long: Steps,
+    /// A loop of two steps that are visited as often.
+    pub(super) looped: Steps,
+}
+
+/// How a run has its steps.
+#[derive(Clone, Copy)]
+enum Shape {
+    Chain,
+    Loop,
 }
 
 /// Runs of the same length, one after the other.
@@ -58,11 +68,13 @@ impl LongRuns {
         let operator = stage.operator_with_arguments(&["--allow-address", "127.0.0.0/8"]).await?;
         let half = (steps / SHORT).div_ceil(2);
         say::step(&format!("{half} runs of {SHORT} steps"));
-        let before = measure(stage, &operator, &service, SHORT, half).await?;
+        let before = measure(stage, &operator, &service, Shape::Chain, SHORT, half).await?;
         say::step(&format!("a run of {steps} steps"));
-        let long = measure(stage, &operator, &service, steps, 1).await?;
+        let long = measure(stage, &operator, &service, Shape::Chain, steps, 1).await?;
+        say::step(&format!("a run of {steps} steps in a loop"));
+        let looped = measure(stage, &operator, &service, Shape::Loop, steps, 1).await?;
         say::step(&format!("{half} runs of {SHORT} steps again"));
-        let after = measure(stage, &operator, &service, SHORT, half).await?;
+        let after = measure(stage, &operator, &service, Shape::Chain, SHORT, half).await?;
         operator.stop().await?;
         let short = Steps {
             a_run: SHORT,
@@ -71,12 +83,17 @@ impl LongRuns {
             state_writes: before.state_writes + after.state_writes,
             used: before.used + after.used,
         };
-        Ok(Self { short, long })
+        Ok(Self { short, long, looped })
     }
 
-    /// Returns a step's cost in the long run by its cost in a short one.
+    /// Returns a step's cost in the long chain by its cost in a short run.
     pub(super) fn ratio(&self) -> f64 {
         self.long.api_server_ms() / self.short.api_server_ms()
+    }
+
+    /// Returns a step's cost in the long loop by its cost in a short run.
+    pub(super) fn ratio_of_the_loop(&self) -> f64 {
+        self.looped.api_server_ms() / self.short.api_server_ms()
     }
 }
 
@@ -85,6 +102,7 @@ async fn measure(
     stage: &Stage,
     operator: &OperatorProcess,
     service: &Service,
+    shape: Shape,
     steps: usize,
     count: usize,
 ) -> Result<Steps> {
@@ -96,7 +114,7 @@ async fn measure(
     let patience = Duration::from_secs(60) + Duration::from_secs(1) * u32::try_from(steps)?;
     for index in 0..count {
         let name = sample::name(index);
-        let body = serde_json::to_vec(&workflow(&name, &service.url(), steps))?;
+        let body = serde_json::to_vec(&workflow(&name, shape.spec(&service.url(), steps)))?;
         crowd::post(&stage.requester, &workflows, body).await?;
         let watch = runs::watch_ends(stage, &namespace).await?;
         let ending = runs::ends(watch, index + 1);
@@ -108,19 +126,45 @@ async fn measure(
     Ok(Steps { a_run: steps, all: steps * count, took, state_writes, used: after.since(&before) })
 }
 
+impl Shape {
+    /// Returns a spec of so many calls.
+    fn spec(self, url: &str, steps: usize) -> Value {
+        match self {
+            Self::Chain => chain(url, steps),
+            Self::Loop => two_in_a_loop(url, steps),
+        }
+    }
+}
+
 /// Returns a chain of calls, each of which renders a part of the answer before it.
-fn workflow(name: &str, url: &str, steps: usize) -> Value {
+fn chain(url: &str, steps: usize) -> Value {
     let step = |index: usize| {
         let newest = if index == 0 { "" } else { "{{ last_response[:9] }}" };
         json!({"name": format!("step-{index}"), "http": {"method": "GET", "url": format!("{url}{newest}")}})
     };
+    json!({"steps": (0..steps).map(step).collect::<Vec<_>>()})
+}
+
+/// Returns two calls that follow each other until both together were made so often.
+fn two_in_a_loop(url: &str, steps: usize) -> Value {
+    let each = steps / 2;
+    let call = |name| json!({"name": name, "http": {"method": "GET", "url": url}});
     json!({
-        "apiVersion": "signoff.dev/v1alpha1",
-        "kind": "Workflow",
-        "metadata": {"name": name},
-        // Admission stamps the requester, whatever is written here.
-        "spec": {"requestedBy": "requester", "steps": (0..steps).map(step).collect::<Vec<_>>()},
+        "pattern": {"graph": {"maxIterations": each, "maxSteps": steps + 1, "edges": [
+            {"from": "ping", "to": "pong"},
+            {"from": "pong", "choose": [
+                {"when": format!("size(steps.pong.visits) < {each}"), "to": "ping"},
+                {"when": "else", "to": "end"},
+            ]},
+        ]}},
+        "steps": [call("ping"), call("pong"), {"name": "end", "set": {"value": "done"}}],
     })
+}
+
+fn workflow(name: &str, mut spec: Value) -> Value {
+    // Admission stamps the requester, whatever is written here.
+    spec["requestedBy"] = json!("requester");
+    json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec})
 }
 
 /// An HTTP service that answers every request alike. It ends when it is dropped.
@@ -177,10 +221,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_long_workflow_is_one_that_the_types_know() {
-        let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", "http://x/", 1000)).unwrap();
+    fn the_long_chain_is_a_workflow_that_the_types_know() {
+        let spec = Shape::Chain.spec("http://x/", 1000);
+        let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", spec)).unwrap();
         assert_eq!(workflow.spec.steps.len(), 1000);
         assert!(workflow.spec.steps.iter().all(|step| step.http.is_some()));
+    }
+
+    #[test]
+    fn the_long_loop_is_one_that_can_be_planned() {
+        let mut object = workflow("w", Shape::Loop.spec("http://x/", 1000));
+        object["metadata"]["uid"] = json!("u");
+        let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
+        let policies = std::sync::Arc::default();
+        signoff_engine::Plan::of(&workflow, &signoff_engine::Settings::default(), &policies).unwrap();
     }
 
     #[tokio::test]
@@ -205,7 +259,7 @@ mod tests {
             used: Used::of_one(API_SERVER, Duration::from_secs(seconds)),
             ..Steps::default()
         };
-        let runs = LongRuns { short: steps(100, 1), long: steps(1000, 25) };
-        assert!((runs.ratio() - 2.5).abs() < 1e-9);
+        let runs = LongRuns { short: steps(100, 1), long: steps(1000, 25), looped: steps(1000, 15) };
+        assert!((runs.ratio() - 2.5).abs() < 1e-9 && (runs.ratio_of_the_loop() - 1.5).abs() < 1e-9);
     }
 }

@@ -77,7 +77,8 @@ impl Measured {
             "requests": self.counted.iter().map(counted).collect::<Vec<_>>(),
             "pending": self.pending.iter().map(pending).collect::<Vec<_>>(),
             "long_runs": self.long.as_ref().map(|long| json!({
-                "short": steps(&long.short), "long": steps(&long.long), "ratio": long.ratio(),
+                "short": steps(&long.short), "long": steps(&long.long), "loop": steps(&long.looped),
+                "ratio": long.ratio(), "ratio_of_the_loop": long.ratio_of_the_loop(),
             })),
             "replay_ms": self.replay.map(|replay| replay.ms),
         })

@@ -227,7 +227,7 @@ fn pending(all: &[Pending]) -> String {
 }
 
 fn long_runs(long: &LongRuns) -> String {
-    let all = [&long.short, &long.long];
+    let all = [&long.short, &long.long, &long.looped];
     let of =
         |show: &dyn Fn(&super::long_runs::Steps) -> String| all.iter().map(|steps| show(steps)).collect::<Vec<_>>();
     let rows = [
@@ -236,15 +236,18 @@ fn long_runs(long: &LongRuns) -> String {
         ("time a step, ms", of(&|steps| tenths(steps.took.as_secs_f64() * 1000.0 / steps.all as f64))),
         ("processors used by others", of(&|steps| hundredths(steps.used.others()))),
     ];
-    let mut head = vec!["Long runs: chains of calls".to_owned()];
-    head.extend(all.map(|steps| match steps.all / steps.a_run {
-        1 => format!("1 run of {}", whole(steps.a_run as f64)),
-        runs => format!("{runs} runs of {}", whole(steps.a_run as f64)),
-    }));
+    let head = [
+        "Long runs: calls".to_owned(),
+        format!("{} chains of {}", long.short.all / long.short.a_run, whole(long.short.a_run as f64)),
+        format!("1 chain of {}", whole(long.long.a_run as f64)),
+        format!("1 loop, {} visits", whole(long.looped.a_run as f64)),
+    ];
     format!(
-        "{}\nOne run at a time. A step of the long run costs the API server {} × one of a short run.",
+        "{}\nOne run at a time. A step of the long chain costs the API server {} × one of a short run, a step of the\n\
+         loop {} ×.",
         table(&head, rows),
-        hundredths(long.ratio())
+        hundredths(long.ratio()),
+        hundredths(long.ratio_of_the_loop())
     )
 }
 
@@ -343,7 +346,7 @@ mod tests {
                 counted(16, Loop::Closed),
             ],
             pending: vec![pending(5_000), pending(20_000)],
-            long: Some(LongRuns { short: steps(10), long: steps(1_000) }),
+            long: Some(LongRuns { short: steps(10), long: steps(1_000), looped: steps(1_000) }),
             replay: Some(Replay { ms: 1_234.5, others: 1.25 }),
         }
     }
