@@ -206,8 +206,8 @@ fn further(measured: &Measured) -> Vec<Goal> {
         .chain([
             Goal::further("gates open: idle requests a minute".to_owned(), 0.0, idle),
             Goal::further("5,000 gates open: caught up after, s".to_owned(), 5.0, caught_up),
-            Goal::further("a step of 1,000 in a chain, in steps of 10".to_owned(), 3.0, chain),
-            Goal::further("a step of 1,000 in a loop, in steps of 10".to_owned(), 3.0, looped),
+            Goal::further("chain of 1,000, in steps of 10".to_owned(), 3.0, chain),
+            Goal::further("loop of 1,000, in steps of 10".to_owned(), 3.0, looped),
             Goal::further("replay of 1,000 records, ms".to_owned(), 10.0, replay),
         ])
         .collect()

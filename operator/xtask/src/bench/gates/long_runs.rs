@@ -127,7 +127,7 @@ async fn measure(
 }
 
 impl Shape {
-    /// Returns a spec of so many calls.
+    /// Returns a spec of so many steps; a loop has at most 1,000.
     fn spec(self, url: &str, steps: usize) -> Value {
         match self {
             Self::Chain => chain(url, steps),
@@ -145,12 +145,12 @@ fn chain(url: &str, steps: usize) -> Value {
     json!({"steps": (0..steps).map(step).collect::<Vec<_>>()})
 }
 
-/// Returns two calls that follow each other until both together were made so often.
+/// Returns two calls that follow each other until so many steps are done, the last of which is no call.
 fn two_in_a_loop(url: &str, steps: usize) -> Value {
-    let each = steps / 2;
+    let each = (steps - 1) / 2;
     let call = |name| json!({"name": name, "http": {"method": "GET", "url": url}});
     json!({
-        "pattern": {"graph": {"maxIterations": each, "maxSteps": steps + 1, "edges": [
+        "pattern": {"graph": {"maxIterations": each, "maxSteps": steps, "edges": [
             {"from": "ping", "to": "pong"},
             {"from": "pong", "choose": [
                 {"when": format!("size(steps.pong.visits) < {each}"), "to": "ping"},

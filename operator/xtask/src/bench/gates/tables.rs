@@ -243,8 +243,8 @@ fn long_runs(long: &LongRuns) -> String {
         format!("1 loop, {} visits", whole(long.looped.a_run as f64)),
     ];
     format!(
-        "{}\nOne run at a time. A step of the long chain costs the API server {} × one of a short run, a step of the\n\
-         loop {} ×.",
+        "{}\nOne run at a time. A step of the long chain costs the API server {} × one of a\n\
+         short run, a step of the loop {} ×.",
         table(&head, rows),
         hundredths(long.ratio()),
         hundredths(long.ratio_of_the_loop())
