@@ -22,9 +22,8 @@ use crate::{
     lease::Tenure,
     metrics::Shared,
     plans::Plans,
-    pods::{Book, Place, Room as PodRoom},
+    pods::{PodIndex, PodQuota, PodSlot},
     quarantine::Quarantines,
-    queue::{Key, Queue},
     runs::Runs,
     segments::SegmentCache,
     stalls::Stalls,
@@ -33,6 +32,7 @@ use crate::{
     value_quota::ValueQuota,
     vouched::Vouched,
     wire::{Wanted, Wire},
+    workqueue::{Key, Queue},
 };
 
 /// A call to be made, with the place it holds.
@@ -48,7 +48,7 @@ pub(crate) enum Hold {
     /// Of a call that this process makes.
     Call { _slot: CallSlot },
     /// Of a Pod; and whether that was certainly never made before.
-    Pod { _place: Place, begins: bool },
+    Pod { _slot: PodSlot, begins: bool },
 }
 
 /// What every reconcile is given.
@@ -80,9 +80,9 @@ pub(crate) struct Context {
     /// How many bytes long values may have.
     pub(crate) value_quota: ValueQuota,
     /// The Pods of steps that are known.
-    pub(crate) pods: Arc<Book>,
+    pub(crate) pods: Arc<PodIndex>,
     /// How many of them may run.
-    pub(crate) room_for_pods: Arc<PodRoom>,
+    pub(crate) pod_quota: Arc<PodQuota>,
     pub(crate) guard: watch::Receiver<GuardStatus>,
     pub(crate) recheck: Recheck,
     /// Outcomes that this process has confirmed and written, and no run has taken yet.

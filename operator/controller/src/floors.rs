@@ -22,7 +22,7 @@ use crate::{
     kinds::{Name, Readable},
     metrics::Shared,
     operator::ExitReason,
-    watch::{Sight, follow, name_of},
+    watch::{WatchEvent, follow, name_of},
 };
 
 /// The floors of a namespace, or why they are not known.
@@ -59,29 +59,29 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    fn take<K: Readable>(&mut self, sight: Sight<K>, metrics: &Shared, keep: impl Fn(K) -> T) {
+    fn take<K: Readable>(&mut self, sight: WatchEvent<K>, metrics: &Shared, keep: impl Fn(K) -> T) {
         match sight {
-            Sight::Listing => self.listed = Some(BTreeSet::new()),
-            Sight::Listed(object) => {
+            WatchEvent::Listing => self.listed = Some(BTreeSet::new()),
+            WatchEvent::Listed(object) => {
                 let name = Name::of(&*object);
                 if let Some(listed) = &mut self.listed {
                     listed.insert(name.clone());
                 }
                 self.objects.insert(name, Ok(keep(*object)));
             }
-            Sight::AllListed(_) => {
+            WatchEvent::ListDone(_) => {
                 if let Some(listed) = self.listed.take() {
                     self.objects.retain(|name, _| listed.contains(name));
                 }
                 self.complete = true;
             }
-            Sight::Seen(object) => {
+            WatchEvent::Applied(object) => {
                 self.objects.insert(Name::of(&*object), Ok(keep(*object)));
             }
-            Sight::Gone(meta) => {
+            WatchEvent::Deleted(meta) => {
                 self.objects.remove(&name_of(&meta));
             }
-            Sight::Unreadable { meta, why, .. } => {
+            WatchEvent::Unreadable { meta, why, .. } => {
                 let name = name_of(&meta);
                 metrics.unreadable(K::KIND);
                 tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing begins where it might hold: {why}");
@@ -90,10 +90,10 @@ impl<T> Shelf<T> {
                 }
                 self.objects.insert(name, Err(why));
             }
-            Sight::Broken { why, unknown_kind: true } => {
+            WatchEvent::Broken { why, unknown_kind: true } => {
                 tracing::info!(kind = K::KIND, "waiting until the API server knows the kind: {why}");
             }
-            Sight::Broken { why, .. } => {
+            WatchEvent::Broken { why, .. } => {
                 tracing::warn!(kind = K::KIND, "the watch broke and is opened again: {why}");
             }
         }
@@ -171,9 +171,9 @@ impl Inner {
 
 /// The watches of everything that floors depend on.
 pub(crate) struct FloorWatches {
-    cluster: mpsc::Receiver<Sight<ClusterApprovalPolicy>>,
-    own: mpsc::Receiver<Sight<ApprovalPolicy>>,
-    namespaces: mpsc::Receiver<Sight<Namespace>>,
+    cluster: mpsc::Receiver<WatchEvent<ClusterApprovalPolicy>>,
+    own: mpsc::Receiver<WatchEvent<ApprovalPolicy>>,
+    namespaces: mpsc::Receiver<WatchEvent<Namespace>>,
 }
 
 impl FloorWatches {
@@ -211,7 +211,7 @@ fn watch<K: Readable>(
     metrics: &Shared,
     tasks: &mut JoinSet<ExitReason>,
     what: &'static str,
-) -> mpsc::Receiver<Sight<K>> {
+) -> mpsc::Receiver<WatchEvent<K>> {
     let (to, from) = mpsc::channel(64);
     tasks.spawn(follow(client.clone(), to, Arc::clone(metrics)).map(move |()| ExitReason::Task(what)));
     from
@@ -239,12 +239,12 @@ mod tests {
         }
     }
 
-    fn see_policy(index: &FloorIndex, sight: Sight<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
+    fn see_policy(index: &FloorIndex, sight: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
         index.change(|inner| inner.cluster.take(sight, &Arc::default(), |policy| policy.spec))
     }
 
     fn see_namespace(index: &FloorIndex, namespace: Namespace) -> Vec<Arc<str>> {
-        let sight = Sight::Seen(Box::new(namespace));
+        let sight = WatchEvent::Applied(Box::new(namespace));
         index.change(|inner| inner.namespaces.take(sight, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
     }
 
@@ -259,11 +259,11 @@ mod tests {
         see_namespace(&index, labelled("pay", "prod"));
         see_namespace(&index, labelled("lab", "dev"));
         assert_eq!((index.of(&pay), index.of(&lab)), (Ok(Arc::default()), Ok(Arc::default())));
-        assert_eq!(see_policy(&index, Sight::Seen(Box::new(prod()))), [Arc::clone(&pay)]);
+        assert_eq!(see_policy(&index, WatchEvent::Applied(Box::new(prod()))), [Arc::clone(&pay)]);
         assert_ne!(index.of(&pay), Ok(Arc::default()));
         assert_eq!(see_namespace(&index, labelled("lab", "prod")), [Arc::clone(&lab)]);
         assert_eq!(see_namespace(&index, labelled("lab", "prod")), [] as [Arc<str>; 0], "nothing is new");
-        assert_eq!(see_policy(&index, Sight::Gone(prod().metadata)), [lab, pay]);
+        assert_eq!(see_policy(&index, WatchEvent::Deleted(prod().metadata)), [lab, pay]);
     }
 
     #[test]
@@ -271,14 +271,15 @@ mod tests {
         let index = FloorIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
         assert!(index.of(&pay).is_ok());
-        let unreadable = |listed| Sight::Unreadable { meta: prod().metadata, why: "no such verdict".into(), listed };
+        let unreadable =
+            |listed| WatchEvent::Unreadable { meta: prod().metadata, why: "no such verdict".into(), listed };
         assert_eq!(see_policy(&index, unreadable(false)), [Arc::clone(&pay)]);
         assert!(index.of(&lab).unwrap_err().contains("ClusterApprovalPolicy prod cannot be read"));
-        for sight in [Sight::Listing, unreadable(true), Sight::AllListed("2".into())] {
+        for sight in [WatchEvent::Listing, unreadable(true), WatchEvent::ListDone("2".into())] {
             see_policy(&index, sight);
         }
         assert!(index.of(&pay).is_err(), "it is still there");
-        for sight in [Sight::Listing, Sight::AllListed("3".into())] {
+        for sight in [WatchEvent::Listing, WatchEvent::ListDone("3".into())] {
             see_policy(&index, sight);
         }
         assert!(index.of(&pay).is_ok(), "it was deleted while nobody watched");
@@ -289,7 +290,7 @@ mod tests {
         let index = FloorIndex::default();
         let new: Arc<str> = "new".into();
         assert!(index.of(&new).is_ok(), "no policy asks for labels");
-        see_policy(&index, Sight::Seen(Box::new(prod())));
+        see_policy(&index, WatchEvent::Applied(Box::new(prod())));
         assert!(index.of(&new).unwrap_err().contains("labels of namespace new are not known yet"));
         assert_eq!(see_namespace(&index, labelled("new", "dev")), [Arc::clone(&new)]);
         assert!(index.of(&new).is_ok());
@@ -298,8 +299,8 @@ mod tests {
     #[test]
     fn nothing_is_complete_before_every_list_was_read() {
         let index = FloorIndex::default();
-        see_policy(&index, Sight::Listing);
-        see_policy(&index, Sight::AllListed("1".into()));
+        see_policy(&index, WatchEvent::Listing);
+        see_policy(&index, WatchEvent::ListDone("1".into()));
         assert!(!index.is_complete());
     }
 }

@@ -9,9 +9,9 @@
 //! [`Operator::run`].
 //!
 //! # Table of contents
-//! * [`operator`], `works`: what an operator is made of, and the loop in which everything meets
+//! * [`operator`], `event_loop`: what an operator is made of, and its event loop
 //! * `workflow`, `approval`: the two reconciles
-//! * [`watch`], `sights`, [`store`], [`queue`]: what is known, and what is to be looked at
+//! * [`watch`], `watch_handlers`, [`store`], [`workqueue`]: the cached objects, and those to be reconciled
 //! * `pods`: the Pods of steps
 //! * `call_slots`: how many calls run at once, and which is next
 //! * `floors`: what administrators demand in which namespace
@@ -31,32 +31,32 @@ pub mod lease;
 pub mod metrics;
 pub mod operator;
 pub mod pace;
-pub mod queue;
 pub mod runs;
 pub mod secrets;
 pub mod store;
 pub mod targets;
 pub mod watch;
 pub mod wire;
+pub mod workqueue;
 
 mod approval;
 mod call_slots;
 mod commit;
 mod context;
+mod event_loop;
 mod floors;
 mod packed;
 mod plans;
 mod pods;
 mod quarantine;
 mod segments;
-mod sights;
 mod stalls;
 mod under_way;
 mod unreadable;
 mod value_quota;
 mod vouched;
+mod watch_handlers;
 mod workflow;
-mod works;
 
 pub use call_slots::CallLimits;
 pub use guard::{GuardMode, GuardSettings, GuardStatus, Guarded};

@@ -21,6 +21,7 @@ use tokio::{
 use crate::{
     call_slots::CallLimits,
     context::Context,
+    event_loop::EventLoop,
     guard::{GuardMode, GuardStatus},
     health::{Probe, Stage},
     lease::{Held, Lease, LeaseSettings, Tenure},
@@ -28,7 +29,6 @@ use crate::{
     pods::PodSettings,
     targets::Targets,
     value_quota::ValueSettings,
-    works::Works,
 };
 
 /// How long Events that were reported may take to be written while the operator ends.
@@ -178,7 +178,7 @@ impl Operator {
         self.metrics.leads(true);
         self.enter(Stage::Starting("reading Workflows, Approvals and policies".to_owned()));
         let tenure = held.as_ref().map_or_else(Tenure::unbounded, Held::tenure);
-        let (mut works, delivery) = Works::start(&self, tenure);
+        let (mut works, delivery) = EventLoop::start(&self, tenure);
         let mut events = JoinSet::new();
         events.spawn(delivery.run());
         // In a task of its own: whatever the work does meanwhile, the Lease is renewed in time.

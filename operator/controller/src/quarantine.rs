@@ -13,7 +13,7 @@ use signoff_api::{Moment, conditions::reason};
 use signoff_engine::Fact;
 use signoff_runtime::Stopped;
 
-use crate::{kinds::Name, queue::Key};
+use crate::{kinds::Name, workqueue::Key};
 
 /// The version that a quarantine names: another one lifts it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -20,9 +20,9 @@ use crate::{
     error::Error,
     events::Report,
     kinds::{Kind, Name},
-    queue::Key,
     store::{Found, Store},
     workflow::open_records,
+    workqueue::Key,
 };
 
 /// How long an operation fails until the object says so.

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::task::Id;
 
-use crate::queue::Key;
+use crate::workqueue::Key;
 
 /// The objects that are being reconciled may have so many bytes of JSON together. A reconcile takes several times as many.
 const MOST_BYTES: usize = 16 * 1024 * 1024;

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::queue::Key;
+use crate::workqueue::Key;
 
 /// The objects that cannot be read, of both kinds.
 #[derive(Default)]

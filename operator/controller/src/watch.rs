@@ -36,18 +36,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What a watch shows.
 #[derive(Debug)]
-pub enum Sight<K> {
+pub enum WatchEvent<K> {
     /// A list begins.
     Listing,
     /// An object of the list.
     Listed(Box<K>),
     /// The list of this version is complete.
-    AllListed(String),
-    /// An object was made or changed.
-    Seen(Box<K>),
+    ListDone(String),
+    /// An object was created or changed.
+    Applied(Box<K>),
     /// An object was deleted.
-    Gone(ObjectMeta),
-    /// An object of a list, or one that was made or changed, cannot be read.
+    Deleted(ObjectMeta),
+    /// An object of a list, or one that was created or changed, cannot be read.
     Unreadable {
         /// As far as it can be read.
         meta: ObjectMeta,
@@ -92,7 +92,7 @@ impl From<serde_json::Error> for Trouble {
 }
 
 /// Follows the objects of a kind in all namespaces until nobody listens any more.
-pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<Sight<K>>, metrics: Shared) {
+pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<WatchEvent<K>>, metrics: Shared) {
     follow_in(client, None, to, metrics).await;
 }
 
@@ -100,7 +100,7 @@ pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<Sight<K>>, met
 pub async fn follow_in<K: Readable>(
     client: Client,
     namespace: Option<String>,
-    to: mpsc::Sender<Sight<K>>,
+    to: mpsc::Sender<WatchEvent<K>>,
     metrics: Shared,
 ) {
     let follow = Follow { client, to, path: Request::new(K::url_path(&(), namespace.as_deref())) };
@@ -131,7 +131,7 @@ pub async fn follow_in<K: Readable>(
             }
             Trouble::Failed { why, unknown_kind } => {
                 metrics.watch_failed(K::KIND);
-                if failures == 1 && follow.to.send(Sight::Broken { why, unknown_kind }).await.is_err() {
+                if failures == 1 && follow.to.send(WatchEvent::Broken { why, unknown_kind }).await.is_err() {
                     return;
                 }
                 // Whoever installs the CRDs waits for what happens next.
@@ -147,7 +147,7 @@ pub async fn follow_in<K: Readable>(
 
 struct Follow<K> {
     client: Client,
-    to: mpsc::Sender<Sight<K>>,
+    to: mpsc::Sender<WatchEvent<K>>,
     path: Request,
 }
 
@@ -197,7 +197,7 @@ impl<K: Readable> Follow<K> {
     }
 
     async fn list(&self) -> Result<String, Trouble> {
-        self.tell(Sight::Listing).await?;
+        self.tell(WatchEvent::Listing).await?;
         let mut params = ListParams::default().limit(PAGE);
         params.label_selector = K::SELECTOR.map(str::to_owned);
         loop {
@@ -207,7 +207,7 @@ impl<K: Readable> Follow<K> {
             let meta = match serde_json::from_str::<List<Read<K>>>(&text) {
                 Ok(list) => {
                     for Read(object) in list.items {
-                        self.tell(Sight::Listed(Box::new(object))).await?;
+                        self.tell(WatchEvent::Listed(Box::new(object))).await?;
                     }
                     list.metadata
                 }
@@ -217,7 +217,7 @@ impl<K: Readable> Follow<K> {
             match meta.next.filter(|next| !next.is_empty()) {
                 Some(next) => params.continue_token = Some(next),
                 None => {
-                    self.tell(Sight::AllListed(meta.resource_version.clone())).await?;
+                    self.tell(WatchEvent::ListDone(meta.resource_version.clone())).await?;
                     return Ok(meta.resource_version);
                 }
             }
@@ -228,9 +228,9 @@ impl<K: Readable> Follow<K> {
         let list: List<Value> = serde_json::from_str(text)?;
         for item in list.items {
             let sight = match Read::<K>::deserialize(&item) {
-                Ok(Read(object)) => Sight::Listed(Box::new(object)),
+                Ok(Read(object)) => WatchEvent::Listed(Box::new(object)),
                 Err(error) => {
-                    Sight::Unreadable { meta: readable(&item["metadata"]), why: error.to_string(), listed: true }
+                    WatchEvent::Unreadable { meta: readable(&item["metadata"]), why: error.to_string(), listed: true }
                 }
             };
             self.tell(sight).await?;
@@ -281,8 +281,8 @@ impl<K: Readable> Follow<K> {
                     version.clone_from(newer);
                 }
                 let sight = match type_.as_str() {
-                    "DELETED" => Sight::Gone(object.meta().clone()),
-                    _ => Sight::Seen(Box::new(object)),
+                    "DELETED" => WatchEvent::Deleted(object.meta().clone()),
+                    _ => WatchEvent::Applied(Box::new(object)),
                 };
                 return self.tell(sight).await;
             }
@@ -305,12 +305,12 @@ impl<K: Readable> Follow<K> {
         }
         match type_.as_str() {
             "BOOKMARK" => Ok(()),
-            "DELETED" => self.tell(Sight::Gone(meta)).await,
-            _ => self.tell(Sight::Unreadable { meta, why, listed: false }).await,
+            "DELETED" => self.tell(WatchEvent::Deleted(meta)).await,
+            _ => self.tell(WatchEvent::Unreadable { meta, why, listed: false }).await,
         }
     }
 
-    async fn tell(&self, sight: Sight<K>) -> Result<(), Trouble> {
+    async fn tell(&self, sight: WatchEvent<K>) -> Result<(), Trouble> {
         self.to.send(sight).await.map_err(|_| Trouble::Deaf)
     }
 }

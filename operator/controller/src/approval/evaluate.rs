@@ -21,7 +21,7 @@ use crate::{
     error::Error,
     kinds::{Name, uid},
     quarantine::{message, reason},
-    queue::Key,
+    workqueue::Key,
 };
 
 /// Counts the votes of an Approval as far as they may be evaluated.

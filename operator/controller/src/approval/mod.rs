@@ -9,7 +9,7 @@ use signoff_api::{Approval, Moment};
 use signoff_engine::Now;
 use signoff_runtime::Stopped;
 
-use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name, queue::Key};
+use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name, workqueue::Key};
 use observe::{Observed, Seen};
 
 /// Looks at an Approval and records what follows. Returns when to look again although nothing has happened.

@@ -2,39 +2,39 @@
 //!
 //! It may not decide what an end means for a run, nor touch a Pod that is not exactly the one it would have made.
 //!
-//! * `sight`: what is read of a Pod, and where it stands
-//! * `book`: every Pod that the watch shows, and who follows it
-//! * `room`: how many may run, and who is next
-//! * `make`: the object, from what a turn asks for
-//! * `attend`: one Pod from its creation to its end
+//! * `state`: what is read of a Pod, and the state of its container
+//! * `index`: every Pod that was received by the watch, and who follows it
+//! * `quota`: how many may run, and which is next
+//! * `build`: the object, from the call
+//! * `runner`: one Pod from its creation to its end
 //! * `log`: the end of what a container wrote
 
-mod attend;
-mod book;
+mod build;
+#[cfg(test)]
+mod build_tests;
+mod index;
 mod log;
-mod make;
+mod quota;
 #[cfg(test)]
-mod make_tests;
-mod room;
+mod quota_tests;
+mod runner;
+mod state;
 #[cfg(test)]
-mod room_tests;
-mod sight;
-#[cfg(test)]
-mod sight_tests;
+mod state_tests;
 
 use futures::FutureExt;
 use kube::Client;
 use tokio::{sync::mpsc, task::JoinSet};
 
-pub(crate) use attend::Attendant;
-pub(crate) use book::Book;
-pub(crate) use room::{Place, Room, Ticket, Wait};
-pub(crate) use sight::{Stand, StepPod};
+pub(crate) use index::PodIndex;
+pub(crate) use quota::{PodQuota, PodSlot, QueuedPod, Wait};
+pub(crate) use runner::PodRunner;
+pub(crate) use state::{PodState, StepPod};
 
 use crate::{
     metrics::Shared,
     operator::ExitReason,
-    watch::{Sight, follow_in},
+    watch::{WatchEvent, follow_in},
 };
 
 /// What an administrator says about Pods.
@@ -64,7 +64,7 @@ impl PodSettings {
 }
 
 /// What a watch of Pods shows, and of which namespace it is; all of them where there is none.
-pub(crate) type PodSight = (Option<String>, Sight<StepPod>);
+pub(crate) type PodSight = (Option<String>, WatchEvent<StepPod>);
 
 /// Follows the Pods of steps: with one watch, or one a namespace where an administrator bounds it.
 pub(crate) fn watch(

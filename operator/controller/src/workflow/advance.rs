@@ -21,7 +21,7 @@ use crate::{
     context::{Context, owner},
     error::Error,
     kinds::Name,
-    queue::Key,
+    workqueue::Key,
 };
 
 /// More rounds than this mean that the engine asks for the same value again and again.

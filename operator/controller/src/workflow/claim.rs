@@ -16,7 +16,7 @@ use crate::{
     call_slots::{self, CallTicket, CallWait},
     context::{Context, Hold},
     kinds::Name,
-    pods::{Ticket, Wait},
+    pods::{QueuedPod, Wait},
 };
 
 /// A call that begins once the turn is committed.
@@ -46,7 +46,7 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
         .collect();
     let is_suspended = seen.workflow.spec.suspend == Some(true);
     let asked = |pod: &Name| calls.iter().any(|call| matches!(&call.what, What::Pod(p) if *p.name == *pod.name));
-    context.room_for_pods.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
+    context.pod_quota.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
     let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, turn, call)).collect();
     context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
     for mut call in calls {
@@ -112,9 +112,9 @@ fn place(context: &Context, seen: &Seen, record: &StepRecord, pod: &PodCall, our
     // This process asks for each Pod once: where it does not remember that it did, it did not.
     let begins = record.phase != StepPhase::Started || (ours && !context.runs.has_tried(&seen.name, &pod.name));
     if record.phase == StepPhase::Started {
-        return Ok(Hold::Pod { _place: context.room_for_pods.keep(&seen.uid, &name), begins });
+        return Ok(Hold::Pod { _slot: context.pod_quota.keep(&seen.uid, &name), begins });
     }
     let (workflow, run) = (seen.name.clone(), seen.uid.as_str().into());
-    let ticket = Ticket { since: record.at, workflow, run, seq: record.seq, pod: name };
-    context.room_for_pods.take(ticket).map(|place| Hold::Pod { _place: place, begins })
+    let queued = QueuedPod { since: record.at, workflow, run, seq: record.seq, pod: name };
+    context.pod_quota.take(queued).map(|slot| Hold::Pod { _slot: slot, begins })
 }

@@ -16,7 +16,7 @@ use crate::{
     context::Context,
     error::Error,
     kinds::Name,
-    pods::{Stand, StepPod},
+    pods::{PodState, StepPod},
 };
 
 /// After a turn that was committed.
@@ -79,7 +79,7 @@ async fn settle(
     if stays && !none_stays {
         // A run that goes on may still come to an end that leaves none; and until then other containers of a Pod
         // may run on beside the step's.
-        let has_ended = matches!(pod.stand(), Stand::Ended(_));
+        let has_ended = matches!(pod.state(), PodState::Ended(_));
         if phase.is_none() && (pod.is_over() || has_ended) {
             return Ok(());
         }

@@ -22,7 +22,7 @@ use crate::{
     error::Error,
     events::Report,
     kinds::{Name, uid},
-    queue::Key,
+    workqueue::Key,
 };
 
 /// Makes room in the Workflow where its journal has grown long. What is moved out is to be committed with the turn.

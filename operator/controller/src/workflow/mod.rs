@@ -22,7 +22,7 @@ mod version;
 use signoff_api::Moment;
 use signoff_runtime::Stopped;
 
-use crate::{context::Context, error::Error, kinds::Name, queue::Key, stalls};
+use crate::{context::Context, error::Error, kinds::Name, stalls, workqueue::Key};
 pub(crate) use commit::open_records;
 use observe::{Observed, Seen};
 use plan::Planned;
@@ -33,7 +33,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     let looked = look(context, name, &mut claimed).await;
     if looked.is_err() || !claimed {
         // A run that begins nothing for now must not hold back the Pods and calls of others.
-        context.room_for_pods.forget(name);
+        context.pod_quota.forget(name);
         context.call_slots.forget(name);
     }
     let told = match &looked {

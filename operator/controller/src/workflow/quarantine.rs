@@ -16,7 +16,7 @@ use crate::{
     events::Report,
     kinds::Name,
     quarantine::{Aside, VERSION, message, reason},
-    queue::Key,
+    workqueue::Key,
 };
 
 /// How soon a suspended run is reconciled again without an event.

@@ -55,7 +55,7 @@ pub(super) async fn retire(
 /// Nothing more is to happen for this run: its calls end, its Approvals are looked at.
 pub(super) fn call_off(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
     context.runs.close(name);
-    context.room_for_pods.forget(name);
+    context.pod_quota.forget(name);
     context.call_slots.forget(name);
     for approval in uid.map(|uid| context.approvals.owned_by(uid)).unwrap_or_default() {
         // Shrinking is for those that are over; what it leaves is to be cancelled.

@@ -11,9 +11,9 @@ use crate::{
     context::Context,
     events::Report,
     kinds::{Kind, Name, Readable},
-    queue::Key,
     store::{Gone, Store},
-    watch::{Sight, name_of},
+    watch::{WatchEvent, name_of},
+    workqueue::Key,
 };
 
 /// A kind that is watched.
@@ -25,7 +25,7 @@ pub(crate) trait Watched: Kind {
     /// An object is no more.
     fn gone(context: &Context, gone: Gone);
     /// An object cannot be read, or can be again: looks at whoever is concerned.
-    fn doubted(context: &Context, meta: &ObjectMeta);
+    fn enqueue_related(context: &Context, meta: &ObjectMeta);
 }
 
 impl Watched for Workflow {
@@ -44,7 +44,7 @@ impl Watched for Workflow {
         context.look_at_workflow(gone.name);
     }
 
-    fn doubted(context: &Context, meta: &ObjectMeta) {
+    fn enqueue_related(context: &Context, meta: &ObjectMeta) {
         for approval in context.approvals.owned_by(meta.uid.as_deref().unwrap_or_default()) {
             context.look_at_approval(approval);
         }
@@ -69,7 +69,7 @@ impl Watched for Approval {
         }
     }
 
-    fn doubted(context: &Context, meta: &ObjectMeta) {
+    fn enqueue_related(context: &Context, meta: &ObjectMeta) {
         let name = name_of(meta);
         let owners = meta.owner_references.iter().flatten().filter(|owner| owner.kind == Workflow::KIND);
         for owner in owners {
@@ -86,8 +86,8 @@ const AT_ONCE: usize = 64;
 pub(crate) fn see_all<K: Watched>(
     context: &Context,
     store: &Store<K>,
-    first: Sight<K>,
-    more: &mut mpsc::Receiver<Sight<K>>,
+    first: WatchEvent<K>,
+    more: &mut mpsc::Receiver<WatchEvent<K>>,
 ) -> bool {
     let mut complete = see(context, store, first);
     for _ in 1..AT_ONCE {
@@ -98,13 +98,13 @@ pub(crate) fn see_all<K: Watched>(
 }
 
 /// Takes a sight. Returns whether the first list is complete by it.
-fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool {
+fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) -> bool {
     match sight {
-        Sight::Listing => {
+        WatchEvent::Listing => {
             store.listing();
             context.unreadable.listing(K::holds);
         }
-        Sight::Listed(object) => {
+        WatchEvent::Listed(object) => {
             let name = Name::of(&*object);
             // What is over and need not be deleted needs no look.
             let idle = object.is_over() && object.due().is_none();
@@ -114,14 +114,14 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool
                 context.queue.trigger(K::key(name));
             }
         }
-        Sight::AllListed(version) => {
+        WatchEvent::ListDone(version) => {
             for gone in store.listed(&version) {
                 K::gone(context, gone);
             }
             context.unreadable.listed(K::holds);
             return true;
         }
-        Sight::Seen(object) => {
+        WatchEvent::Applied(object) => {
             let name = Name::of(&*object);
             let version = object.meta().resource_version.clone().unwrap_or_default();
             mended::<K>(context, object.meta());
@@ -129,8 +129,8 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool
                 context.queue.seen(K::key(name), version);
             }
         }
-        Sight::Gone(meta) => gone(context, store, &meta),
-        Sight::Unreadable { meta, why, listed } => {
+        WatchEvent::Deleted(meta) => gone(context, store, &meta),
+        WatchEvent::Unreadable { meta, why, listed } => {
             let name = name_of(&meta);
             if listed {
                 store.list_unreadable(name);
@@ -139,10 +139,10 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: Sight<K>) -> bool
             }
             unreadable::<K>(context, &meta, &why);
         }
-        Sight::Broken { why, unknown_kind: true } => {
+        WatchEvent::Broken { why, unknown_kind: true } => {
             tracing::info!(kind = K::KIND, "waiting until the API server knows the kind: {why}");
         }
-        Sight::Broken { why, .. } => tracing::warn!(kind = K::KIND, "the watch broke and is opened again: {why}"),
+        WatchEvent::Broken { why, .. } => tracing::warn!(kind = K::KIND, "the watch broke and is opened again: {why}"),
     }
     false
 }
@@ -152,7 +152,7 @@ fn unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
     context.metrics.unreadable(K::KIND);
     let news = context.unreadable.found(K::key(name.clone()), &why);
-    K::doubted(context, meta);
+    K::enqueue_related(context, meta);
     if !news {
         tracing::debug!(kind = K::KIND, %name, "still cannot be read: {why}");
         return;
@@ -170,7 +170,7 @@ fn unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
 fn mended<K: Watched>(context: &Context, meta: &ObjectMeta) {
     if context.unreadable.mended(&K::key(name_of(meta))) {
         tracing::info!(kind = K::KIND, name = %name_of(meta), "can be read again");
-        K::doubted(context, meta);
+        K::enqueue_related(context, meta);
     }
 }
 

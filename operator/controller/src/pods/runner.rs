@@ -13,10 +13,10 @@ use signoff_runtime::{Clock, RunRef, clock::wake_up};
 use tokio::{sync::watch, time::sleep_until};
 
 use super::{
-    Book,
-    book::{Gone, Known, Unmade},
-    log, make,
-    sight::{Stand, StepPod, Terminated, Trouble},
+    PodIndex, build,
+    index::{Gone, Known, Unmade},
+    log,
+    state::{PodProblem, PodState, StepPod, Terminated},
 };
 use crate::{
     context::Context,
@@ -37,16 +37,16 @@ const TO_READ: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Whoever attends Pods.
-pub(crate) struct Attendant {
+pub(crate) struct PodRunner {
     pub(crate) context: Arc<Context>,
     pub(crate) wire: Wire,
-    pub(crate) book: Arc<Book>,
+    pub(crate) book: Arc<PodIndex>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// One Pod that is attended.
-struct Attended<'a> {
-    by: &'a Attendant,
+struct PodRun<'a> {
+    by: &'a PodRunner,
     run: &'a RunRef,
     call: &'a Call,
     pod: &'a PodCall,
@@ -54,9 +54,9 @@ struct Attended<'a> {
     name: Name,
     known: watch::Receiver<Known>,
     /// Why it was asked to end, and since when.
-    killed: Option<(Trouble, Moment)>,
+    termination: Option<(PodProblem, Moment)>,
     /// What it had written by then: its Pod may be gone before there is more to read.
-    so_far: Option<String>,
+    log_so_far: Option<String>,
 }
 
 /// Says that a Pod cannot be created. What is dropped first is declared first: the Workflow is reconciled without it.
@@ -94,7 +94,7 @@ enum There {
 /// What is said of another's Pod.
 const OTHERS: &str = "exists and is not this step's: find out who made it";
 
-impl Attendant {
+impl PodRunner {
     /// Attends the Pod of a call until its container has ended. `begins`: it was certainly never made before.
     pub(crate) async fn attend(
         &self,
@@ -108,7 +108,7 @@ impl Attendant {
             Err(why) => return Err(known("Invalid", why.to_string(), false)),
         };
         let name = Name::new(&run.namespace, &pod.name);
-        let attended = Attended {
+        let attended = PodRun {
             by: self,
             run,
             call,
@@ -116,8 +116,8 @@ impl Attendant {
             digest,
             known: self.book.follow(&name),
             name,
-            killed: None,
-            so_far: None,
+            termination: None,
+            log_so_far: None,
         };
         let idempotent = call.idempotent;
         match AssertUnwindSafe(attended.until_its_end(begins)).catch_unwind().await {
@@ -127,7 +127,7 @@ impl Attendant {
     }
 }
 
-impl Attended<'_> {
+impl PodRun<'_> {
     async fn until_its_end(mut self, begins: bool) -> Result<Reply, Failure> {
         let latest = self.now().after(self.call.timeout);
         let made = if begins { self.make(latest).await? } else { self.find_again(latest).await? };
@@ -139,15 +139,15 @@ impl Attended<'_> {
             // The API server gives a name out once at a time: where another has it, ours is no more.
             let gone = gone.or(pod.as_ref().filter(|pod| pod.uid() != uid).map(|_| Gone::Relisted));
             let pod = pod.filter(|pod| pod.uid() == uid);
-            let stand = pod.as_ref().map(|pod| pod.stand());
-            ran |= stand == Some(Stand::Running);
+            let stand = pod.as_ref().map(|pod| pod.state());
+            ran |= stand == Some(PodState::Running);
             match (&pod, &stand, gone) {
-                (Some(pod), Some(Stand::Ended(end)), _) => return self.ended(pod, end).await,
-                (Some(pod), Some(Stand::Failed(why)), _) if !ran && (begins || !pod.may_have_run()) => {
+                (Some(pod), Some(PodState::Ended(end)), _) => return self.ended(pod, end).await,
+                (Some(pod), Some(PodState::Failed(why)), _) if !ran && (begins || !pod.may_have_run()) => {
                     return Err(self.failed(why));
                 }
-                (_, Some(Stand::Failed(why) | Stand::Lost(why)), _) => {
-                    let Trouble { reason, message } = why;
+                (_, Some(PodState::Failed(why) | PodState::Lost(why)), _) => {
+                    let PodProblem { reason, message } = why;
                     return Err(self.lost(&format!("the cluster gave it up: {reason}: {message}")));
                 }
                 (_, _, Some(Gone::Watched)) => return Err(self.gone(pod.as_deref())),
@@ -165,7 +165,7 @@ impl Attended<'_> {
                     self.by.book.forget(&self.name, &uid);
                     return Err(self.lost("it is gone, and nobody saw how it ended"));
                 };
-                let (stand, is_due) = (newest.stand(), self.due(created, Some(&newest)) <= now);
+                let (stand, is_due) = (newest.state(), self.due(created, Some(&newest)) <= now);
                 self.by.book.record(newest);
                 if is_due && !stand.is_end() {
                     self.end(&uid, &stand, now).await?;
@@ -187,7 +187,7 @@ impl Attended<'_> {
 
     /// Makes the Pod. What may have been made although no answer said so is looked for, and never made again.
     async fn make(&self, latest: Moment) -> Result<StepPod, Failure> {
-        let object = make::pod(self.run, self.call, self.pod, &self.digest);
+        let object = build::pod(self.run, self.call, self.pod, &self.digest);
         let mut pause = Pause::default();
         let (began, mut unmade) = (self.now(), None);
         loop {
@@ -232,7 +232,7 @@ impl Attended<'_> {
 
     /// Says on the Workflow that the Pod cannot be created, until the result is dropped.
     fn tell_unmade(&self, since: Moment, why: &str) -> NotCreated {
-        let Attendant { context, book, .. } = self.by;
+        let PodRunner { context, book, .. } = self.by;
         let message = format!("creating it fails since {since}: {why}");
         let meta = ObjectMeta {
             name: Some(self.run.workflow.clone()),
@@ -244,7 +244,7 @@ impl Attended<'_> {
         let note = format!("{}: {message}", self.told());
         let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
         context.reporter.report(report.warning(true));
-        let trouble = Trouble { reason: reason::NOT_CREATED.to_owned(), message };
+        let trouble = PodProblem { reason: reason::NOT_CREATED.to_owned(), message };
         let record = book.unmade(&self.run.uid, &self.name, trouble);
         let look = Look { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
         look.now();
@@ -292,42 +292,44 @@ impl Attended<'_> {
 
     /// Until when it may go on as it stands.
     fn due(&self, created: Moment, pod: Option<&StepPod>) -> Moment {
-        if let Some((_, since)) = &self.killed {
+        if let Some((_, since)) = &self.termination {
             return since.after(pod.map(StepPod::grace).unwrap_or_default() + GIVEN_UP);
         }
         let all = created.after(self.call.timeout);
         let start = self.pod.spec.start_deadline.map_or(START, signoff_api::Span::duration);
-        match pod.map(StepPod::stand) {
-            Some(Stand::Pending(_)) => all.min(created.after(start)),
+        match pod.map(StepPod::state) {
+            Some(PodState::Pending(_)) => all.min(created.after(start)),
             _ => all,
         }
     }
 
     /// Its time is over: asks for its end, or gives it up where it was asked before.
-    async fn end(&mut self, uid: &str, stand: &Stand, now: Moment) -> Result<(), Failure> {
-        if let Some((why, _)) = &self.killed {
+    async fn end(&mut self, uid: &str, stand: &PodState, now: Moment) -> Result<(), Failure> {
+        if let Some((why, _)) = &self.termination {
             let why = format!("{}; it was to end, and {} does not say that it did", why.message, self.told());
             return Err(self.lost(&why));
         }
         let timeout = signoff_api::Span::from(self.call.timeout);
         let why = match stand {
-            Stand::Pending(trouble) => {
+            PodState::Pending(trouble) => {
                 let trouble = trouble.clone();
-                let slow =
-                    || Trouble { reason: "NotStarted".to_owned(), message: "its container did not begin".to_owned() };
+                let slow = || PodProblem {
+                    reason: "NotStarted".to_owned(),
+                    message: "its container did not begin".to_owned(),
+                };
                 trouble.unwrap_or_else(slow)
             }
-            _ => Trouble { reason: "Timeout".to_owned(), message: format!("it did not end within {timeout}") },
+            _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not end within {timeout}") },
         };
-        if *stand == Stand::Running {
+        if *stand == PodState::Running {
             let read = log::end_of(&self.by.wire, &self.name, None, false);
             let read = tokio::time::timeout(TO_READ, read).await;
-            self.so_far = read.ok().and_then(Result::ok).map(|log| log.text);
+            self.log_so_far = read.ok().and_then(Result::ok).map(|log| log.text);
         }
-        self.killed = Some((why, now));
+        self.termination = Some((why, now));
         let mut pause = Pause::default();
         // Said, so that it counts also where somebody has asked for its end with more time.
-        let grace = make::grace(&self.pod.spec);
+        let grace = build::grace(&self.pod.spec);
         while let Err(error) = self.by.wire.delete::<StepPod>(&self.name, uid, Some(grace)).await {
             tracing::warn!(pod = %self.name, "cannot be ended yet: {error}");
             if !pause.rest(self.now(), now.after(GIVEN_UP)).await {
@@ -341,18 +343,18 @@ impl Attended<'_> {
     async fn ended(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
         let mut facts = facts(pod, end);
         let spec = &self.pod.spec;
-        let is_needed = make::needs_log(spec);
+        let is_needed = build::needs_log(spec);
         let wanted = spec.tail_lines.filter(|_| is_needed);
         let read = log::end_of(&self.by.wire, &self.name, wanted, is_needed).await;
         if let Err(why) = &read {
             facts.insert("log".to_owned(), signoff_expr::text::display(why, 200));
         }
         let fail = |class: &str, message: String, retryable| Failure {
-            log: read.as_ref().ok().map(|log| log.text.clone()).or_else(|| self.so_far.clone()),
+            log: read.as_ref().ok().map(|log| log.text.clone()).or_else(|| self.log_so_far.clone()),
             facts: facts.clone(),
             ..known(class, message, retryable)
         };
-        if let Some(Trouble { reason, message }) = self.trouble(pod, end) {
+        if let Some(PodProblem { reason, message }) = self.trouble(pod, end) {
             if reason == "OutcomeUnknown" {
                 return Err(Failure { facts, ..self.lost(&message) });
             }
@@ -382,13 +384,17 @@ impl Attended<'_> {
 
     /// Why a container did not end well. One that was told to end did not, whatever its exit code: that says how it took
     /// it, and not that its work is done.
-    fn trouble(&self, pod: &StepPod, end: &Terminated) -> Option<Trouble> {
+    fn trouble(&self, pod: &StepPod, end: &Terminated) -> Option<PodProblem> {
         let code = end.exit_code;
         // What had ended by then was not told to.
-        let killed = self.killed.as_ref().filter(|_| code != 0 || pod.was_going(end)).map(|(why, _)| why.clone());
-        let stopped = killed.or_else(|| pod.ended_by_cluster());
-        if let Some(Trouble { reason, message }) = stopped {
-            return Some(Trouble { reason, message: format!("{message}; it ended with exit code {code}") });
+        let termination = self
+            .termination
+            .as_ref()
+            .filter(|_| code != 0 || pod.deletion_requested_before_exit(end))
+            .map(|(why, _)| why.clone());
+        let stopped = termination.or_else(|| pod.ended_by_cluster());
+        if let Some(PodProblem { reason, message }) = stopped {
+            return Some(PodProblem { reason, message: format!("{message}; it ended with exit code {code}") });
         }
         let said =
             |message: String| if end.message.is_empty() { message } else { format!("{message}: {}", end.message) };
@@ -397,9 +403,9 @@ impl Attended<'_> {
             "ContainerStatusUnknown" => {
                 ("OutcomeUnknown", "its kubelet does not know how its container ended".to_owned())
             }
-            "" | "Error" | "Completed" | "OOMKilled" if pod.was_going(end) => {
+            "" | "Error" | "Completed" | "OOMKilled" if pod.deletion_requested_before_exit(end) => {
                 let (reason, why) = match pod.disrupted() {
-                    Some(Trouble { message, .. }) => ("Evicted", message),
+                    Some(PodProblem { message, .. }) => ("Evicted", message),
                     None => ("Deleted", "somebody deleted its Pod".to_owned()),
                 };
                 (reason, format!("{why}; it ended with exit code {code}"))
@@ -408,22 +414,22 @@ impl Attended<'_> {
             "" | "Error" | "Completed" => ("ExitCode", said(format!("it ended with exit code {code}"))),
             other => (other, said(format!("it ended with exit code {code}"))),
         };
-        Some(Trouble { reason: reason.to_owned(), message })
+        Some(PodProblem { reason: reason.to_owned(), message })
     }
 
     /// It ended without its container ever running, or the cluster ended it.
-    fn failed(&self, why: &Trouble) -> Failure {
-        let Trouble { reason, message } = self.killed.as_ref().map_or(why, |(why, _)| why);
+    fn failed(&self, why: &PodProblem) -> Failure {
+        let PodProblem { reason, message } = self.termination.as_ref().map_or(why, |(why, _)| why);
         known(reason, format!("{}: {message}", self.told()), true)
     }
 
     /// It is no more, and the watch showed every state that it had.
     fn gone(&self, last: Option<&StepPod>) -> Failure {
         let never_ran = last.is_some_and(|pod| {
-            let graceful = pod.is_going() || self.killed.is_some();
-            matches!(pod.stand(), Stand::Pending(_)) && (pod.node.is_none() || graceful)
+            let graceful = pod.is_going() || self.termination.is_some();
+            matches!(pod.state(), PodState::Pending(_)) && (pod.node.is_none() || graceful)
         });
-        match (never_ran, &self.killed) {
+        match (never_ran, &self.termination) {
             (true, Some((why, _))) => known(&why.reason, format!("{}: {}", self.told(), why.message), true),
             (true, None) => known("Deleted", format!("{} was deleted before it ran", self.told()), true),
             (false, _) => self.lost("it was deleted at once, and nobody saw how its container ended"),

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use signoff_api::Moment;
 
-use super::{Book, Place, PodSettings, Room, Ticket, Wait};
-use crate::{kinds::Name, watch::Sight};
+use super::{PodIndex, PodQuota, PodSettings, PodSlot, QueuedPod, Wait};
+use crate::{kinds::Name, watch::WatchEvent};
 
-fn room(most_in_namespace: usize, most_of_workflow: usize) -> Arc<Room> {
-    let book = Arc::new(Book::default());
-    for sight in [Sight::Listing, Sight::AllListed("1".to_owned())] {
+fn room(most_in_namespace: usize, most_of_workflow: usize) -> Arc<PodQuota> {
+    let book = Arc::new(PodIndex::default());
+    for sight in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
         book.see((None, sight));
     }
-    Arc::new(Room::new(PodSettings { most_in_namespace, most_of_workflow, ..PodSettings::default() }, book))
+    Arc::new(PodQuota::new(PodSettings { most_in_namespace, most_of_workflow, ..PodSettings::default() }, book))
 }
 
 /// The Pod of a workflow that has waited since this second.
-fn ticket(since: i64, workflow: &str, pod: &str) -> Ticket {
-    Ticket {
+fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
+    QueuedPod {
         since: Moment::from(jiff::Timestamp::from_second(since).unwrap()),
         workflow: Name::new("team", workflow),
         run: format!("uid of {workflow}").into(),
@@ -28,16 +28,16 @@ fn ticket(since: i64, workflow: &str, pod: &str) -> Ticket {
 }
 
 #[track_caller]
-fn begins(room: &Arc<Room>, ticket: &Ticket) -> Place {
+fn begins(room: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
     room.take(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
 }
 
 #[track_caller]
-fn waits(room: &Arc<Room>, ticket: &Ticket) -> Wait {
+fn waits(room: &Arc<PodQuota>, ticket: &QueuedPod) -> Wait {
     room.take(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
 }
 
-fn told(room: &Room) -> Vec<String> {
+fn told(room: &PodQuota) -> Vec<String> {
     room.next().iter().map(|name| name.name.to_string()).collect()
 }
 
@@ -61,7 +61,7 @@ fn one_whose_workflow_is_full_lets_others_pass() {
     let place = begins(&room, &ticket(1, "a", "a1"));
     let second = ticket(2, "a", "a2");
     assert_eq!(waits(&room, &second), Wait::Workflow { before: 0, most: 1 });
-    let third = Ticket { seq: 2, ..ticket(2, "a", "a0") };
+    let third = QueuedPod { seq: 2, ..ticket(2, "a", "a0") };
     assert_eq!(
         waits(&room, &third),
         Wait::Workflow { before: 1, most: 1 },
@@ -101,7 +101,7 @@ fn what_runs_already_is_counted_whatever_the_limits_say() {
 fn places_in_other_namespaces_are_others() {
     let room = room(1, 1);
     let _here = begins(&room, &ticket(1, "a", "a"));
-    let there = Ticket { workflow: Name::new("other", "b"), pod: Name::new("other", "b"), ..ticket(2, "b", "b") };
+    let there = QueuedPod { workflow: Name::new("other", "b"), pod: Name::new("other", "b"), ..ticket(2, "b", "b") };
     let _there = begins(&room, &there);
 }
 
@@ -149,10 +149,10 @@ fn what_cannot_begin_stands_in_nobodys_way_and_keeps_its_turn() {
 
 #[test]
 fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
-    let book = Arc::new(Book::default());
-    let room = Arc::new(Room::new(PodSettings::default(), Arc::clone(&book)));
+    let book = Arc::new(PodIndex::default());
+    let room = Arc::new(PodQuota::new(PodSettings::default(), Arc::clone(&book)));
     assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::Unknown);
-    for sight in [Sight::Listing, Sight::AllListed("1".to_owned())] {
+    for sight in [WatchEvent::Listing, WatchEvent::ListDone("1".to_owned())] {
         book.see((Some("other".to_owned()), sight));
     }
     assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::Unknown, "that is another namespace");
@@ -160,7 +160,7 @@ fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
     for settings in
         [PodSettings { namespaces, ..PodSettings::default() }, PodSettings { enabled: false, ..PodSettings::default() }]
     {
-        let room = Arc::new(Room::new(settings, Arc::clone(&book)));
+        let room = Arc::new(PodQuota::new(settings, Arc::clone(&book)));
         assert_eq!(waits(&room, &ticket(1, "a", "a")), Wait::PodsNotAllowed);
     }
 }

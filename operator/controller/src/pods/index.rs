@@ -12,11 +12,11 @@ use tokio::sync::watch;
 
 use super::{
     PodSight,
-    sight::{Stand, StepPod, Trouble},
+    state::{PodProblem, PodState, StepPod},
 };
 use crate::{
     kinds::Name,
-    watch::{Sight, name_of},
+    watch::{WatchEvent, name_of},
 };
 
 /// What is known of one Pod.
@@ -39,7 +39,7 @@ pub(crate) enum Gone {
 
 /// Every Pod of a step.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct PodIndex {
     inner: Mutex<Inner>,
 }
 
@@ -51,7 +51,7 @@ struct Inner {
     /// What the lists that are being read held so far, by the namespace they are of.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
     /// Pods that cannot be created, by the uid of their run.
-    unmade: BTreeMap<Name, (Box<str>, Trouble)>,
+    unmade: BTreeMap<Name, (Box<str>, PodProblem)>,
     /// Of which a list was read to its end.
     complete: BTreeSet<Option<String>>,
 }
@@ -61,12 +61,12 @@ struct Entry {
     /// The run that it belongs to.
     run: Box<str>,
     /// Why it does not run yet; as it was first said.
-    trouble: Option<Trouble>,
+    trouble: Option<PodProblem>,
     /// Nothing is to be done about it any more.
     left: bool,
 }
 
-impl Book {
+impl PodIndex {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,17 +75,17 @@ impl Book {
     pub(crate) fn see(&self, (scope, sight): PodSight) -> Vec<Name> {
         let mut inner = self.lock();
         match sight {
-            Sight::Listing => {
+            WatchEvent::Listing => {
                 inner.listed.insert(scope, BTreeSet::new());
                 Vec::new()
             }
-            Sight::Listed(pod) => {
+            WatchEvent::Listed(pod) => {
                 if let Some(listed) = inner.listed.get_mut(&scope) {
                     listed.insert(Name::of(&*pod));
                 }
                 inner.put(*pod).into_iter().collect()
             }
-            Sight::AllListed(_) => {
+            WatchEvent::ListDone(_) => {
                 let listed = inner.listed.remove(&scope).unwrap_or_default();
                 let of_scope = |name: &Name| scope.as_deref().is_none_or(|one| one == &*name.namespace);
                 // What a task has just made may not be in a list that was taken before: it is followed, and asks itself.
@@ -94,19 +94,19 @@ impl Book {
                 inner.complete.insert(scope);
                 looks
             }
-            Sight::Seen(pod) => inner.put(*pod).into_iter().collect(),
-            Sight::Gone(meta) => {
+            WatchEvent::Applied(pod) => inner.put(*pod).into_iter().collect(),
+            WatchEvent::Deleted(meta) => {
                 let uid = meta.uid.clone().unwrap_or_default();
                 inner.bury(&name_of(&meta), Some(&uid), Gone::Watched).into_iter().collect()
             }
-            Sight::Unreadable { meta, why, listed } => {
+            WatchEvent::Unreadable { meta, why, listed } => {
                 tracing::warn!(pod = %name_of(&meta), "cannot be read: {why}");
                 if let Some(names) = inner.listed.get_mut(&scope).filter(|_| listed) {
                     names.insert(name_of(&meta));
                 }
                 Vec::new()
             }
-            Sight::Broken { why, .. } => {
+            WatchEvent::Broken { why, .. } => {
                 tracing::warn!("the watch of Pods broke and is opened again: {why}");
                 Vec::new()
             }
@@ -151,7 +151,7 @@ impl Book {
     }
 
     /// Why the Pods of a run do not run yet, by their names.
-    pub(crate) fn troubles(&self, uid: &str) -> Vec<(Name, Trouble)> {
+    pub(crate) fn troubles(&self, uid: &str) -> Vec<(Name, PodProblem)> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
         let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.trouble.clone()?)));
@@ -160,7 +160,7 @@ impl Book {
     }
 
     /// Records that a Pod cannot be created, until the result is dropped.
-    pub(crate) fn unmade(self: &Arc<Self>, run: &str, pod: &Name, trouble: Trouble) -> Unmade {
+    pub(crate) fn unmade(self: &Arc<Self>, run: &str, pod: &Name, trouble: PodProblem) -> Unmade {
         self.lock().unmade.insert(pod.clone(), (run.into(), trouble));
         Unmade { book: Arc::clone(self), pod: pod.clone() }
     }
@@ -175,7 +175,7 @@ impl Book {
 
 /// The record that a Pod cannot be created.
 pub(crate) struct Unmade {
-    book: Arc<Book>,
+    book: Arc<PodIndex>,
     pod: Name,
 }
 
@@ -194,8 +194,8 @@ impl Inner {
             return None;
         }
         let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
-        let found = match pod.stand() {
-            Stand::Pending(trouble) => trouble,
+        let found = match pod.state() {
+            PodState::Pending(trouble) => trouble,
             _ => None,
         };
         let before = old.and_then(|old| old.trouble.clone());

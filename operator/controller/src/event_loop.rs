@@ -36,12 +36,10 @@ use crate::{
     operator::{ExitReason, Operator},
     pace::Pace,
     plans::Plans,
-    pods::{self, Attendant, Book, PodSight, Room},
+    pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
     quarantine::Quarantines,
-    queue::{Key, Queue},
     runs::{CallKey, Runs},
     segments::SegmentCache,
-    sights,
     stalls::{self, Stalls},
     store::Store,
     targets,
@@ -49,9 +47,11 @@ use crate::{
     unreadable::Unreadable,
     value_quota::ValueQuota,
     vouched::Vouched,
-    watch::{Sight, follow},
+    watch::{WatchEvent, follow},
+    watch_handlers,
     wire::Wire,
     workflow,
+    workqueue::{Key, Queue},
 };
 
 /// So many lost threads end the process.
@@ -61,26 +61,26 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 /// So many times `max_reconciles` may be under way where most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
 
-type Look = (Result<Option<signoff_api::Moment>, Error>, Duration);
+type Reconciled = (Result<Option<signoff_api::Moment>, Error>, Duration);
 type CallEnd = (Name, String, CallKey, Fact);
 
 /// An operator that works.
-pub(crate) struct Works {
+pub(crate) struct EventLoop {
     context: Arc<Context>,
     caller: Arc<dyn Caller>,
     max_reconciles: usize,
     grace: Duration,
     /// Watches and the guard: they never end by themselves.
     background: JoinSet<ExitReason>,
-    looks: JoinSet<Look>,
+    reconciles: JoinSet<Reconciled>,
     under_way: UnderWay,
     calls: JoinSet<CallEnd>,
     starts: mpsc::UnboundedReceiver<Start>,
-    workflows: mpsc::Receiver<Sight<Workflow>>,
-    approvals: mpsc::Receiver<Sight<Approval>>,
+    workflows: mpsc::Receiver<WatchEvent<Workflow>>,
+    approvals: mpsc::Receiver<WatchEvent<Approval>>,
     floors: FloorWatches,
     pods: mpsc::Receiver<PodSight>,
-    attendant: Arc<Attendant>,
+    attendant: Arc<PodRunner>,
     synced: Synced,
     /// Whether everything is known, so that something may be done.
     working: bool,
@@ -93,7 +93,7 @@ struct Synced {
     approvals: bool,
 }
 
-impl Works {
+impl EventLoop {
     pub(crate) fn start(operator: &Operator, tenure: Tenure) -> (Self, Delivery) {
         let Operator { config, metrics, .. } = operator;
         let client = &config.client;
@@ -105,7 +105,7 @@ impl Works {
         let (to_approvals, approvals) = mpsc::channel(256);
         let default_blobs = || Arc::new(ClusterBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
         let doubt = Arc::new(Notify::new());
-        let pods = Arc::new(Book::default());
+        let pods = Arc::new(PodIndex::default());
         let context = Arc::new(Context {
             wire: Wire::new(client.clone(), Arc::clone(metrics), pace),
             clock: Arc::clone(&config.clock),
@@ -127,7 +127,7 @@ impl Works {
             room: config.room,
             call_slots: Arc::new(CallSlots::new(config.call_limits)),
             value_quota: ValueQuota::new(config.values),
-            room_for_pods: Arc::new(Room::new(config.pods.clone(), Arc::clone(&pods))),
+            pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),
             pods,
             guard: operator.guard.subscribe(),
             recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
@@ -158,7 +158,7 @@ impl Works {
         }
         let floors = FloorWatches::start(client, metrics, &mut background);
         let pods = pods::watch(client, &config.pods, metrics, &mut background);
-        let attendant = Attendant {
+        let attendant = PodRunner {
             context: Arc::clone(&context),
             wire: context.wire.clone(),
             book: Arc::clone(&context.pods),
@@ -170,7 +170,7 @@ impl Works {
             max_reconciles: config.max_reconciles.max(1),
             grace: config.grace,
             background,
-            looks: JoinSet::new(),
+            reconciles: JoinSet::new(),
             under_way: UnderWay::default(),
             calls: JoinSet::new(),
             starts,
@@ -194,15 +194,15 @@ impl Works {
         let mut shutdown = std::pin::pin!(shutdown);
         let context = Arc::clone(&self.context);
         let mut guard = context.guard.clone();
-        let mut room = context.room_for_pods.freed();
+        let mut room = context.pod_quota.freed();
         let mut lost = context.evaluator.lost();
         let (mut last_call, mut last_writes): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
-            if last_writes.is_some() && self.looks.is_empty() {
+            if last_writes.is_some() && self.reconciles.is_empty() {
                 return Err(ExitReason::LostThreads(*lost.borrow()));
             }
             if self.is_working(operator) && last_writes.is_none() {
-                self.look();
+                self.start_reconciles();
             }
             if last_call.is_some() && self.is_finished() {
                 return Ok(());
@@ -224,29 +224,29 @@ impl Works {
                         last_writes = Some(Instant::now() + LAST_WRITES);
                     }
                 }
-                Some(done) = self.looks.join_next_with_id() => self.looked(done),
-                Some(done) = self.calls.join_next() => self.called(done),
-                Some(start) = self.starts.recv() => self.call(start),
+                Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
+                Some(done) = self.calls.join_next() => self.on_call_finished(done),
+                Some(start) = self.starts.recv() => self.start_call(start),
                 Some(sight) = self.approvals.recv() => {
-                    self.synced.approvals |= sights::see_all(&context, &context.approvals, sight, &mut self.approvals);
+                    self.synced.approvals |= watch_handlers::see_all(&context, &context.approvals, sight, &mut self.approvals);
                 }
                 Some(sight) = self.workflows.recv() => {
-                    self.synced.workflows |= sights::see_all(&context, &context.workflows, sight, &mut self.workflows);
+                    self.synced.workflows |= watch_handlers::see_all(&context, &context.workflows, sight, &mut self.workflows);
                 }
                 changed = self.floors.next(&context.floors, &context.metrics) => self.look_under_floors(&changed),
                 Some(sight) = self.pods.recv() => {
                     for name in context.pods.see(sight) {
                         context.look_at_workflow(name);
                     }
-                    context.room_for_pods.look();
+                    context.pod_quota.look();
                 }
                 Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
                 () = context.queue.triggered() => {}
-                () = until(due) => context.queue.tick(context.now()),
+                () = until(due) => context.queue.fire_timers(context.now()),
                 // While the guard looks nothing can be said; what it then finds is news again.
-                Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.look_at_all() },
+                Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
                 Ok(()) = room.changed() => {
-                    for name in context.room_for_pods.next() {
+                    for name in context.pod_quota.next() {
                         context.look_at_workflow(name);
                     }
                 }
@@ -277,17 +277,17 @@ impl Works {
     }
 
     /// Begins as many looks as may be under way.
-    fn look(&mut self) {
+    fn start_reconciles(&mut self) {
         if self.context.is_draining() {
             // Only what has results to commit is still looked at.
             let busy = self.context.runs.busy();
-            self.context.queue.keep_only(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
+            self.context.queue.retain(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
         }
         while self.has_room()
-            && let Some(key) = self.context.queue.take_where(|namespace| self.may_begin(namespace))
+            && let Some(key) = self.context.queue.pop_where(|namespace| self.may_begin(namespace))
         {
             let (context, what) = (Arc::clone(&self.context), key.clone());
-            let task = self.looks.spawn(async move {
+            let task = self.reconciles.spawn(async move {
                 let began = Instant::now();
                 let result = match &what {
                     Key::Workflow(name) => workflow::reconcile(&context, name).await,
@@ -319,7 +319,7 @@ impl Works {
         self.under_way.count_in(namespace) < most && self.under_way.has_memory_for(namespace)
     }
 
-    fn looked(&mut self, done: Result<(Id, Look), JoinError>) {
+    fn on_reconciled(&mut self, done: Result<(Id, Reconciled), JoinError>) {
         let (id, result, took) = match done {
             Ok((id, (result, took))) => (id, result, took),
             Err(died) => {
@@ -358,7 +358,7 @@ impl Works {
     }
 
     /// Begins a call that was committed as begun.
-    fn call(&mut self, start: Start) {
+    fn start_call(&mut self, start: Start) {
         let Start { name, run, call, hold } = start;
         let key: CallKey = (call.path.clone(), call.attempt);
         let uid = run.uid.clone();
@@ -388,7 +388,7 @@ impl Works {
         }
     }
 
-    fn called(&mut self, done: Result<CallEnd, JoinError>) {
+    fn on_call_finished(&mut self, done: Result<CallEnd, JoinError>) {
         // A call that was aborted is one that nobody wants to know of any more.
         if let Ok((name, uid, key, fact)) = done
             && self.context.runs.end(&name, &uid, key, fact)
@@ -397,7 +397,7 @@ impl Works {
         }
     }
 
-    fn look_at_all(&self) {
+    fn enqueue_all(&self) {
         for name in self.context.workflows.open() {
             self.context.look_at_workflow(name);
         }
@@ -419,14 +419,14 @@ impl Works {
     }
 
     fn is_finished(&self) -> bool {
-        self.looks.is_empty() && self.starts.is_empty() && self.context.runs.busy().is_empty()
+        self.reconciles.is_empty() && self.starts.is_empty() && self.context.runs.busy().is_empty()
     }
 
     /// Ends everything that is still under way, and lets go of the reporter so that its last words can be written.
     pub(crate) async fn stop(self) {
-        let Self { mut background, mut looks, mut calls, .. } = self;
+        let Self { mut background, mut reconciles, mut calls, .. } = self;
         background.shutdown().await;
-        looks.shutdown().await;
+        reconciles.shutdown().await;
         calls.shutdown().await;
     }
 }

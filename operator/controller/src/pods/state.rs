@@ -37,7 +37,7 @@ pub(crate) struct StepPod {
     running: bool,
     terminated: Option<Terminated>,
     /// Whether its kubelet says anything about the step's container.
-    is_told: bool,
+    has_container_status: bool,
     /// What ran before the step's container and failed: its name, and how it ended.
     failed_before: Option<(String, Terminated)>,
     /// Whether another container of it runs.
@@ -76,12 +76,12 @@ pub(crate) struct Terminated {
 
 /// Why a container does not run yet, in the words of the scheduler or the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct PodProblem {
     pub(crate) reason: String,
     pub(crate) message: String,
 }
 
-impl Trouble {
+impl PodProblem {
     /// Whether another trouble is the same one in other words: a kubelet alternates between two about an image.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let about_image = |one: &Self| matches!(one.reason.as_str(), "ErrImagePull" | "ImagePullBackOff");
@@ -91,20 +91,20 @@ impl Trouble {
 
 /// Where a Pod stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum PodState {
     /// Its container does not run yet.
-    Pending(Option<Trouble>),
+    Pending(Option<PodProblem>),
     /// Its container runs.
     Running,
     /// Its container ended.
     Ended(Terminated),
     /// It ended without its container ever running.
-    Failed(Trouble),
+    Failed(PodProblem),
     /// The cluster gave it up while its container ran: nobody knows how that ended, or whether it did.
-    Lost(Trouble),
+    Lost(PodProblem),
 }
 
-impl Stand {
+impl PodState {
     /// Whether its container will never run again.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Ended(_) | Self::Failed(_) | Self::Lost(_))
@@ -112,30 +112,30 @@ impl Stand {
 }
 
 impl StepPod {
-    pub(crate) fn stand(&self) -> Stand {
+    pub(crate) fn state(&self) -> PodState {
         if let Some(end) = &self.terminated {
-            return Stand::Ended(end.clone());
+            return PodState::Ended(end.clone());
         }
         if matches!(self.phase.as_str(), "Failed" | "Succeeded") {
             let why = self.ended_by_cluster().or_else(|| self.disrupted()).unwrap_or_else(|| self.failed_otherwise());
             // A kubelet says how a container ended before it says that the Pod did.
-            return if self.running { Stand::Lost(why) } else { Stand::Failed(why) };
+            return if self.running { PodState::Lost(why) } else { PodState::Failed(why) };
         }
         if self.running {
-            return Stand::Running;
+            return PodState::Running;
         }
         let unscheduled = self.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False");
-        let unscheduled = unscheduled.map(|c| Trouble { reason: c.reason.clone(), message: c.message.clone() });
+        let unscheduled = unscheduled.map(|c| PodProblem { reason: c.reason.clone(), message: c.message.clone() });
         let usual = ["", "ContainerCreating", "PodInitializing"];
         let waiting = self.waiting.as_ref().filter(|waiting| !usual.contains(&waiting.reason.as_str()));
-        let waiting = waiting.map(|w| Trouble { reason: w.reason.clone(), message: w.message.clone() });
-        Stand::Pending(unscheduled.or(waiting))
+        let waiting = waiting.map(|w| PodProblem { reason: w.reason.clone(), message: w.message.clone() });
+        PodState::Pending(unscheduled.or(waiting))
     }
 
     /// Whether its container may have run although nothing says so: a kubelet that turns a Pod away after its node was lost
     /// for a while does not say what it had of it.
     pub(crate) fn may_have_run(&self) -> bool {
-        self.node.is_some() && !self.is_told
+        self.node.is_some() && !self.has_container_status
     }
 
     /// Whether nothing of it runs any more.
@@ -149,27 +149,27 @@ impl StepPod {
     }
 
     /// Why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
-    pub(crate) fn ended_by_cluster(&self) -> Option<Trouble> {
+    pub(crate) fn ended_by_cluster(&self) -> Option<PodProblem> {
         // A deadline that passes after the end leaves its reason on a Pod that has succeeded.
         let reason = self.reason.clone().filter(|_| self.phase != "Succeeded")?;
-        Some(Trouble { reason, message: self.message.clone().unwrap_or_default() })
+        Some(PodProblem { reason, message: self.message.clone().unwrap_or_default() })
     }
 
     /// Why somebody in the cluster wanted it to go: it was drained, or others took its place.
-    pub(crate) fn disrupted(&self) -> Option<Trouble> {
+    pub(crate) fn disrupted(&self) -> Option<PodProblem> {
         let target = self.conditions.iter().find(|c| c.type_ == "DisruptionTarget" && c.status == "True")?;
-        Some(Trouble { reason: "Evicted".to_owned(), message: format!("{}: {}", target.reason, target.message) })
+        Some(PodProblem { reason: "Evicted".to_owned(), message: format!("{}: {}", target.reason, target.message) })
     }
 
     /// Why it ended before the step's container began, where nobody ended it.
-    fn failed_otherwise(&self) -> Trouble {
+    fn failed_otherwise(&self) -> PodProblem {
         let Some((name, end)) = &self.failed_before else {
-            return Trouble { reason: "PodFailed".to_owned(), message: "nobody said why".to_owned() };
+            return PodProblem { reason: "PodFailed".to_owned(), message: "nobody said why".to_owned() };
         };
         let words: Vec<_> = [&end.reason, &end.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
         let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(": ")) };
         let message = format!("its container {name} ended with exit code {}{words}", end.exit_code);
-        Trouble { reason: "InitFailed".to_owned(), message }
+        PodProblem { reason: "InitFailed".to_owned(), message }
     }
 
     /// So many bytes of a termination message a kubelet keeps: it cuts what is more without a word.
@@ -189,7 +189,7 @@ impl StepPod {
     }
 
     /// Whether somebody had asked for its deletion when its container ended; in doubt they had.
-    pub(crate) fn was_going(&self, end: &Terminated) -> bool {
+    pub(crate) fn deletion_requested_before_exit(&self, end: &Terminated) -> bool {
         // The API server writes down when the grace is over.
         let grace = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
         let asked = self.metadata.deletion_timestamp.as_ref().map(|over| over.0.as_second().saturating_sub(grace));
@@ -305,11 +305,11 @@ impl Readable for StepPod {
         metadata.finalizers = None;
         let (mut running, mut terminated, mut own, mut others_run) = (false, None, None, false);
         let containers = spec.containers.len() + spec.init_containers.len() + spec.ephemeral_containers.len();
-        let mut is_told = false;
+        let mut has_container_status = false;
         for container in status.container_statuses {
             let runs = container.state.running.is_some();
             if container.name == CONTAINER {
-                is_told = true;
+                has_container_status = true;
                 (running, terminated, own) = (runs, container.state.terminated, container.state.waiting);
             } else {
                 others_run |= runs;
@@ -331,7 +331,7 @@ impl Readable for StepPod {
             waiting: before.or(own),
             running,
             terminated,
-            is_told,
+            has_container_status,
             failed_before,
             others_run,
             containers,

@@ -8,7 +8,7 @@ use signoff_api::{Digest, pod::PodStep};
 use signoff_engine::turn::{Call, PodCall, What};
 use signoff_runtime::RunRef;
 
-use super::make;
+use super::build;
 
 fn made_at(path: &str, step: Value) -> Value {
     let spec: PodStep = serde_json::from_value(step).unwrap();
@@ -21,7 +21,7 @@ fn made_at(path: &str, step: Value) -> Value {
         timeout: Duration::from_secs(60),
         what: What::Pod(Box::new(pod.clone())),
     };
-    make::pod(&run, &call, &pod, &Digest::of_bytes(b"input"))
+    build::pod(&run, &call, &pod, &Digest::of_bytes(b"input"))
 }
 
 fn made(step: Value) -> Value {

@@ -99,7 +99,7 @@ impl Queue {
     }
 
     /// Triggers everything whose time has come.
-    pub fn tick(&self, now: Moment) {
+    pub fn fire_timers(&self, now: Moment) {
         let mut inner = self.lock();
         while let Some((due, _)) = inner.by_time.first()
             && *due <= now
@@ -121,12 +121,12 @@ impl Queue {
     }
 
     /// The next object to be looked at; whoever takes it calls `finish` in the end.
-    pub fn take(&self) -> Option<Key> {
-        self.take_where(|_| true)
+    pub fn pop(&self) -> Option<Key> {
+        self.pop_where(|_| true)
     }
 
     /// The next object to be looked at in a namespace of which one more `may` begin.
-    pub fn take_where(&self, may: impl Fn(&str) -> bool) -> Option<Key> {
+    pub fn pop_where(&self, may: impl Fn(&str) -> bool) -> Option<Key> {
         let mut inner = self.lock();
         let at = inner.turns.iter().position(|namespace| may(namespace))?;
         let namespace = inner.turns.remove(at)?;
@@ -143,7 +143,7 @@ impl Queue {
     }
 
     /// Forgets what waits to be looked at, save what is still `wanted`.
-    pub fn keep_only(&self, wanted: impl Fn(&Key) -> bool) {
+    pub fn retain(&self, wanted: impl Fn(&Key) -> bool) {
         let mut guard = self.lock();
         let inner = &mut *guard;
         inner.queued.retain(&wanted);
@@ -235,49 +235,49 @@ mod tests {
         let queue = Queue::default();
         queue.trigger(key("a"));
         queue.trigger(key("a"));
-        assert_eq!(queue.take(), Some(key("a")));
+        assert_eq!(queue.pop(), Some(key("a")));
         queue.trigger(key("a"));
         queue.trigger(key("a"));
-        assert_eq!(queue.take(), None);
+        assert_eq!(queue.pop(), None);
         queue.finish(&key("a"), None, |_| false);
-        assert_eq!(queue.take(), Some(key("a")));
+        assert_eq!(queue.pop(), Some(key("a")));
         queue.finish(&key("a"), None, |_| false);
-        assert_eq!(queue.take(), None);
+        assert_eq!(queue.pop(), None);
     }
 
     #[test]
     fn an_echo_that_comes_before_its_writes_answer_is_no_news() {
         let queue = Queue::default();
         queue.trigger(key("a"));
-        queue.take();
+        queue.pop();
         queue.seen(key("a"), "7".to_owned());
         queue.finish(&key("a"), None, |version| version == "7");
-        assert_eq!(queue.take(), None);
+        assert_eq!(queue.pop(), None);
         queue.trigger(key("a"));
-        queue.take();
+        queue.pop();
         queue.seen(key("a"), "8".to_owned());
         queue.finish(&key("a"), None, |version| version == "7");
-        assert_eq!(queue.take(), Some(key("a")), "somebody else made version 8");
+        assert_eq!(queue.pop(), Some(key("a")), "somebody else made version 8");
         queue.trigger(key("a"));
         queue.seen(key("a"), "9".to_owned());
         queue.finish(&key("a"), None, |version| version == "9");
-        assert_eq!(queue.take(), Some(key("a")), "something else happened too");
+        assert_eq!(queue.pop(), Some(key("a")), "something else happened too");
     }
 
     #[test]
     fn the_latest_look_says_when_the_next_one_is_due() {
         let queue = Queue::default();
         queue.trigger(key("a"));
-        queue.take();
+        queue.pop();
         queue.finish(&key("a"), Some(at(10)), |_| false);
         queue.trigger(key("a"));
-        queue.take();
+        queue.pop();
         queue.finish(&key("a"), Some(at(20)), |_| false);
-        queue.tick(at(15));
-        assert_eq!(queue.take(), None);
+        queue.fire_timers(at(15));
+        assert_eq!(queue.pop(), None);
         assert_eq!(queue.next_due(), Some(at(20)));
-        queue.tick(at(20));
-        assert_eq!(queue.take(), Some(key("a")));
+        queue.fire_timers(at(20));
+        assert_eq!(queue.pop(), Some(key("a")));
         assert_eq!(queue.next_due(), None);
     }
 
@@ -286,7 +286,7 @@ mod tests {
     }
 
     fn taken(queue: &Queue, may: impl Fn(&str) -> bool) -> Vec<String> {
-        let all = std::iter::from_fn(|| queue.take_where(&may));
+        let all = std::iter::from_fn(|| queue.pop_where(&may));
         all.map(|key| format!("{}/{}", key.name().namespace, key.name().name)).collect()
     }
 
@@ -303,9 +303,9 @@ mod tests {
     fn a_namespace_with_thousands_of_objects_holds_up_no_other() {
         let queue = Queue::default();
         (0..5000).for_each(|number| keys(&queue, &[("many", &number.to_string())]));
-        queue.take();
+        queue.pop();
         keys(&queue, &[("few", "1")]);
-        let next: Vec<_> = (0..2).filter_map(|_| queue.take()).map(|key| key.name().namespace.to_string()).collect();
+        let next: Vec<_> = (0..2).filter_map(|_| queue.pop()).map(|key| key.name().namespace.to_string()).collect();
         assert!(next.contains(&"few".to_owned()), "{next:?}");
     }
 
@@ -313,7 +313,7 @@ mod tests {
     fn a_namespace_that_may_not_begin_keeps_its_turn() {
         let queue = Queue::default();
         keys(&queue, &[("slow", "1"), ("slow", "2"), ("b", "1"), ("b", "2")]);
-        assert_eq!(queue.take_where(|namespace| namespace != "slow"), Some(Key::Workflow(Name::new("b", "1"))));
+        assert_eq!(queue.pop_where(|namespace| namespace != "slow"), Some(Key::Workflow(Name::new("b", "1"))));
         assert_eq!(taken(&queue, |_| true), ["slow/1", "b/2", "slow/2"]);
     }
 
@@ -321,27 +321,27 @@ mod tests {
     fn what_is_not_kept_is_forgotten_and_can_be_triggered_again() {
         let queue = Queue::default();
         keys(&queue, &[("a", "1"), ("b", "1"), ("b", "2"), ("c", "1")]);
-        queue.keep_only(|key| &*key.name().namespace == "b" && &*key.name().name == "2");
+        queue.retain(|key| &*key.name().namespace == "b" && &*key.name().name == "2");
         assert_eq!(queue.depth(), 1);
         keys(&queue, &[("a", "1"), ("b", "2")]);
         assert_eq!(taken(&queue, |_| true), ["b/2", "a/1"]);
-        assert_eq!(queue.take(), None);
+        assert_eq!(queue.pop(), None);
     }
 
     #[test]
     fn failures_count_until_a_look_succeeds() {
         let queue = Queue::default();
         queue.trigger(key("a"));
-        queue.take();
+        queue.pop();
         assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 1);
-        queue.tick(at(1));
-        queue.take();
+        queue.fire_timers(at(1));
+        queue.pop();
         assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 2);
-        queue.tick(at(2));
-        queue.take();
+        queue.fire_timers(at(2));
+        queue.pop();
         queue.finish(&key("a"), None, |_| false);
         queue.trigger(key("a"));
-        queue.take();
+        queue.pop();
         assert_eq!(queue.fail(&key("a"), |n| at(i64::from(n))), 1);
     }
 }

@@ -10,13 +10,13 @@ use std::{
 use signoff_api::{Moment, conditions::reason};
 use tokio::sync::watch;
 
-use super::{Book, PodSettings};
+use super::{PodIndex, PodSettings};
 use crate::kinds::Name;
 
 /// Places for Pods.
-pub(crate) struct Room {
+pub(crate) struct PodQuota {
     settings: PodSettings,
-    book: Arc<Book>,
+    book: Arc<PodIndex>,
     inner: Mutex<Inner>,
     freed: watch::Sender<()>,
 }
@@ -26,12 +26,12 @@ struct Inner {
     /// Pods that have a place, by namespace: the uid of their run, and their name.
     taken: BTreeMap<Arc<str>, BTreeSet<(Box<str>, Name)>>,
     /// Pods that wait, by namespace, the longest-waiting first.
-    waiting: BTreeMap<Arc<str>, BTreeSet<Ticket>>,
+    waiting: BTreeMap<Arc<str>, BTreeSet<QueuedPod>>,
 }
 
 /// A Pod that wants to run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticket {
+pub(crate) struct QueuedPod {
     /// Since when it waits.
     pub(crate) since: Moment,
     /// Its Workflow.
@@ -58,13 +58,13 @@ pub(crate) enum Wait {
 }
 
 /// A place of a running Pod; it is free again once this is dropped.
-pub(crate) struct Place {
-    room: Arc<Room>,
+pub(crate) struct PodSlot {
+    room: Arc<PodQuota>,
     run: Box<str>,
     pod: Name,
 }
 
-impl Drop for Place {
+impl Drop for PodSlot {
     fn drop(&mut self) {
         if let Some(taken) = self.room.lock().taken.get_mut(&self.pod.namespace) {
             taken.remove(&(self.run.clone(), self.pod.clone()));
@@ -73,8 +73,8 @@ impl Drop for Place {
     }
 }
 
-impl Room {
-    pub(crate) fn new(settings: PodSettings, book: Arc<Book>) -> Self {
+impl PodQuota {
+    pub(crate) fn new(settings: PodSettings, book: Arc<PodIndex>) -> Self {
         Self { settings, book, inner: Mutex::default(), freed: watch::Sender::new(()) }
     }
 
@@ -95,14 +95,14 @@ impl Room {
     }
 
     /// A place for a Pod that runs already, whatever the limits say.
-    pub(crate) fn keep(self: &Arc<Self>, run: &str, pod: &Name) -> Place {
+    pub(crate) fn keep(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
         let place = (run.into(), pod.clone());
         self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(place);
-        Place { room: Arc::clone(self), run: run.into(), pod: pod.clone() }
+        PodSlot { room: Arc::clone(self), run: run.into(), pod: pod.clone() }
     }
 
     /// A place for a Pod that is to begin.
-    pub(crate) fn take(self: &Arc<Self>, ticket: Ticket) -> Result<Place, Wait> {
+    pub(crate) fn take(self: &Arc<Self>, ticket: QueuedPod) -> Result<PodSlot, Wait> {
         let namespace = Arc::clone(&ticket.pod.namespace);
         if !self.settings.allows(&namespace) {
             return Err(Wait::PodsNotAllowed);
@@ -131,9 +131,9 @@ impl Room {
             }
             None => {
                 inner.forget(&namespace, |other| other == &ticket);
-                let Ticket { run, pod, .. } = ticket;
+                let QueuedPod { run, pod, .. } = ticket;
                 inner.taken.entry(namespace).or_default().insert((run.clone(), pod.clone()));
-                Ok(Place { room: Arc::clone(self), run, pod })
+                Ok(PodSlot { room: Arc::clone(self), run, pod })
             }
         }
     }
@@ -185,7 +185,7 @@ impl Room {
 
 impl Inner {
     /// Returns whether there was one.
-    fn forget(&mut self, namespace: &Arc<str>, which: impl Fn(&Ticket) -> bool) -> bool {
+    fn forget(&mut self, namespace: &Arc<str>, which: impl Fn(&QueuedPod) -> bool) -> bool {
         let Some(waiting) = self.waiting.get_mut(namespace) else { return false };
         let before = waiting.len();
         waiting.retain(|ticket| !which(ticket));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     StepPod,
-    sight::{Stand, Trouble},
+    state::{PodProblem, PodState},
 };
 use crate::kinds::Readable;
 
@@ -29,16 +29,16 @@ fn read(spec: &Value, status: &Value) -> StepPod {
     StepPod::read(pod).unwrap()
 }
 
-fn stand(status: Value) -> Stand {
-    read(&json!({"nodeName": "node-1", "containers": [{"name": "step", "image": "tool"}]}), &status).stand()
+fn state(status: Value) -> PodState {
+    read(&json!({"nodeName": "node-1", "containers": [{"name": "step", "image": "tool"}]}), &status).state()
 }
 
 fn container(state: Value) -> Value {
     json!([{"name": "step", "image": "tool", "imageID": "", "ready": false, "restartCount": 0, "started": false, "state": state, "lastState": {}}])
 }
 
-fn trouble(reason: &str, message: &str) -> Trouble {
-    Trouble { reason: reason.to_owned(), message: message.to_owned() }
+fn trouble(reason: &str, message: &str) -> PodProblem {
+    PodProblem { reason: reason.to_owned(), message: message.to_owned() }
 }
 
 #[test]
@@ -75,16 +75,16 @@ fn only_the_label_that_admission_guards_says_whose_a_pod_is() {
 fn what_failed_before_the_steps_container_is_named() {
     let waiting = container(json!({"waiting": {"reason": "PodInitializing"}}));
     let before = |end: Value| {
-        stand(json!({"phase": "Failed", "containerStatuses": waiting, "initContainerStatuses": [
+        state(json!({"phase": "Failed", "containerStatuses": waiting, "initContainerStatuses": [
             {"name": "fine", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
             {"name": "prepare", "state": {"terminated": end}}]}))
     };
     let end = json!({"exitCode": 3, "reason": "Error", "message": "no such table"});
     let why = trouble("InitFailed", "its container prepare ended with exit code 3: Error: no such table");
-    assert_eq!(before(end), Stand::Failed(why));
+    assert_eq!(before(end), PodState::Failed(why));
     assert_eq!(
         before(json!({"exitCode": 1})),
-        Stand::Failed(trouble("InitFailed", "its container prepare ended with exit code 1"))
+        PodState::Failed(trouble("InitFailed", "its container prepare ended with exit code 1"))
     );
 }
 
@@ -105,8 +105,8 @@ fn a_container_that_ended_before_its_pod_was_deleted_was_not_asked_to() {
             "status": {"containerStatuses": container(json!({"terminated": {"exitCode": 0, "finishedAt": at}}))},
         });
         let pod = StepPod::read(pod).unwrap();
-        let Stand::Ended(end) = pod.stand() else { return None };
-        Some(pod.was_going(&end))
+        let PodState::Ended(end) = pod.state() else { return None };
+        Some(pod.deletion_requested_before_exit(&end))
     };
     let ended = |at: &str| ended_in("2026-11-22T10:00:30Z", 30, at);
     assert_eq!(ended("2026-11-22T09:59:59Z"), Some(false));
@@ -119,25 +119,25 @@ fn a_container_that_ended_before_its_pod_was_deleted_was_not_asked_to() {
 
 #[test]
 fn a_pod_that_does_not_run_yet_is_pending_for_the_reason_that_it_was_given() {
-    assert_eq!(stand(json!({})), Stand::Pending(None), "as it was created");
+    assert_eq!(state(json!({})), PodState::Pending(None), "as it was created");
     let creating = container(json!({"waiting": {"reason": "ContainerCreating"}}));
-    assert_eq!(stand(json!({"phase": "Pending", "containerStatuses": creating})), Stand::Pending(None));
+    assert_eq!(state(json!({"phase": "Pending", "containerStatuses": creating})), PodState::Pending(None));
     let unscheduled = json!({"phase": "Pending", "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastProbeTime": null,
         "lastTransitionTime": "2026-11-22T09:30:00Z", "message": "0/3 nodes are available: 3 Insufficient memory."}]});
     let why = trouble("Unschedulable", "0/3 nodes are available: 3 Insufficient memory.");
-    assert_eq!(stand(unscheduled), Stand::Pending(Some(why)));
+    assert_eq!(state(unscheduled), PodState::Pending(Some(why)));
     for reason in ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"] {
         let waiting = container(json!({"waiting": {"reason": reason, "message": "its words"}}));
-        let found = stand(json!({"phase": "Pending", "containerStatuses": waiting}));
-        assert_eq!(found, Stand::Pending(Some(trouble(reason, "its words"))));
+        let found = state(json!({"phase": "Pending", "containerStatuses": waiting}));
+        assert_eq!(found, PodState::Pending(Some(trouble(reason, "its words"))));
     }
     // What stands before the step's container keeps it from beginning.
-    let found = stand(json!({
+    let found = state(json!({
         "phase": "Pending", "containerStatuses": container(json!({"waiting": {"reason": "PodInitializing"}})),
         "initContainerStatuses": [{"name": "prepare", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],
     }));
-    assert_eq!(found, Stand::Pending(Some(trouble("ImagePullBackOff", "no such image"))));
+    assert_eq!(found, PodState::Pending(Some(trouble("ImagePullBackOff", "no such image"))));
 }
 
 #[test]
@@ -151,18 +151,18 @@ fn two_words_of_a_kubelet_about_one_image_are_the_same_trouble() {
 #[test]
 fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
     let running = json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}});
-    assert_eq!(stand(json!({"phase": "Running", "containerStatuses": container(running.clone())})), Stand::Running);
+    assert_eq!(state(json!({"phase": "Running", "containerStatuses": container(running.clone())})), PodState::Running);
     let ended = json!({"terminated": {"exitCode": 3, "reason": "Error", "message": "no such table", "startedAt": null, "finishedAt": "2026-11-22T09:31:00Z", "containerID": "containerd://1"}});
     let mut statuses = container(ended);
     statuses.as_array_mut().unwrap().push(json!({"name": "side", "state": running}));
     let pod = read(&json!({}), &json!({"phase": "Running", "containerStatuses": statuses}));
-    let Stand::Ended(end) = pod.stand() else { unreachable!("{pod:?}") };
+    let PodState::Ended(end) = pod.state() else { unreachable!("{pod:?}") };
     assert_eq!((end.exit_code, end.reason.as_str(), end.message.as_str()), (3, "Error", "no such table"));
     assert!(!pod.is_over() && !pod.is_ending(), "another container runs on");
     let side = json!([{"name": "side", "state": {"terminated": {"exitCode": 1}}}]);
     assert_eq!(
-        stand(json!({"phase": "Running", "containerStatuses": side})),
-        Stand::Pending(None),
+        state(json!({"phase": "Running", "containerStatuses": side})),
+        PodState::Pending(None),
         "that is not the step's"
     );
 }
@@ -170,18 +170,18 @@ fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
 #[test]
 fn a_pod_that_the_cluster_ended_says_why() {
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."});
-    assert_eq!(stand(evicted.clone()), Stand::Failed(trouble("Evicted", "The node was low on resource: memory.")));
+    assert_eq!(state(evicted.clone()), PodState::Failed(trouble("Evicted", "The node was low on resource: memory.")));
     let ended = json!({"terminated": {"exitCode": 137, "reason": "Error"}});
     let mut late = evicted;
     late["containerStatuses"] = container(ended);
     let pod = read(&json!({}), &late);
-    assert!(matches!(pod.stand(), Stand::Ended(_)));
+    assert!(matches!(pod.state(), PodState::Ended(_)));
     assert_eq!(pod.ended_by_cluster().unwrap().reason, "Evicted");
     let preempted = json!({"phase": "Failed", "conditions": [
         {"type": "Ready", "status": "False"},
         {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempting to accommodate a higher priority pod"}]});
     let why = trouble("Evicted", "PreemptionByScheduler: preempting to accommodate a higher priority pod");
-    assert_eq!(stand(preempted), Stand::Failed(why));
+    assert_eq!(state(preempted), PodState::Failed(why));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_container_of_a_lost_node_is_not_said_to_have_ended() {
         "phase": "Failed", "containerStatuses": container(json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}})),
         "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}],
     });
-    assert_eq!(stand(lost), Stand::Lost(trouble("Evicted", "DeletionByPodGC: PodGC: node no longer exists")));
+    assert_eq!(state(lost), PodState::Lost(trouble("Evicted", "DeletionByPodGC: PodGC: node no longer exists")));
 }
 
 #[test]
@@ -200,11 +200,11 @@ fn an_odd_status_is_read_as_far_as_it_goes() {
         json!({"conditions": [], "containerStatuses": []}),
         json!({"phase": "Running", "containerStatuses": container(json!({}))}),
     ] {
-        assert_eq!(stand(status), Stand::Pending(None));
+        assert_eq!(state(status), PodState::Pending(None));
     }
     assert_eq!(
-        stand(json!({"phase": "Succeeded"})),
-        Stand::Failed(trouble("PodFailed", "nobody said why")),
+        state(json!({"phase": "Succeeded"})),
+        PodState::Failed(trouble("PodFailed", "nobody said why")),
         "nobody saw its container"
     );
 }
