@@ -27,7 +27,7 @@ const APART: [&str; 11] = [
     // containers: a kubelet runs them, and so does the suite `pods`
     "pods/",
     // policies of an administrator, not Workflows
-    "floors/",
+    "policies/",
 ];
 
 /// A Workflow and what people answer.

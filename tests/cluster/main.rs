@@ -1,6 +1,7 @@
 //! Tests on a real control plane, with real users, kubectl and helm. They may not touch a cluster of anybody else.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod approval_policies;
 mod asked;
 mod attacks;
 mod bytes;
@@ -8,7 +9,6 @@ mod chart;
 mod control_plane;
 mod deciding_guide;
 mod examples;
-mod floors;
 mod freezing;
 mod guard;
 mod limits;

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use kube::ResourceExt;
 use serde_json::Value;
 use signoff_api::{ApprovalRequest, ClusterApprovalPolicy, Workflow, gate::TimeoutAction};
-use signoff_engine::{Blobs, Command, Control, Floors, Journal, Now, Plan, Settings, advance};
+use signoff_engine::{Blobs, Command, Control, Journal, Now, Plan, Policies, Settings, advance};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
@@ -17,12 +17,12 @@ fn folder() -> PathBuf {
 
 /// Every Workflow by its path below the folder.
 fn examples() -> Vec<(String, String)> {
-    files().into_iter().filter(|(name, _)| !name.starts_with("floors/")).collect()
+    files().into_iter().filter(|(name, _)| !name.starts_with("policies/")).collect()
 }
 
 /// Every policy by its path below the folder.
-fn floors() -> Vec<(String, String)> {
-    files().into_iter().filter(|(name, _)| name.starts_with("floors/")).collect()
+fn policies() -> Vec<(String, String)> {
+    files().into_iter().filter(|(name, _)| name.starts_with("policies/")).collect()
 }
 
 /// Every file by its path below the folder.
@@ -140,21 +140,21 @@ fn all_examples_can_be_applied_to_one_namespace() {
 }
 
 /// The example's policy, as what holds in a namespace with this label.
-fn floor(file: &str, label: (&str, &str)) -> Floors {
-    let (name, text) = floors().into_iter().find(|(name, _)| name == file).unwrap();
+fn policy(file: &str, label: (&str, &str)) -> Policies {
+    let (name, text) = policies().into_iter().find(|(name, _)| name == file).unwrap();
     let value: Value = serde_saphyr::from_str(&text).unwrap();
     let mut found = Vec::new();
     strangers(&value, &schema("ClusterApprovalPolicy"), "", &mut found);
     assert_eq!(found, [] as [String; 0], "{name}: no such fields");
     let policy: ClusterApprovalPolicy = serde_json::from_value(value).unwrap_or_else(|error| panic!("{name}: {error}"));
     let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
-    Floors::of(&labels, [(policy.name_any().as_str(), &policy.spec)], [])
+    Policies::of(&labels, [(policy.name_any().as_str(), &policy.spec)], [])
 }
 
-/// What the first gate of an example asks under floors.
-fn asked(file: &str, floors: Floors) -> ApprovalRequest {
+/// What the first gate of an example asks under policies.
+fn asked(file: &str, policies: Policies) -> ApprovalRequest {
     let (name, text) = examples().into_iter().find(|(name, _)| name == file).unwrap();
-    let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(floors));
+    let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(policies));
     let plan = plan.unwrap_or_else(|why| panic!("{name}: {why:?}"));
     let now = Now { at: jiff::Timestamp::UNIX_EPOCH.into(), guard_epoch: "epoch".to_owned() };
     let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
@@ -166,21 +166,21 @@ fn asked(file: &str, floors: Floors) -> ApprovalRequest {
 }
 
 #[test]
-fn every_floor_holds_where_it_says_and_demands_what_it_says() {
-    assert_eq!(floors().len(), 3);
+fn every_example_policy_applies_where_it_says_with_its_requirements() {
+    assert_eq!(policies().len(), 3);
     let quorum = "gates/quorum.yaml";
-    for file in ["floors/dev.yaml", "floors/prod.yaml", "floors/regulated.yaml"] {
-        assert_eq!(asked(quorum, floor(file, ("env", "stage"))).required_by.len(), 0, "{file}");
+    for file in ["policies/dev.yaml", "policies/prod.yaml", "policies/regulated.yaml"] {
+        assert_eq!(asked(quorum, policy(file, ("env", "stage"))).required_by.len(), 0, "{file}");
     }
-    let goes_on = asked("gates/timeout-goes-on.yaml", floor("floors/dev.yaml", ("env", "dev")));
+    let goes_on = asked("gates/timeout-goes-on.yaml", policy("policies/dev.yaml", ("env", "dev")));
     assert_eq!(goes_on.timeout.action, Some(TimeoutAction::Retry));
     assert_eq!(goes_on.threshold(), 1);
 
-    let prod = asked(quorum, floor("floors/prod.yaml", ("env", "prod")));
+    let prod = asked(quorum, policy("policies/prod.yaml", ("env", "prod")));
     assert_eq!((prod.threshold(), prod.bars_requester(), prod.quorums.len()), (2, true, 2));
     assert_eq!(prod.required_by[0].rules.len(), 5, "{:?}", prod.required_by);
 
-    let regulated = floor("floors/regulated.yaml", ("regulated", "yes"));
+    let regulated = policy("policies/regulated.yaml", ("regulated", "yes"));
     let gate = asked(quorum, regulated.clone());
     assert_eq!(gate.persons.len(), 2);
     let (name, text) = examples().into_iter().find(|(name, _)| name == "quickstart/workflow.yaml").unwrap();
@@ -189,8 +189,8 @@ fn every_floor_holds_where_it_says_and_demands_what_it_says() {
 }
 
 #[test]
-fn every_floor_says_what_it_demands_and_what_to_type() {
-    for (name, text) in floors() {
+fn every_example_policy_lists_its_requirements_and_commands() {
+    for (name, text) in policies() {
         let header: Vec<_> = text.lines().take_while(|line| line.starts_with('#')).collect();
         let typed = format!("kubectl apply -f examples/{name}");
         assert!(header.iter().any(|line| line.contains(&typed)), "{name}: its comment has the line `{typed}`");

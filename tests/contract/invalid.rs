@@ -40,7 +40,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 }
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
-/// only floors or a decision can bring about.
+/// only policies or a decision can bring about.
 const NO_COMPLAINTS: [&str; 31] = [
     // What agents are told.
     "Answer with JSON and nothing else",
@@ -51,7 +51,7 @@ const NO_COMPLAINTS: [&str; 31] = [
     "const ANSWER",
     "{{ task }}",
     "the final response",
-    // What only floors bring about.
+    // What only policies bring about.
     "policies add {} gates",
     "{source} adds a gate named {}",
     "a Reject here goes on with {}",

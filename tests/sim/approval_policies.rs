@@ -1,4 +1,4 @@
-//! Floors that come, change and go while runs are under way and operators die: a request that was made stays as it is,
+//! Policies that come, change and go while runs are under way and operators die: a request that was made stays as it is,
 //! the next one is as the policies of its moment demand, and nothing begins while nobody knows what they demand.
 
 use serde_json::{Value, json};
@@ -17,15 +17,15 @@ fn policies() -> Resource {
     Resource::of::<ClusterApprovalPolicy>()
 }
 
-fn apply_floor(stage: &Stage, spec: Value) {
+fn apply_policy(stage: &Stage, spec: Value) {
     let policy = json!({
-        "apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy", "metadata": {"name": "floor"}, "spec": spec,
+        "apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy", "metadata": {"name": "policy"}, "spec": spec,
     });
     stage.server.insert(policy).unwrap();
 }
 
-fn remove_floor(stage: &Stage) {
-    assert!(stage.server.remove(&policies(), "", "floor"));
+fn remove_policy(stage: &Stage) {
+    assert!(stage.server.remove(&policies(), "", "policy"));
 }
 
 fn two_people() -> Value {
@@ -54,7 +54,7 @@ async fn both_approve(stage: &Stage, path: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_floor_that_comes_between_two_gates_shapes_the_second_wherever_the_operator_dies() {
+async fn a_new_policy_applies_to_the_next_gate_wherever_the_operator_crashes() {
     for crash in [Crash::NotApplied, Crash::Applied] {
         for n in 1.. {
             let stage = Stage::new();
@@ -63,7 +63,7 @@ async fn a_floor_that_comes_between_two_gates_shapes_the_second_wherever_the_ope
                 stage.apply(RUN, &two_gates());
                 let people = stage.people();
                 people.asked("one").await;
-                apply_floor(&stage, two_people());
+                apply_policy(&stage, two_people());
                 stage.pass(30).await;
                 people.decides("alice", "one", 5, verdict("Approve")).await;
                 both_approve(&stage, "two").await;
@@ -76,7 +76,7 @@ async fn a_floor_that_comes_between_two_gates_shapes_the_second_wherever_the_ope
             let two = request(&stage, "two");
             assert_eq!(
                 (&two["quorums"][0]["threshold"], &two["requiredBy"][0]["source"]),
-                (&json!(2), &json!("ClusterApprovalPolicy floor"))
+                (&json!(2), &json!("ClusterApprovalPolicy policy"))
             );
             laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("{crash:?} {n}: {law}\n{}", stage.server.story()));
             if deaths == 0 {
@@ -87,7 +87,7 @@ async fn a_floor_that_comes_between_two_gates_shapes_the_second_wherever_the_ope
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_committed_and_never_made_is_asked_anew_under_the_floor_that_came_meanwhile() {
+async fn a_recorded_but_uncreated_request_is_asked_again_under_a_new_policy() {
     let stage = Stage::new();
     let makes = On::writes_of(OPERATOR).only(|r| r.verb == Verb::Create && r.resource.plural == "approvals");
     stage.server.fault(makes.nth(1), Fault::Crash(Crash::NotApplied));
@@ -96,7 +96,7 @@ async fn a_request_that_was_committed_and_never_made_is_asked_anew_under_the_flo
     stage.pass(60).await;
     life.crash().await;
     assert_eq!(stage.workflow(RUN)["status"]["steps"][0]["phase"], "Waiting");
-    apply_floor(&stage, two_people());
+    apply_policy(&stage, two_people());
     let life = stage.begin(OPERATOR);
     stage.people().asked("one#2").await;
     assert_eq!(request(&stage, "one#2")["quorums"][0]["threshold"], 2);
@@ -107,9 +107,9 @@ async fn a_request_that_was_committed_and_never_made_is_asked_anew_under_the_flo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_a_floor_contradicts_is_refused_before_it_begins_and_held_afterwards() {
+async fn a_run_in_conflict_with_a_policy_is_refused_or_after_acceptance_held() {
     let stage = Stage::new();
-    apply_floor(&stage, legal());
+    apply_policy(&stage, legal());
     stage.apply(RUN, &two_gates());
     let life = stage.begin(OPERATOR);
     stage.ended(RUN).await;
@@ -120,15 +120,15 @@ async fn a_run_that_a_floor_contradicts_is_refused_before_it_begins_and_held_aft
     stage.apply(RUN, &two_gates());
     let life = stage.begin(OPERATOR);
     stage.people().asked("one").await;
-    apply_floor(&stage, legal());
+    apply_policy(&stage, legal());
     stage.people().decides("alice", "one", 60, verdict("Approve")).await;
     stage.pass(48 * 3600).await;
     assert_eq!(stage.condition("Held"), ("True".to_owned(), "PolicyConflict".to_owned()));
     let held = stage.workflow(RUN);
     assert!(held["status"]["finishedAt"].is_null(), "{held}");
-    assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy floor demands"), "{held}");
+    assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy policy demands"), "{held}");
     assert_eq!(stage.events("Held").len(), 1);
-    remove_floor(&stage);
+    remove_policy(&stage);
     stage.people().decides("alice", "two", 60, verdict("Approve")).await;
     stage.ended(RUN).await;
     assert_eq!(stage.condition("Held"), Default::default());
@@ -139,7 +139,7 @@ async fn a_run_that_a_floor_contradicts_is_refused_before_it_begins_and_held_aft
 #[tokio::test(start_paused = true)]
 async fn nothing_begins_while_a_policy_cannot_be_read() {
     let stage = Stage::new();
-    apply_floor(&stage, json!({"gates": {"minThreshold": "two"}}));
+    apply_policy(&stage, json!({"gates": {"minThreshold": "two"}}));
     stage.apply(RUN, &two_gates());
     let life = stage.begin(OPERATOR);
     stage.pass(3600).await;
@@ -148,12 +148,12 @@ async fn nothing_begins_while_a_policy_cannot_be_read() {
     let writes = stage.operators_writes().len();
     stage.pass(3600).await;
     assert_eq!(stage.operators_writes().len(), writes, "waiting costs nothing");
-    stage.server.edit(&policies(), "", "floor", |policy| policy["spec"] = two_people()).unwrap();
+    stage.server.edit(&policies(), "", "policy", |policy| policy["spec"] = two_people()).unwrap();
     stage.people().asked("one").await;
     assert_eq!(request(&stage, "one")["quorums"][0]["threshold"], 2);
 
     // A run that waits goes on waiting, and can be cancelled.
-    stage.server.edit(&policies(), "", "floor", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
+    stage.server.edit(&policies(), "", "policy", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
     stage.pass(60).await;
     assert_eq!(stage.condition("Held").0, "True");
     stage.people().sets(RUN, "cancel", true);
@@ -163,15 +163,15 @@ async fn nothing_begins_while_a_policy_cannot_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn added_gates_stay_with_a_run_that_was_accepted_with_them_whatever_becomes_of_the_policy() {
+async fn added_gates_stay_in_an_accepted_run_when_the_policy_changes() {
     let stage = Stage::new();
     let hitl = gate("x", json!({}))["hitl"].clone();
-    apply_floor(&stage, json!({"steps": [{"name": "last", "at": "End", "hitl": hitl}]}));
+    apply_policy(&stage, json!({"steps": [{"name": "last", "at": "End", "hitl": hitl}]}));
     stage.apply(RUN, &two_gates());
     stage.server.fault(On::writes_of(OPERATOR).nth(4), Fault::Crash(Crash::Applied));
     let story = async {
         stage.people().asked("one").await;
-        remove_floor(&stage);
+        remove_policy(&stage);
         for path in ["one", "two", "last"] {
             stage.people().decides("alice", path, 5, verdict("Approve")).await;
         }
@@ -180,13 +180,13 @@ async fn added_gates_stay_with_a_run_that_was_accepted_with_them_whatever_become
         run
     };
     let (run, _) = stage.keep_alive(&[OPERATOR], story).await;
-    assert_eq!(run["status"]["addedSteps"][0]["source"], "ClusterApprovalPolicy floor");
+    assert_eq!(run["status"]["addedSteps"][0]["source"], "ClusterApprovalPolicy policy");
     assert_eq!((&run["status"]["phase"], &run["status"]["outputs"]), (&json!("Succeeded"), &json!("done")));
     laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("{law}\n{}", stage.server.story()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_has_to_be_sent_again_is_not_where_a_floor_has_forbidden_it_meanwhile() {
+async fn a_call_is_not_repeated_if_a_policy_has_forbidden_it() {
     let stage = Stage::new();
     stage.world.crash_at_effect(1, OPERATOR, EffectCrash::NotDone);
     let put = json!({"name": "pay", "http": {"method": "PUT", "url": "http://pay.test/"}});
@@ -194,7 +194,7 @@ async fn a_call_that_has_to_be_sent_again_is_not_where_a_floor_has_forbidden_it_
     let life = stage.begin(OPERATOR);
     stage.pass(60).await;
     life.crash().await;
-    apply_floor(&stage, json!({"allowedHosts": ["other.test"]}));
+    apply_policy(&stage, json!({"allowedHosts": ["other.test"]}));
     let life = stage.begin(OPERATOR);
     stage.ended(RUN).await;
     let run = stage.workflow(RUN);
@@ -250,7 +250,7 @@ async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() 
         let stage = Stage::new();
         let verdicts = json!(["Approve", "Modify", "Retry", "Skip", "Reject"]);
         let hitl = gate("x", json!({"allowedVerdicts": verdicts}))["hitl"].clone();
-        apply_floor(&stage, json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}]}));
+        apply_policy(&stage, json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}]}));
         for attempt in 1..=6 {
             let answer = match dice.below(4) {
                 0 => signoff_tests::sim::Answer::value("{\"ok\": true}"),

@@ -2,13 +2,13 @@
 //! Nothing here opens a socket, and only what is about CPU time waits in real time; what needs a real API server is in `cluster/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod approval_policies;
 mod calls;
 mod costly;
 mod crash_at_every_step;
 mod disturbances;
 mod ending;
 mod endless;
-mod floors;
 mod guarded;
 mod histories;
 mod laws;

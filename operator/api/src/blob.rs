@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_as_they_went_in() {
+    fn bytes_are_unchanged_after_a_round_trip() {
         for bytes in [Vec::new(), b"a letter".to_vec(), vec![0xff, 0], "<".repeat(900_000).into_bytes()] {
             let json = serde_json::to_value(BlobSpec::of_bytes(bytes.clone())).unwrap();
             assert_eq!(json.as_object().unwrap().len(), 1, "either data or binary");

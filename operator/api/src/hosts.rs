@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spelling_of_a_url_reaches_a_host_that_is_not_listed() {
+    fn a_url_never_matches_a_host_that_is_not_listed() {
         let listed = "api.example.com,*.models.example.com";
         for url in [
             "https://api.example.com@evil.org/",
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_named_is_the_only_one() {
+    fn an_entry_with_a_port_matches_only_that_port() {
         assert!(allowed("api.example.com:443", "https://api.example.com/"));
         assert!(!allowed("api.example.com:443", "http://api.example.com/"));
         assert!(!allowed("api.example.com:443", "https://api.example.com:8443/"));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_matches_nothing() {
+    fn an_invalid_entry_matches_nothing() {
         for entry in ["", "*", "*.", "*.*.example.com", "a.*.com", "https://api.example.com", "api.example.com:", "a b"]
         {
             assert!(!allowed(entry, "https://api.example.com/"), "{entry}");

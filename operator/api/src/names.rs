@@ -1,6 +1,6 @@
 //! Names, labels and annotations of the objects of a run.
 //!
-//! A name is a pure function of the object's content, so creating an object twice fails with a name conflict.
+//! A name is a pure function of what the object stands for, so creating an object twice is a name conflict.
 
 use crate::digest::Digest;
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_approval_carries_its_digest_and_stays_a_label_value() {
+    fn approval_names_contain_the_digest_and_are_label_values() {
         let digest = Digest::of_bytes(b"request");
         let name = approval(&"long-".repeat(12), &"step-".repeat(12), &digest);
         assert!(name.ends_with(&format!("-{}", digest.short(10))));
@@ -93,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_recreated_workflow_never_meets_its_predecessors_values() {
+    fn blob_names_differ_for_a_recreated_workflow() {
         let value = Digest::of_bytes(b"value");
         assert_ne!(blob("w", "uid-1", &value), blob("w", "uid-2", &value));
     }
 
     #[test]
-    fn another_name_of_a_value_is_told_from_any_other_text() {
+    fn is_blob_accepts_only_names_of_the_value() {
         let usual = blob(&"long-".repeat(12), "uid", &Digest::of_bytes(b"value"));
         let other = other_blob(&usual, 0xbeef);
         assert!(other.ends_with("-0000beef") && other.len() <= MAX_WORKFLOW_NAME, "{other}");
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_what_a_namespace_can_be_named() {
+    fn is_label_accepts_the_names_of_namespaces() {
         assert!(is_label("finance") && is_label("7") && is_label("a-b") && is_label(&"x".repeat(63)));
         for name in ["", "-a", "a-", "a.b", "A", "../x", "a b", "é", &"x".repeat(64)] {
             assert!(!is_label(name), "{name:?}");

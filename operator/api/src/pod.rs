@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_secret_that_a_pod_names_is_known() {
+    fn secrets_finds_every_secret_of_a_pod() {
         let pod: PodStep = serde_json::from_value(json!({
             "image": "x",
             "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "of-env", "key": "k"}}},

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_means_what_it_means_everywhere_in_kubernetes() {
+    fn a_selector_matches_as_in_kubernetes() {
         assert!(selects(json!({}), &[]), "an empty selector means every namespace");
         let prod = json!({"matchLabels": {"env": "prod"}});
         assert!(selects(prod.clone(), &[("env", "prod"), ("team", "pay")]));
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_of_hosts_is_not_the_same_as_none() {
+    fn an_empty_list_of_hosts_differs_from_an_absent_one() {
         let rules: PolicyRules = serde_json::from_value(json!({"allowedHosts": []})).unwrap();
         assert_eq!(rules.allowed_hosts, Some(Vec::new()));
         assert_eq!(serde_json::to_value(&rules).unwrap(), json!({"allowedHosts": []}));

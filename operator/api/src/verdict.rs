@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_verdict_is_written_as_it_is_named() {
+    fn every_verdict_serializes_as_its_name() {
         for verdict in Verdict::ALL {
             assert_eq!(serde_json::to_value(verdict).ok(), Some(serde_json::json!(verdict.name())));
         }

@@ -28,7 +28,6 @@ use crate::{
     context::{Context, Hold, Start},
     error::Error,
     events::{self, Delivery},
-    floors::{FloorIndex, FloorWatches},
     guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
     health::Stage,
     kinds::{Name, Readable},
@@ -37,6 +36,7 @@ use crate::{
     pace::Pace,
     plans::Plans,
     pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
+    policy_index::{PolicyIndex, PolicyWatches},
     quarantine::Quarantines,
     runs::{CallKey, Runs},
     segments::SegmentCache,
@@ -78,7 +78,7 @@ pub(crate) struct EventLoop {
     starts: mpsc::UnboundedReceiver<Start>,
     workflows: mpsc::Receiver<WatchEvent<Workflow>>,
     approvals: mpsc::Receiver<WatchEvent<Approval>>,
-    floors: FloorWatches,
+    policies: PolicyWatches,
     pods: mpsc::Receiver<PodSight>,
     attendant: Arc<PodRunner>,
     synced: Synced,
@@ -114,7 +114,7 @@ impl EventLoop {
             incarnation: config.incarnation.clone(),
             workflows: Store::default(),
             approvals: Store::default(),
-            floors: FloorIndex::default(),
+            policies: PolicyIndex::default(),
             unreadable: Unreadable::default(),
             queue: Queue::default(),
             stalls: Stalls::default(),
@@ -156,7 +156,7 @@ impl EventLoop {
         if let Some(around) = &config.targets {
             background.spawn(targets::keep(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")));
         }
-        let floors = FloorWatches::start(client, metrics, &mut background);
+        let policies = PolicyWatches::start(client, metrics, &mut background);
         let pods = pods::watch(client, &config.pods, metrics, &mut background);
         let attendant = PodRunner {
             context: Arc::clone(&context),
@@ -176,7 +176,7 @@ impl EventLoop {
             starts,
             workflows,
             approvals,
-            floors,
+            policies,
             pods,
             attendant: Arc::new(attendant),
             synced: Synced::default(),
@@ -233,7 +233,7 @@ impl EventLoop {
                 Some(sight) = self.workflows.recv() => {
                     self.synced.workflows |= watch_handlers::see_all(&context, &context.workflows, sight, &mut self.workflows);
                 }
-                changed = self.floors.next(&context.floors, &context.metrics) => self.look_under_floors(&changed),
+                changed = self.policies.next(&context.policies, &context.metrics) => self.reconcile_under_policies(&changed),
                 Some(sight) = self.pods.recv() => {
                     for name in context.pods.see(sight) {
                         context.look_at_workflow(name);
@@ -265,7 +265,7 @@ impl EventLoop {
         if !self.working
             && workflows
             && approvals
-            && self.context.floors.is_complete()
+            && self.context.policies.is_complete()
             && *self.context.guard.borrow() != GuardStatus::Unknown
         {
             self.working = true;
@@ -407,7 +407,7 @@ impl EventLoop {
     }
 
     /// Looks at the runs of these namespaces: something else is demanded of them.
-    fn look_under_floors(&self, namespaces: &[Arc<str>]) {
+    fn reconcile_under_policies(&self, namespaces: &[Arc<str>]) {
         if namespaces.is_empty() {
             return;
         }

@@ -14,7 +14,7 @@
 //! * [`watch`], `watch_handlers`, [`store`], [`workqueue`]: the cached objects, and those to be reconciled
 //! * `pods`: the Pods of steps
 //! * `call_slots`: how many calls run at once, and which is next
-//! * `floors`: what administrators demand in which namespace
+//! * `policy_index`: the approval policies of each namespace
 //! * [`wire`], `commit`: how state is read and written
 //! * [`runs`], [`secrets`], [`blobs`]: the outside world of a run
 //! * [`guard`], [`lease`]: whether and who may act
@@ -44,10 +44,10 @@ mod call_slots;
 mod commit;
 mod context;
 mod event_loop;
-mod floors;
 mod packed;
 mod plans;
 mod pods;
+mod policy_index;
 mod quarantine;
 mod segments;
 mod stalls;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 use signoff_api::Workflow;
-use signoff_engine::{Complaint, Floors, Plan, plan::spec_bytes};
+use signoff_engine::{Complaint, Plan, Policies, plan::spec_bytes};
 
 use crate::kinds::uid;
 
@@ -35,24 +35,24 @@ struct Kept {
 struct Entry {
     /// The bytes of the spec.
     bytes: usize,
-    floors: Arc<Floors>,
+    policies: Arc<Policies>,
     /// Whether the Workflow had been accepted.
     accepted: bool,
     planned: Planned,
 }
 
 impl Plans {
-    /// The plan of this very spec under these floors, if it is kept.
-    pub(crate) fn find(&self, workflow: &Workflow, floors: &Arc<Floors>) -> Option<Planned> {
+    /// The plan of this very spec under these approval policies, if it is kept.
+    pub(crate) fn find(&self, workflow: &Workflow, policies: &Arc<Policies>) -> Option<Planned> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = kept.by_spec.get(&key(workflow)).filter(|entry| entry.is_of(workflow, floors))?;
+        let entry = kept.by_spec.get(&key(workflow)).filter(|entry| entry.is_of(workflow, policies))?;
         Some(entry.planned.clone())
     }
 
-    /// Keeps the plan of this very spec under these floors.
-    pub(crate) fn keep(&self, workflow: &Workflow, floors: &Arc<Floors>, planned: Planned) {
+    /// Keeps the plan of this very spec under these approval policies.
+    pub(crate) fn keep(&self, workflow: &Workflow, policies: &Arc<Policies>, planned: Planned) {
         let (bytes, accepted) = (spec_bytes(&workflow.spec), is_accepted(workflow));
-        let entry = Entry { bytes, floors: Arc::clone(floors), accepted, planned };
+        let entry = Entry { bytes, policies: Arc::clone(policies), accepted, planned };
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(key(workflow), entry);
     }
 }
@@ -66,10 +66,10 @@ fn is_accepted(workflow: &Workflow) -> bool {
 }
 
 impl Entry {
-    /// Whether the plan would come out the same. Once a run was accepted, the gates that floors added are those of its status;
+    /// Whether the plan would be the same. Once a run was accepted, the gates that policies added are those of its status;
     /// a plan from before that goes on where they are its own.
-    fn is_of(&self, workflow: &Workflow, floors: &Arc<Floors>) -> bool {
-        if !Arc::ptr_eq(&self.floors, floors) && self.floors != *floors {
+    fn is_of(&self, workflow: &Workflow, policies: &Arc<Policies>) -> bool {
+        if !Arc::ptr_eq(&self.policies, policies) && self.policies != *policies {
             return false;
         }
         match (&self.planned, workflow.status.as_ref().filter(|_| is_accepted(workflow))) {
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn plans_of_large_workflows_make_room_for_each_other() {
-        let (plans, settings, floors) = (Plans::default(), Settings::default(), Arc::default());
+        let (plans, settings, policies) = (Plans::default(), Settings::default(), Arc::default());
         for uid in 0..40 {
             let workflow = workflow(uid, 40);
-            let planned = Plan::of(&workflow, &settings, &floors).map(Arc::new).map_err(Arc::new);
+            let planned = Plan::of(&workflow, &settings, &policies).map(Arc::new).map_err(Arc::new);
             assert!(planned.is_ok(), "{planned:?}");
-            plans.keep(&workflow, &floors, planned);
+            plans.keep(&workflow, &policies, planned);
         }
         let kept = plans.kept.lock().unwrap();
         assert!(kept.bytes <= MOST_BYTES && kept.by_spec.len() > 10, "{} of {} bytes", kept.by_spec.len(), kept.bytes);
@@ -136,25 +136,25 @@ mod tests {
 
     #[test]
     fn a_plan_from_before_its_acceptance_goes_on_where_the_added_gates_are_its_own() {
-        let (plans, settings, floors) = (Plans::default(), Settings::default(), Arc::default());
+        let (plans, settings, policies) = (Plans::default(), Settings::default(), Arc::default());
         let mut workflow = workflow(1, 2);
-        let planned = Plan::of(&workflow, &settings, &floors).map(Arc::new).map_err(Arc::new);
-        plans.keep(&workflow, &floors, planned);
-        assert!(plans.find(&workflow, &floors).is_some());
+        let planned = Plan::of(&workflow, &settings, &policies).map(Arc::new).map_err(Arc::new);
+        plans.keep(&workflow, &policies, planned);
+        assert!(plans.find(&workflow, &policies).is_some());
         let digest = signoff_engine::plan::spec_digest(&workflow.spec).unwrap();
         workflow.status = Some(WorkflowStatus { spec_digest: Some(digest), ..WorkflowStatus::default() });
-        assert!(plans.find(&workflow, &floors).is_some(), "nothing was added");
+        assert!(plans.find(&workflow, &policies).is_some(), "nothing was added");
         let added = json!([{"source": "ApprovalPolicy n/p", "step": {"name": "look", "at": "End",
             "hitl": {"prompt": "ok", "approvers": [{"kind": "User", "name": "bob"}]}}}]);
         let status = workflow.status.as_mut().unwrap();
         status.added_steps = serde_json::from_value(added).unwrap();
-        assert!(plans.find(&workflow, &floors).is_none(), "another operator accepted it under other policies");
-        let planned = Plan::of(&workflow, &settings, &floors).map(Arc::new).map_err(Arc::new);
-        plans.keep(&workflow, &floors, planned);
-        assert!(plans.find(&workflow, &floors).is_some());
+        assert!(plans.find(&workflow, &policies).is_none(), "another operator accepted it under other policies");
+        let planned = Plan::of(&workflow, &settings, &policies).map(Arc::new).map_err(Arc::new);
+        plans.keep(&workflow, &policies, planned);
+        assert!(plans.find(&workflow, &policies).is_some());
         workflow.status = None;
         assert!(
-            plans.find(&workflow, &floors).is_none(),
+            plans.find(&workflow, &policies).is_none(),
             "complaints that do not end an accepted run refuse a new one"
         );
     }

@@ -1,7 +1,7 @@
-//! Which floors hold in which namespace: what the watches of policies and of namespaces show, and what follows from it.
+//! The approval policies of each namespace, from the watches of policies and namespaces.
 //!
-//! It may not guess: while a policy that might hold cannot be read, or the labels of a namespace are not known, it says
-//! so instead of giving out floors that may be too low.
+//! **Invariant:** while a policy that can apply, or the labels of a namespace, cannot be read, the policies of the namespace are
+//! an error, never an incomplete list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use signoff_api::{
     ApprovalPolicy, ClusterApprovalPolicy,
     policy::{ApprovalPolicySpec, ClusterApprovalPolicySpec},
 };
-use signoff_engine::Floors;
+use signoff_engine::Policies;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
@@ -25,12 +25,12 @@ use crate::{
     watch::{WatchEvent, follow, name_of},
 };
 
-/// The floors of a namespace, or why they are not known.
-pub(crate) type Known = Result<Arc<Floors>, String>;
+/// The approval policies of a namespace, or the reason why they are unknown.
+pub(crate) type Known = Result<Arc<Policies>, String>;
 
-/// Everything that is known of floors.
+/// The approval policies and the labels of all namespaces.
 #[derive(Default)]
-pub(crate) struct FloorIndex {
+pub(crate) struct PolicyIndex {
     inner: Mutex<Inner>,
 }
 
@@ -100,7 +100,7 @@ impl<T> Shelf<T> {
     }
 }
 
-impl FloorIndex {
+impl PolicyIndex {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change leaves the maps whole, so a panic elsewhere does not spoil them.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -112,13 +112,13 @@ impl FloorIndex {
         inner.cluster.complete && inner.own.complete && inner.namespaces.complete
     }
 
-    /// The floors of a namespace.
+    /// Returns the approval policies of a namespace.
     pub(crate) fn of(&self, namespace: &Arc<str>) -> Known {
         let mut inner = self.lock();
         if let Some(known) = inner.given.get(namespace) {
             return known.clone();
         }
-        let known = inner.floors(namespace);
+        let known = inner.policies(namespace);
         inner.given.insert(Arc::clone(namespace), known.clone());
         known
     }
@@ -129,7 +129,7 @@ impl FloorIndex {
         take(&mut inner);
         let mut changed = Vec::new();
         for namespace in inner.given.keys().cloned().collect::<Vec<_>>() {
-            let known = inner.floors(&namespace);
+            let known = inner.policies(&namespace);
             if inner.given.get(&namespace) != Some(&known) {
                 changed.push(Arc::clone(&namespace));
                 inner.given.insert(namespace, known);
@@ -140,7 +140,7 @@ impl FloorIndex {
 }
 
 impl Inner {
-    fn floors(&self, namespace: &str) -> Known {
+    fn policies(&self, namespace: &str) -> Known {
         let held = |kind: &str, name: &str, why: &str| {
             format!("{kind} {name} cannot be read, so that nobody knows what it demands: mend or delete it ({why})")
         };
@@ -165,18 +165,18 @@ impl Inner {
             Some(Err(why)) => return Err(format!("the labels of namespace {namespace} cannot be read: {why}")),
             None => return Err(format!("the labels of namespace {namespace} are not known yet")),
         };
-        Ok(Arc::new(Floors::of(labels, cluster, own)))
+        Ok(Arc::new(Policies::of(labels, cluster, own)))
     }
 }
 
-/// The watches of everything that floors depend on.
-pub(crate) struct FloorWatches {
+/// The watches of approval policies and namespaces.
+pub(crate) struct PolicyWatches {
     cluster: mpsc::Receiver<WatchEvent<ClusterApprovalPolicy>>,
     own: mpsc::Receiver<WatchEvent<ApprovalPolicy>>,
     namespaces: mpsc::Receiver<WatchEvent<Namespace>>,
 }
 
-impl FloorWatches {
+impl PolicyWatches {
     /// Begins the watches, as tasks that do not end by themselves.
     pub(crate) fn start(client: &Client, metrics: &Shared, tasks: &mut JoinSet<ExitReason>) -> Self {
         let cluster = watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
@@ -187,7 +187,7 @@ impl FloorWatches {
 
     /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now.
     /// It may be dropped at any time: nothing that was seen is lost.
-    pub(crate) async fn next(&mut self, index: &FloorIndex, metrics: &Shared) -> Vec<Arc<str>> {
+    pub(crate) async fn next(&mut self, index: &PolicyIndex, metrics: &Shared) -> Vec<Arc<str>> {
         tokio::select! {
             biased;
             Some(sight) = self.cluster.recv() => {
@@ -239,11 +239,11 @@ mod tests {
         }
     }
 
-    fn see_policy(index: &FloorIndex, sight: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
+    fn see_policy(index: &PolicyIndex, sight: WatchEvent<ClusterApprovalPolicy>) -> Vec<Arc<str>> {
         index.change(|inner| inner.cluster.take(sight, &Arc::default(), |policy| policy.spec))
     }
 
-    fn see_namespace(index: &FloorIndex, namespace: Namespace) -> Vec<Arc<str>> {
+    fn see_namespace(index: &PolicyIndex, namespace: Namespace) -> Vec<Arc<str>> {
         let sight = WatchEvent::Applied(Box::new(namespace));
         index.change(|inner| inner.namespaces.take(sight, &Arc::default(), |n| n.metadata.labels.unwrap_or_default()))
     }
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_change_concerns_the_namespaces_in_which_something_else_holds_now() {
-        let index = FloorIndex::default();
+        let index = PolicyIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
         see_namespace(&index, labelled("pay", "prod"));
         see_namespace(&index, labelled("lab", "dev"));
@@ -267,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_cannot_be_read_holds_everything_where_it_might_hold() {
-        let index = FloorIndex::default();
+    fn an_unreadable_policy_holds_every_namespace_it_can_apply_to() {
+        let index = PolicyIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
         assert!(index.of(&pay).is_ok());
         let unreadable =
@@ -286,8 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_of_which_no_label_is_known_gets_no_floors_that_might_be_too_low() {
-        let index = FloorIndex::default();
+    fn a_namespace_with_unknown_labels_has_no_policies_to_plan_with() {
+        let index = PolicyIndex::default();
         let new: Arc<str> = "new".into();
         assert!(index.of(&new).is_ok(), "no policy asks for labels");
         see_policy(&index, WatchEvent::Applied(Box::new(prod())));
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn nothing_is_complete_before_every_list_was_read() {
-        let index = FloorIndex::default();
+        let index = PolicyIndex::default();
         see_policy(&index, WatchEvent::Listing);
         see_policy(&index, WatchEvent::ListDone("1".into()));
         assert!(!index.is_complete());

@@ -13,15 +13,15 @@
 //! * **Fact**: something that happened outside and is to be taken into the journal.
 //! * **Command**: something that shall be done outside once the journal is committed.
 //! * **Turn**: everything that follows from a journal and new facts at one moment.
-//! * **Floor**: what an administrator demands of every run; merged into the plan, so that it cannot be avoided.
+//! * **Policy**: an approval policy of an administrator; merged into the plan of every run, so that it cannot be avoided.
 //! * **Tally**: what follows from an Approval's request and its decisions at one moment.
 
-pub mod floors;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod journal;
 pub mod parameters;
 pub mod plan;
+pub mod policy;
 pub mod status;
 pub mod tally;
 pub mod turn;
@@ -43,9 +43,9 @@ mod steps;
 
 pub use activity::Control;
 pub use advance::{advance, set_aside};
-pub use floors::Floors;
 pub use journal::{Journal, Room, Segments};
 pub use plan::{Complaint, Plan, Settings};
+pub use policy::Policies;
 #[doc(hidden)]
 pub use schema::Schema; // for its benchmark
 pub use shape::prepare;

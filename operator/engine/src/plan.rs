@@ -4,12 +4,12 @@
 //! A plan says what shall happen and never what has: it is the same at every turn of a run.
 
 mod about;
-mod added;
 mod after_reject;
 mod gate;
 mod gates;
 mod patterns;
 mod pod;
+mod policy_gates;
 mod references;
 mod step;
 
@@ -26,7 +26,7 @@ use signoff_api::{
     workflow::{Agent, Artifact, Provider, SpecGateType},
 };
 
-use crate::{floors::Floors, inputs, judged::Judged, shape, turn::Call};
+use crate::{inputs, judged::Judged, policy::Policies, shape, turn::Call};
 
 use gates::Gates;
 use signoff_expr::{Condition, Known, Members, Template, nearest::did_you_mean};
@@ -96,10 +96,10 @@ pub struct Plan {
     pub(crate) requested_for: Option<String>,
     pub(crate) inputs: Map<String, Value>,
     pub(crate) agents: BTreeMap<String, PlannedAgent>,
-    /// Gates that floors put before everything.
+    /// The gates that policies add before the first step.
     pub(crate) start: Vec<PlannedStep>,
     pub(crate) pattern: PlannedPattern,
-    /// Gates that floors put after everything.
+    /// The gates that policies add after the last step.
     pub(crate) end: Vec<PlannedStep>,
     pub(crate) outputs: Option<Template>,
     pub(crate) artifacts: Vec<PlannedArtifact>,
@@ -108,7 +108,7 @@ pub struct Plan {
     /// How each agent makes a final response anew.
     revisers: Vec<PlannedStep>,
     pub(crate) active_deadline: Option<Duration>,
-    pub(crate) floors: Arc<Floors>,
+    pub(crate) policies: Arc<Policies>,
     added: Vec<AddedStep>,
     spec_digest: Digest,
     warnings: Vec<String>,
@@ -133,24 +133,24 @@ pub(crate) struct PlannedArtifact {
 }
 
 impl Plan {
-    /// Checks and parses a Workflow under the floors that hold in its namespace.
+    /// Checks and parses a Workflow under the approval policies of its namespace.
     ///
-    /// Once it was accepted, the gates that floors added are those of its status, and what floors contradict is no
+    /// Once it was accepted, the gates that policies added are those of its status, and what policies contradict is no
     /// complaint: the gates in question are held when they are about to ask. The rules of the types were evaluated at
     /// acceptance, and are not again: a rule of a newer version must not stop a run that was accepted before it. Callers
     /// compare [`Plan::spec_digest`] with the digest that was recorded then, so that no other spec goes by that acceptance.
     ///
     /// # Errors
     /// Everything that is wrong with it, in the order of its fields.
-    pub fn of(workflow: &Workflow, settings: &Settings, floors: &Arc<Floors>) -> Result<Self, Vec<Complaint>> {
+    pub fn of(workflow: &Workflow, settings: &Settings, policies: &Arc<Policies>) -> Result<Self, Vec<Complaint>> {
         let spec = &workflow.spec;
         let accepted = workflow.status.as_ref().filter(|status| status.spec_digest.is_some());
         if let (None, Some(why)) = (accepted, too_large(spec, settings)) {
             return Err(vec![why]);
         }
-        let added = accepted.map_or_else(|| floors.added_steps(), |status| status.added_steps.clone());
+        let added = accepted.map_or_else(|| policies.added_steps(), |status| status.added_steps.clone());
         let mut check =
-            Check { settings, floors, accepted: accepted.is_some(), complaints: Vec::new(), warnings: Vec::new() };
+            Check { settings, policies, accepted: accepted.is_some(), complaints: Vec::new(), warnings: Vec::new() };
         let spec_digest = match spec_digest(spec) {
             Ok(digest) => digest,
             Err(why) => {
@@ -163,11 +163,11 @@ impl Plan {
         let gates = Gates::of(spec);
         let ground = Ground { spec, agents: &agents, added: &added, gates: &gates };
         let everywhere = Check::known_everywhere(spec);
-        let mut start = check.added(&ground, Position::Start, &everywhere);
+        let mut start = check.policy_gates(&ground, Position::Start, &everywhere);
         let mut pattern = check.pattern(&ground);
         let known = pattern.as_ref().map_or(everywhere, |(_, known)| known.clone());
         let shown = known.with("last_response", Members::Open);
-        let mut end = check.added(&ground, Position::End, &shown);
+        let mut end = check.policy_gates(&ground, Position::End, &shown);
         let (outputs, artifacts) = check.outputs(spec, &shown);
         let asked = shown.with("output", Members::Open);
         let revisable = pattern.iter().flat_map(|(pattern, _)| pattern.steps()).any(PlannedStep::is_agent);
@@ -179,7 +179,7 @@ impl Plan {
             check.after_reject(&mut start, pattern, &mut end);
         }
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
-        check.added_fit(&added, steps.chain(&start).chain(&end));
+        check.check_policy_gates(&added, steps.chain(&start).chain(&end));
         if accepted.is_none() && check.complaints.is_empty() {
             // Where the plan has words of its own, the rule behind them would say the same again.
             check.complaints = shape::of_spec(spec);
@@ -203,7 +203,7 @@ impl Plan {
                 release,
                 revisers,
                 active_deadline: spec.active_deadline.map(signoff_api::Span::duration),
-                floors: Arc::clone(floors),
+                policies: Arc::clone(policies),
                 added,
                 spec_digest,
                 warnings: check.warnings,
@@ -244,7 +244,7 @@ impl Plan {
         &self.spec_digest
     }
 
-    /// The gates that floors added.
+    /// Returns the gates that policies added.
     #[must_use]
     pub fn added_steps(&self) -> &[AddedStep] {
         &self.added
@@ -256,10 +256,10 @@ impl Plan {
         of_pods.map(|step| step.path.as_str())
     }
 
-    /// Why floors do not allow a call; none where they do.
+    /// Returns why the policies do not allow a call, or `None`.
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {
-        self.floors.refuses(&call.what)
+        self.policies.refuses(&call.what)
     }
 
     /// The number of answers that were judged by this plan. It grows while a transition gets on, even one that is stopped.
@@ -344,8 +344,8 @@ fn without_visits(path: &str) -> String {
 /// What a check of a Workflow has found so far.
 pub(crate) struct Check<'a> {
     settings: &'a Settings,
-    floors: &'a Floors,
-    /// Whether the run is under way: floors then hold gates and refuse nothing.
+    policies: &'a Policies,
+    /// Whether the run was accepted: policies then hold gates and refuse nothing.
     accepted: bool,
     complaints: Vec<Complaint>,
     warnings: Vec<String>,
@@ -370,7 +370,7 @@ impl Check<'_> {
         }
     }
 
-    /// Complains about something that floors do not allow, unless the run was accepted before they did not.
+    /// Reports something that the policies do not allow, unless the run was already accepted.
     pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
         if let (Some(why), false) = (why, self.accepted) {
             self.complain_as(reason::NOT_ALLOWED, field, why);
@@ -436,7 +436,7 @@ impl Check<'_> {
             if provider.openai.is_some() == provider.scripted.is_some() {
                 self.complain(format!("spec.providers[{at}]"), "a provider is exactly one of openai and scripted");
             }
-            self.not_allowed(format!("spec.providers[{at}]"), self.floors.refuses_provider(provider));
+            self.not_allowed(format!("spec.providers[{at}]"), self.policies.refuses_provider(provider));
         }
         for (at, agent) in spec.agents.iter().enumerate() {
             let field = format!("spec.agents[{at}]");

@@ -1,7 +1,6 @@
-//! Floors: what administrators demand of every Workflow of a namespace, merged in a fixed order.
+//! The approval policies of a namespace, merged in a fixed order into the gates, hosts and Secrets of its Workflows.
 //!
-//! Merging can only tighten: nothing here makes a gate that others made strict any laxer, and no author's word
-//! counts against a floor. Which objects there are is the controller's to know.
+//! **Invariant:** merging only tightens; neither an author nor another policy can loosen a requirement.
 
 mod gate;
 mod persons;
@@ -20,21 +19,21 @@ use url::Url;
 
 use crate::turn::What;
 
-pub(crate) use gate::{Contradiction, Requester, Tightened};
+pub(crate) use gate::{Contradiction, EffectiveGate, Requester};
 
-/// The most gates that floors may add to a run, before they are put before each step they guard.
+/// The largest number of gates that policies add to a run, before they are copied to each step they guard.
 pub(crate) const MOST_ADDED: usize = 32;
 
-/// The floors of one namespace: those of the cluster by name, then its own by name.
+/// The approval policies of one namespace: those of the cluster by name, then its own by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Floors {
+pub struct Policies {
     list: Vec<Applied>,
 }
 
-/// A floor that holds.
+/// A policy that applies.
 #[derive(Clone, Debug, PartialEq)]
 struct Applied {
-    /// `ClusterApprovalPolicy prod-floor`.
+    /// `ClusterApprovalPolicy prod`.
     source: String,
     /// Empty: every type.
     gate_types: Vec<GateType>,
@@ -42,8 +41,8 @@ struct Applied {
     rules: PolicyRules,
 }
 
-impl Floors {
-    /// Those that hold in a namespace with these labels, among the policies of the cluster and its own, by name.
+impl Policies {
+    /// Returns the policies that apply in a namespace with these labels, among those of the cluster and its own, by name.
     #[must_use]
     pub fn of<'a>(
         labels: &BTreeMap<String, String>,
@@ -78,7 +77,7 @@ impl Floors {
         Self { list: wide }
     }
 
-    /// The gates that they add to a run that is accepted now.
+    /// Returns the gates that the policies add to a run that is accepted now.
     #[must_use]
     pub fn added_steps(&self) -> Vec<AddedStep> {
         let added = |applied: &Applied| {
@@ -88,7 +87,7 @@ impl Floors {
         self.list.iter().flat_map(added).collect()
     }
 
-    /// Why a call may not be made; none where it may.
+    /// Returns why a call is not allowed, or `None`.
     #[must_use]
     pub fn refuses(&self, what: &What) -> Option<String> {
         match what {
@@ -98,14 +97,14 @@ impl Floors {
         }
     }
 
-    /// Why a model provider may not be used: for its host or for the Secret of its key.
+    /// Returns why a model provider is not allowed (its host, or the Secret of its key), or `None`.
     pub(crate) fn refuses_provider(&self, provider: &Provider) -> Option<String> {
         let openai = provider.openai.as_ref()?;
         let secret = openai.key_from.as_ref().and_then(|key| self.refuses_secret(&key.name));
         self.refuses_url(&openai.base_url).or(secret).map(|why| format!("provider {}: {why}", provider.name))
     }
 
-    /// Why a URL may not be called. What is no URL is nobody's host: where hosts are limited it is refused.
+    /// Returns why a URL is not allowed, or `None`. An invalid URL is refused if hosts are limited.
     pub(crate) fn refuses_url(&self, url: &str) -> Option<String> {
         let parsed = Url::parse(url);
         let host = parsed.as_ref().ok().and_then(Url::host_str).unwrap_or("a URL without a host");
@@ -116,7 +115,7 @@ impl Floors {
         })
     }
 
-    /// Why a container may not run: for a Secret that it names.
+    /// Returns why a container is not allowed (a Secret that it names), or `None`.
     pub(crate) fn refuses_container(&self, pod: &PodStep) -> Option<String> {
         pod.secrets().iter().find_map(|name| self.refuses_secret(name))
     }
@@ -132,10 +131,12 @@ impl Floors {
 
 fn not_allowed(what: &str, source: &str, field: &str, allowed: &[String]) -> String {
     let list = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-    format!("{what} is not allowed by {source} ({field}: {list}): use what is listed, or have it added there")
+    format!(
+        "{what} is not allowed by {source} ({field}: {list}): use one that is listed, or ask the administrator of the policy to add it"
+    )
 }
 
-/// Whether a glob, in which `*` stands for any characters, means a whole name.
+/// Whether a glob, in which `*` matches any characters, matches a whole name.
 fn is_like(glob: &str, name: &str) -> bool {
     let mut parts = glob.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
@@ -147,7 +148,7 @@ fn is_like(glob: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Host names of a URL template that no rendering can change, as a URL; none where a part of the host is rendered.
+/// Returns the beginning of a URL template up to the end of its host, or `None` if a part of the host is rendered.
 pub(crate) fn fixed_host(template: &str) -> Option<&str> {
     let end = ["{{", "{%", "{#"].iter().filter_map(|mark| template.find(mark)).min();
     let Some(end) = end else { return Some(template) };
@@ -158,19 +159,19 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[path = "floors/bypass_tests.rs"]
+#[path = "policy/bypass_tests.rs"]
 mod bypass_tests;
 #[cfg(test)]
 mod end_tests;
 #[cfg(test)]
-#[path = "floors/law_tests.rs"]
+#[path = "policy/law_tests.rs"]
 mod law_tests;
 #[cfg(test)]
-#[path = "floors/reject_tests.rs"]
+#[path = "policy/reject_tests.rs"]
 mod reject_tests;
 #[cfg(test)]
-#[path = "floors/run_tests.rs"]
+#[path = "policy/run_tests.rs"]
 mod run_tests;
 #[cfg(test)]
-#[path = "floors/tests.rs"]
+#[path = "policy/tests.rs"]
 mod tests;

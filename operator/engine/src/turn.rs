@@ -14,7 +14,7 @@ use signoff_api::{
 
 use crate::{journal::Journal, plan::Complaint};
 
-/// The class of the failure of a call that floors do not allow.
+/// The error class of a call that the policies do not allow.
 pub const NOT_ALLOWED: &str = "NotAllowed";
 
 /// The class of the failure of a step whose input or answer costs too much to evaluate.
@@ -142,7 +142,7 @@ pub struct Turn {
     pub wake_at: Option<Moment>,
     /// Where the run stands.
     pub phase: WorkflowPhase,
-    /// Gates that do not ask because of what floors demand of them.
+    /// Gates that are held because they conflict with policies.
     pub held: Vec<Complaint>,
     /// The names of the open Approvals, in the journal's order.
     pub pending: Vec<String>,

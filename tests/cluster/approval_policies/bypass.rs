@@ -29,7 +29,7 @@ fn record(run: &Workflow, path: &str) -> Option<StepRecord> {
 #[tokio::test]
 async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
     let stage = Stage::open("bypass").await;
-    stage.cluster_floor("alpha", release()).await;
+    stage.cluster_policy("alpha", release()).await;
     let gates = own("stepStart", json!(["Approve", "Modify", "Reject"]));
     stage.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
     let (approval, _) = stage.asked("refund", "pay/.start").await;
@@ -53,7 +53,7 @@ async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
 #[tokio::test]
 async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
     let stage = Stage::open("bypass").await;
-    stage.cluster_floor("alpha", release()).await;
+    stage.cluster_policy("alpha", release()).await;
     let mut gates = own("errorEscalation", json!(["Retry", "Modify", "Reject"]));
     gates[0]["afterAttempts"] = json!(1);
     stage.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
@@ -80,7 +80,7 @@ async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
 #[tokio::test]
 async fn a_request_to_a_model_is_no_way_out_under_egress() {
     let stage = Stage::open("bypass").await;
-    stage.cluster_floor("alpha", release()).await;
+    stage.cluster_policy("alpha", release()).await;
     let spec = json!({
         "providers": [{"name": "p", "openai": {"baseURL": "https://pay.example.com/v1"}}],
         "agents": [{"name": "poster", "model": "small"}],
@@ -99,7 +99,7 @@ async fn a_request_to_a_model_is_no_way_out_under_egress() {
 async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so() {
     let stage = Stage::open("bypass").await;
     let mut policy = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}});
-    stage.cluster_floor("alpha", policy.clone()).await;
+    stage.cluster_policy("alpha", policy.clone()).await;
     let set = |name: &str| json!({"name": name, "set": {"value": "sent"}});
     let choose = json!([{"from": "review", "choose": [{"when": "else", "to": "send"}]}]);
     let ways = [
@@ -112,9 +112,9 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
         assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
         assert!(message(&refused).contains("a Reject here goes on with send"), "{}", message(&refused));
     }
-    stage.delete_cluster_floor("alpha").await;
+    stage.delete_cluster_policy("alpha").await;
     policy["gates"]["allowContinueAfterReject"] = json!(true);
-    stage.cluster_floor("beta", policy).await;
+    stage.cluster_policy("beta", policy).await;
     for (name, spec) in &ways {
         let run = format!("{name}-allowed");
         stage.apply("dana", &run, spec.clone()).await;

@@ -22,8 +22,8 @@ async fn said(stage: &Stage, object: &Value) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_floor_is_refused_with_the_remedy() {
-    let stage = Stage::open("floors").await;
+async fn an_invalid_policy_is_refused_with_the_remedy() {
+    let stage = Stage::open("policies").await;
     let hitl = gate("x", json!({}))["hitl"].clone();
     let step = |fields: Value| {
         let mut step = json!({"name": "check", "hitl": hitl});
@@ -93,10 +93,10 @@ async fn what_cannot_be_a_floor_is_refused_with_the_remedy() {
 
 #[tokio::test]
 async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own() {
-    let stage = Stage::open("floors").await;
-    let floor = json!({"gates": {"minThreshold": 2}});
+    let stage = Stage::open("policies").await;
+    let policy = json!({"gates": {"minThreshold": 2}});
     for who in ["dana", "alice", "nina", "adam", "viktor", "mallory"] {
-        for object in [own(floor.clone()), cluster(floor.clone())] {
+        for object in [own(policy.clone()), cluster(policy.clone())] {
             let refused = stage.create(who, &object).await.refused().unwrap();
             assert!(refused.contains("forbidden"), "{who}: {refused}");
         }
@@ -104,7 +104,7 @@ async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own
     stage.namespace.bind("signoff-policy-admin", "viktor@example.com").await.unwrap();
     let mut refused = String::new();
     for _ in 0..1000 {
-        let tried = stage.create("viktor", &own(floor.clone())).await;
+        let tried = stage.create("viktor", &own(policy.clone())).await;
         if tried.code == 0 {
             refused.clear();
             break;
@@ -112,6 +112,6 @@ async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own
         refused = tried.stderr;
     }
     assert_eq!(refused, "", "a role that was bound is in force within a thousand questions");
-    let refused = stage.create("viktor", &cluster(floor)).await.refused().unwrap();
+    let refused = stage.create("viktor", &cluster(policy)).await.refused().unwrap();
     assert!(refused.contains("forbidden"), "{refused}");
 }

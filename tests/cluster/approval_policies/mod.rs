@@ -1,4 +1,4 @@
-//! Floors on a real API server, with the real operator and several users: none of them gets below a policy, and nothing
+//! Approval policies on a real API server, with the real operator and several users: none of them gets below a policy, and nothing
 //! of a policy reaches what was asked before it.
 
 mod bypass;
@@ -19,9 +19,9 @@ fn phase(run: &signoff_api::Workflow) -> WorkflowPhase {
 }
 
 #[tokio::test]
-async fn the_floors_group_must_be_among_the_deciders_and_the_page_says_who_demands_it() {
-    let stage = Stage::open("floors").await;
-    stage.cluster_floor("alpha", sre_too()).await;
+async fn a_policy_requires_a_group_and_show_names_the_policy() {
+    let stage = Stage::open("policies").await;
+    stage.cluster_policy("alpha", sre_too()).await;
     stage.run("refund", json!([gate("review", json!({}))])).await;
     let (approval, request) = stage.asked("refund", "review").await;
     let source = format!("ClusterApprovalPolicy {}", stage.policy("alpha"));
@@ -40,12 +40,12 @@ async fn the_floors_group_must_be_among_the_deciders_and_the_page_says_who_deman
 }
 
 #[tokio::test]
-async fn a_requester_whom_the_gate_would_let_decide_may_not_where_a_floor_says_so() {
-    let stage = Stage::open("floors").await;
+async fn a_policy_can_exclude_the_requester_from_a_gate() {
+    let stage = Stage::open("policies").await;
     let dana = "dana@example.com";
     stage.namespace.bind("signoff-approver", dana).await.unwrap();
     let both = json!({"approvers": [{"kind": "User", "name": dana}, {"kind": "Group", "name": "finance"}]});
-    stage.own_floor("alpha", json!({"gates": {"excludeRequester": true}})).await;
+    stage.own_policy("alpha", json!({"gates": {"excludeRequester": true}})).await;
     stage.run("refund", json!([gate("review", both)])).await;
     let (approval, request) = stage.asked("refund", "review").await;
     assert_eq!(request.quorums[0].exclude_requester, Some(true));
@@ -57,13 +57,13 @@ async fn a_requester_whom_the_gate_would_let_decide_may_not_where_a_floor_says_s
 
 #[tokio::test]
 async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all() {
-    let stage = Stage::open("floors").await;
+    let stage = Stage::open("policies").await;
     let identities = json!([
         {"pattern": "oidc:a/b~c@x", "person": "pat"},
         {"pattern": "a~1b", "person": "pat"},
         {"pattern": r"(bob|erin)@example\.com", "person": "$1"},
     ]);
-    stage.cluster_floor("alpha", json!({"identities": identities})).await;
+    stage.cluster_policy("alpha", json!({"identities": identities})).await;
     stage.run("refund", json!([gate("review", json!({"threshold": 2}))])).await;
     let (approval, request) = stage.asked("refund", "review").await;
     assert_eq!(request.persons.len(), 3);
@@ -81,11 +81,11 @@ async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all
 
 #[tokio::test]
 async fn deleting_a_policy_changes_nothing_that_is_pending_and_everything_afterwards() {
-    let stage = Stage::open("floors").await;
-    stage.cluster_floor("alpha", sre_too()).await;
+    let stage = Stage::open("policies").await;
+    stage.cluster_policy("alpha", sre_too()).await;
     stage.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
     let (approval, before) = stage.asked("refund", "one").await;
-    stage.delete_cluster_floor("alpha").await;
+    stage.delete_cluster_policy("alpha").await;
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let pending = stage.counted(&approval, "bob@example.com").await;
     assert_eq!(pending.spec.request, before);
@@ -99,13 +99,13 @@ async fn deleting_a_policy_changes_nothing_that_is_pending_and_everything_afterw
 
 #[tokio::test]
 async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
-    let stage = Stage::open("floors").await;
+    let stage = Stage::open("policies").await;
     let strict = json!({"gates": {"minThreshold": 2, "maxTimeout": "1h", "timeoutActions": ["Reject", "Abort"],
         "allowedVerdicts": ["Approve", "Reject"]}});
-    stage.cluster_floor("alpha", strict).await;
+    stage.cluster_policy("alpha", strict).await;
     let lax = json!({"gates": {"minThreshold": 1, "maxTimeout": "100h", "excludeRequester": false,
         "timeoutActions": ["Reject", "Approve"], "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Skip"]}});
-    stage.own_floor("beta", lax).await;
+    stage.own_policy("beta", lax).await;
     let gate_of = |action: &str| gate("review", json!({"timeout": {"action": action}}));
     stage.run("refund", json!([{"name": "draft", "set": {"value": "x"}}, gate_of("Approve")])).await;
     let (_, request) = stage.asked("refund", "review").await;
@@ -118,12 +118,12 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     assert_eq!(sources, [&format!("ClusterApprovalPolicy {}", stage.policy("alpha")), "ApprovalPolicy beta"]);
 
     // What would turn a no into a yes is no policy that can be met.
-    stage.own_floor("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
+    stage.own_policy("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
     stage.run("lax", json!([gate_of("Reject")])).await;
     let refused = stage.ended("lax").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
     assert!(
-        message(&refused).contains("leaves no timeout action that is as careful as Reject"),
+        message(&refused).contains("leaves no timeout action that is as cautious as Reject"),
         "{}",
         message(&refused)
     );
@@ -131,9 +131,9 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
 
 #[tokio::test]
 async fn an_added_gate_cannot_be_avoided() {
-    let stage = Stage::open("floors").await;
+    let stage = Stage::open("policies").await;
     let step = json!({"name": "check", "before": {"kinds": ["http"]}, "hitl": gate("x", json!({}))["hitl"]});
-    stage.cluster_floor("alpha", json!({"steps": [step], "allowedHosts": ["pay.example.com"]})).await;
+    stage.cluster_policy("alpha", json!({"steps": [step], "allowedHosts": ["pay.example.com"]})).await;
     let pay = |more: Value| {
         let mut step =
             json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/", "body": "42"}});
@@ -164,8 +164,8 @@ async fn an_added_gate_cannot_be_avoided() {
 
 #[tokio::test]
 async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_they_are_rendered() {
-    let stage = Stage::open("floors").await;
-    stage.cluster_floor("alpha", json!({"allowedHosts": ["*.example.com"], "allowedSecrets": ["models-*"]})).await;
+    let stage = Stage::open("policies").await;
+    stage.cluster_policy("alpha", json!({"allowedHosts": ["*.example.com"], "allowedSecrets": ["models-*"]})).await;
     for (name, url) in [
         ("plain", "https://evil.test/x"),
         ("userinfo", "https://api.example.com@evil.test/"),
@@ -204,18 +204,18 @@ async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_the
 }
 
 #[tokio::test]
-async fn a_run_that_is_under_way_is_held_by_a_floor_it_cannot_meet_and_goes_on_when_that_is_mended() {
-    let stage = Stage::open("floors").await;
+async fn an_accepted_run_is_held_while_it_conflicts_with_a_policy() {
+    let stage = Stage::open("policies").await;
     stage.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
     let (approval, _) = stage.asked("refund", "one").await;
     let legal = json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}});
-    stage.cluster_floor("alpha", legal).await;
+    stage.cluster_policy("alpha", legal).await;
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let held = stage.until_workflow("refund", |run| reason(run, conditions::HELD).is_some()).await;
     assert_eq!(reason(&held, conditions::HELD).as_deref(), Some("PolicyConflict"));
     assert!(message(&held).contains("which is not among the approvers: add it to them"), "{}", message(&held));
     assert!(!phase(&held).is_end());
-    stage.delete_cluster_floor("alpha").await;
+    stage.delete_cluster_policy("alpha").await;
     let (approval, _) = stage.asked("refund", "two").await;
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let run = stage.ended("refund").await;
@@ -224,8 +224,8 @@ async fn a_run_that_is_under_way_is_held_by_a_floor_it_cannot_meet_and_goes_on_w
 
 #[tokio::test]
 async fn under_the_example_for_trying_things_out_no_clock_approves() {
-    let stage = Stage::open("floors").await;
-    stage.example_floor("alpha", "dev.yaml").await;
+    let stage = Stage::open("policies").await;
+    stage.example_policy("alpha", "dev.yaml").await;
     stage.run("refund", json!([gate("review", json!({"timeout": {"action": "Approve"}}))])).await;
     let (approval, request) = stage.asked("refund", "review").await;
     assert_eq!(request.timeout.action, Some(signoff_api::gate::TimeoutAction::Retry));
@@ -235,8 +235,8 @@ async fn under_the_example_for_trying_things_out_no_clock_approves() {
 
 #[tokio::test]
 async fn under_the_example_for_production_it_takes_two_and_a_lead() {
-    let stage = Stage::open("floors").await;
-    stage.example_floor("alpha", "prod.yaml").await;
+    let stage = Stage::open("policies").await;
+    stage.example_policy("alpha", "prod.yaml").await;
     stage.run("refund", json!([gate("review", json!({}))])).await;
     let (approval, _) = stage.asked("refund", "review").await;
     for (who, key) in [("bob", "bob@example.com"), ("carol", "carol@example.com")] {
@@ -250,8 +250,8 @@ async fn under_the_example_for_production_it_takes_two_and_a_lead() {
 
 #[tokio::test]
 async fn under_the_regulated_example_every_call_is_let_through_or_not_made() {
-    let stage = Stage::open("floors").await;
-    stage.example_floor("alpha", "regulated.yaml").await;
+    let stage = Stage::open("policies").await;
+    stage.example_policy("alpha", "regulated.yaml").await;
     let call = json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/"}});
     stage.run("refund", json!([gate("review", json!({})), call])).await;
     let (approval, request) = stage.asked("refund", "review").await;

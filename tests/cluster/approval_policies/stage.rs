@@ -68,8 +68,8 @@ impl Stage {
         format!("{}-{tag}", self.namespace.name)
     }
 
-    /// Sets a floor of the cluster for this namespace, and waits until the operator goes by it.
-    pub(crate) async fn cluster_floor(&self, tag: &str, mut spec: Value) {
+    /// Sets a policy of the cluster for this namespace, and waits until the operator goes by it.
+    pub(crate) async fn cluster_policy(&self, tag: &str, mut spec: Value) {
         spec["match"]["namespaceSelector"] =
             json!({"matchLabels": {"kubernetes.io/metadata.name": self.namespace.name}});
         let policy =
@@ -78,22 +78,22 @@ impl Stage {
         self.until(tag, true).await;
     }
 
-    /// Sets the floor of an example for this namespace.
-    pub(crate) async fn example_floor(&self, tag: &str, file: &str) {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/floors").join(file);
+    /// Sets the policy of an example for this namespace.
+    pub(crate) async fn example_policy(&self, tag: &str, file: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/policies").join(file);
         let policy: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        self.cluster_floor(tag, policy["spec"].clone()).await;
+        self.cluster_policy(tag, policy["spec"].clone()).await;
     }
 
     /// The same of this namespace's own.
-    pub(crate) async fn own_floor(&self, tag: &str, spec: Value) {
+    pub(crate) async fn own_policy(&self, tag: &str, spec: Value) {
         let policy = ApprovalPolicy::new(tag, serde_json::from_value(with_hosts(tag, spec)).unwrap());
         let policies: Api<ApprovalPolicy> = Api::namespaced(self.admin.clone(), &self.namespace.name);
         policies.create(&PostParams::default(), &policy).await.unwrap();
         self.until(tag, true).await;
     }
 
-    pub(crate) async fn delete_cluster_floor(&self, tag: &str) {
+    pub(crate) async fn delete_cluster_policy(&self, tag: &str) {
         self.policies().delete(&self.policy(tag), &DeleteParams::default()).await.unwrap();
         self.until(tag, false).await;
     }

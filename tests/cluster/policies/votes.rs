@@ -30,7 +30,7 @@ async fn after_an_escalation_the_new_list_is_in_force() {
 #[tokio::test]
 async fn a_person_of_a_further_quorum_alone_is_an_approver_too() {
     let stage = Stage::open("votes").await;
-    let further = json!([{"source": "floor production", "approvers": [user("erin")], "threshold": 1}]);
+    let further = json!([{"source": "policy production", "approvers": [user("erin")], "threshold": 1}]);
     let approval = stage.ask(json!({"approvers": [user("alice")], "further": further})).await;
     refused(stage.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
     stage.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
@@ -39,7 +39,7 @@ async fn a_person_of_a_further_quorum_alone_is_an_approver_too() {
 #[tokio::test]
 async fn groups_that_a_quorum_counts_are_stamped() {
     let stage = Stage::open("votes").await;
-    let further = json!([{"source": "floor", "approvers": [group("finance")], "threshold": 1,
+    let further = json!([{"source": "policy", "approvers": [group("finance")], "threshold": 1,
         "requiredFrom": [{"group": "finance", "min": 1}]}]);
     let approval = stage
         .ask(json!({"approvers": [group("finance-leads"), user("bob")], "requiredFrom": [{"group": "finance-leads", "min": 1}], "further": further}))
@@ -57,7 +57,7 @@ async fn a_voter_in_more_groups_than_a_vote_needs_decides_by_a_plain_kubectl_pat
     let quorum = |n: usize| {
         let approvers: Vec<_> = (0..20).map(|at| group(&format!("approvers{n}-{at}"))).collect();
         let required: Vec<_> = (0..8).map(|at| json!({"group": format!("required{n}-{at}"), "min": 1})).collect();
-        json!({"source": format!("floor {n}"), "approvers": approvers, "requiredFrom": required, "threshold": 1})
+        json!({"source": format!("policy {n}"), "approvers": approvers, "requiredFrom": required, "threshold": 1})
     };
     let [first, further @ ..] = &(0..4).map(quorum).collect::<Vec<_>>()[..] else { unreachable!() };
     let fields = json!({"approvers": first["approvers"], "requiredFrom": first["requiredFrom"], "further": further});
@@ -111,7 +111,7 @@ async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
 async fn a_quorum_that_excludes_the_requester_does_not_list_them() {
     let stage = Stage::open("votes").await;
     stage.namespace.bind("signoff-approver", "dana@example.com").await.unwrap();
-    let further = |exclude: bool| json!([{"source": "floor", "approvers": [user("dana"), user("bob")], "threshold": 1, "excludeRequester": exclude}]);
+    let further = |exclude: bool| json!([{"source": "policy", "approvers": [user("dana"), user("bob")], "threshold": 1, "excludeRequester": exclude}]);
     let approval = stage.ask(json!({"approvers": [user("alice")], "further": further(true)})).await;
     refused(stage.decide("dana", &approval, json!({"verdict": "Approve"})).await, "not an approver");
     stage.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();

@@ -271,7 +271,7 @@ fn a_request_whose_run_goes_on_after_a_reject_says_with_what() {
 fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
     let mut approval = sample::approval();
     approval.spec.request.required_by = serde_json::from_value(json!([
-        {"source": "ClusterApprovalPolicy prod-floor", "rules": ["at least 2 people", "the requester does not decide"]},
+        {"source": "ClusterApprovalPolicy prod", "rules": ["at least 2 people", "the requester does not decide"]},
         {"source": "ApprovalPolicy strict", "rules": ["1 person out of group security must agree too"]},
     ]))
     .unwrap();
@@ -282,7 +282,7 @@ fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
     let page = shown(approval);
     let expected = "Quorum:       1 person
 And:          1 person out of group security (required by ApprovalPolicy strict)
-Required by:  ClusterApprovalPolicy prod-floor:
+Required by:  ClusterApprovalPolicy prod:
               - at least 2 people
               - the requester does not decide
 Required by:  ApprovalPolicy strict:

@@ -139,7 +139,7 @@ fn lost(context: &Context, seen: &Seen, turn: &Turn) -> Vec<Fact> {
         .collect()
 }
 
-/// Calls that would be made now, or made again, and that floors do not allow any more. Those under way are left alone:
+/// Returns the calls that are due, first or repeated, and that policies no longer allow. Calls in flight are left alone:
 /// what they come to must be known.
 fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fact]) -> Vec<Fact> {
     let mut refused = Vec::new();

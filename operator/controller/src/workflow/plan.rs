@@ -1,11 +1,11 @@
 //! Whether a run can go on by the spec it has, and how.
 //!
-//! It looks at nothing but the object and the floors of its namespace.
+//! Reads only the object and the approval policies of its namespace.
 
 use std::sync::Arc;
 
 use signoff_api::{Workflow, conditions, conditions::reason};
-use signoff_engine::{Floors, Plan, plan::spec_digest};
+use signoff_engine::{Plan, Policies, plan::spec_digest};
 
 use super::observe::Seen;
 use crate::{context::Context, error::Error, plans::Planned as KeptPlan};
@@ -30,13 +30,13 @@ pub(super) struct Refusal {
 }
 
 pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Error> {
-    let floors = match context.floors.of(&seen.name.namespace) {
-        Ok(floors) => floors,
+    let policies = match context.policies.of(&seen.name.namespace) {
+        Ok(policies) => policies,
         // Nothing begins any more in a run that is to be cancelled.
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
         Err(why) => return Ok(Planned::Held(Refusal { reason: reason::POLICY_UNKNOWN, message: why })),
     };
-    let planned = planned(context, seen, &floors).await?;
+    let planned = planned(context, seen, &policies).await?;
     let Some(pinned) = &seen.status.spec_digest else {
         if let Some(why) = unverified(seen) {
             return Ok(Planned::Refused(why));
@@ -85,15 +85,15 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
 }
 
 /// The plan by which a run goes, or everything that is wrong with its Workflow.
-async fn planned(context: &Context, seen: &Seen, floors: &Arc<Floors>) -> Result<KeptPlan, Error> {
-    if let Some(planned) = context.plans.find(&seen.workflow, floors) {
+async fn planned(context: &Context, seen: &Seen, policies: &Arc<Policies>) -> Result<KeptPlan, Error> {
+    if let Some(planned) = context.plans.find(&seen.workflow, policies) {
         return Ok(planned);
     }
-    let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(floors));
+    let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(policies));
     let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
     let planned = context.evaluate(&*seen.workflow, plan).await;
     let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
-    context.plans.keep(&seen.workflow, floors, planned.clone());
+    context.plans.keep(&seen.workflow, policies, planned.clone());
     Ok(planned)
 }
 

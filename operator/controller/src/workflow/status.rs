@@ -24,7 +24,7 @@ pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> 
     evaluated(&mut status);
     conditions::remove(&mut status.conditions, conditions::GUARDED);
     foreign_mutation(&mut status, workflow, &seen.guarded.external_mutators, now);
-    under_floors(&mut status, workflow, plan, turn, now);
+    set_held(&mut status, workflow, plan, turn, now);
     steps_wait(&mut status, workflow, conditions::PODS_PENDING, pending.pods, now);
     steps_wait(&mut status, workflow, conditions::CALLS_PENDING, pending.calls, now);
     conditions::remove(&mut status.conditions, conditions::VALUE_UNAVAILABLE);
@@ -72,7 +72,7 @@ fn steps_wait(
 }
 
 /// What policies of administrators come to in this turn: the gates that they added, once, and those that they hold.
-fn under_floors(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, turn: &Turn, now: Moment) {
+fn set_held(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, turn: &Turn, now: Moment) {
     status.added_steps = plan.added_steps().to_vec();
     match turn.held.first() {
         Some(first) => {

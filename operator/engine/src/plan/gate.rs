@@ -18,11 +18,11 @@ use super::{About, Check, Complaint, step::Place};
 
 use crate::{
     decision,
-    floors::{Contradiction, Requester, Tightened},
+    policy::{Contradiction, EffectiveGate, Requester},
     schema::Schema,
 };
 
-/// A gate with every default filled in, as floors leave it.
+/// A gate with every default set and all policies merged into it.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedGate {
     pub(crate) spec: HitlStep,
@@ -39,7 +39,7 @@ pub(crate) struct PlannedGate {
     pub(crate) policy_quorums: Vec<Quorum>,
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
-    /// Why it cannot be asked as floors demand; none where it can.
+    /// The conflict with policies because of which the gate is held, or `None`.
     pub(crate) held: Option<Complaint>,
     /// Where it is written, for complaints.
     pub(crate) field: String,
@@ -111,8 +111,8 @@ impl Check<'_> {
         let spec = place.ground.spec;
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
         let usual = self.settings.default_gate_timeout;
-        let Tightened { hitl, allowed, form, policy_quorums, persons, required_by, ends_on_reject, contradictions } =
-            self.floors.tighten(hitl, &about, requester, usual, place.added_by);
+        let EffectiveGate { hitl, allowed, form, policy_quorums, persons, required_by, ends_on_reject, contradictions } =
+            self.policies.merge_into(hitl, &about, requester, usual, place.added_by);
         let held = self.contradicted(&contradictions, field);
         Some(PlannedGate {
             prompt: prompt?,
@@ -134,7 +134,7 @@ impl Check<'_> {
         })
     }
 
-    /// What floors contradict: a complaint before the run was accepted, and afterwards what holds the gate.
+    /// Reports the conflicts with policies before the run is accepted, or returns the one that holds the gate afterwards.
     fn contradicted(&mut self, contradictions: &[Contradiction], field: &str) -> Option<Complaint> {
         if !self.accepted {
             for found in contradictions {

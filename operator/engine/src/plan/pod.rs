@@ -75,7 +75,7 @@ impl Check<'_> {
             }
         }
         self.taken_literally(pod, &field);
-        self.not_allowed(format!("{}.pod", place.field), self.floors.refuses_container(pod));
+        self.not_allowed(format!("{}.pod", place.field), self.policies.refuses_container(pod));
         self.quantities(pod.resources.as_ref(), &field("resources"));
         self.unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {

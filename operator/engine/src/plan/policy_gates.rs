@@ -1,6 +1,6 @@
-//! The gates that floors add to a run: at its start, at its end, and before steps of a kind.
+//! The gates that policies add to a run: at its start, at its end, and before steps of a kind.
 //!
-//! It may not leave one out: what has no place is a complaint.
+//! **Invariant:** no gate is omitted; a gate that cannot be added is an error.
 
 use signoff_api::{
     conditions::reason,
@@ -14,28 +14,28 @@ use super::{
     step::{Ground, Place},
 };
 
-use crate::floors::MOST_ADDED;
+use crate::policy::MOST_ADDED;
 
-/// Whether a policy means an action by this kind. Every action is named here, so that a new one cannot leave the
-/// operator without a decision about `egress`.
+/// Whether an action is of this kind. Every action is listed, so that the compiler demands a decision about `egress` for a
+/// new one.
 fn covers(kind: GuardedKind, action: &Action) -> bool {
     match action {
         Action::Agent(_) => matches!(kind, GuardedKind::Agent | GuardedKind::Egress),
         Action::Http(_) => matches!(kind, GuardedKind::Http | GuardedKind::Egress),
-        // A container has a network of its own: a NetworkPolicy bounds it.
+        // A container has its own network, which a NetworkPolicy restricts.
         Action::Pod(_) => kind == GuardedKind::Pod,
         Action::Set(_) | Action::Gate(_) => false,
     }
 }
 
 impl Check<'_> {
-    /// The gates at one end of the run.
-    pub(super) fn added(&mut self, ground: &Ground<'_>, position: Position, known: &Known) -> Vec<PlannedStep> {
+    /// Returns the gates that policies add at one end of the run.
+    pub(super) fn policy_gates(&mut self, ground: &Ground<'_>, position: Position, known: &Known) -> Vec<PlannedStep> {
         let here = ground.added.iter().filter(|one| one.step.at == Some(position));
-        here.filter_map(|one| self.placed(ground, one, one.step.name.clone(), None, "", known.clone())).collect()
+        here.filter_map(|one| self.policy_gate(ground, one, one.step.name.clone(), None, "", known.clone())).collect()
     }
 
-    /// Puts the gates of policies before a step; `step`: as its author wrote it.
+    /// Adds the gates of policies before a step. `step`: the step as its author wrote it.
     pub(super) fn with_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, place: &Place<'_>) {
         let is_meant = |one: &&AddedStep| {
             one.step
@@ -46,13 +46,14 @@ impl Check<'_> {
         let name = |one: &AddedStep| format!("{}-{}", one.step.name, step.name.trim_start_matches('.'));
         let before = Some((step, planned.can_be_changed()));
         let meant: Vec<_> = place.ground.added.iter().filter(is_meant).collect();
-        let gates = meant
-            .into_iter()
-            .filter_map(|one| self.placed(place.ground, one, name(one), before, place.prefix, place.known.clone()));
+        let gates = meant.into_iter().filter_map(|one| {
+            self.policy_gate(place.ground, one, name(one), before, place.prefix, place.known.clone())
+        });
         planned.policy_gates = gates.map(|gate| PlannedStep { vars: planned.vars.clone(), ..gate }).collect();
     }
 
-    fn placed(
+    /// Checks one added gate and returns it as a planned step, or `None` after an error.
+    fn policy_gate(
         &mut self,
         ground: &Ground<'_>,
         added: &AddedStep,
@@ -68,11 +69,11 @@ impl Check<'_> {
         self.step(&step, &place)
     }
 
-    /// Complains about more gates than there is room for, and about those whose name is taken.
-    pub(super) fn added_fit<'p>(&mut self, added: &[AddedStep], steps: impl Iterator<Item = &'p PlannedStep>) {
+    /// Reports too many added gates, and added gates whose name another step has.
+    pub(super) fn check_policy_gates<'p>(&mut self, added: &[AddedStep], steps: impl Iterator<Item = &'p PlannedStep>) {
         if added.len() > MOST_ADDED {
             let message = format!(
-                "policies add {} gates to every run, and there is room for {MOST_ADDED}: merge some of them",
+                "policies add {} gates to every run, and at most {MOST_ADDED} are allowed: merge some of them",
                 added.len()
             );
             self.complain_as(reason::POLICY_CONFLICT, "spec.steps", message);

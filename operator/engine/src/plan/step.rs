@@ -16,7 +16,7 @@ use signoff_expr::{Condition, Known, Template, is_identifier};
 
 use super::{Check, PlannedAgent, PlannedGate, PlannedPod, gates::Gates, patterns::SpecStep};
 
-use crate::{floors, schema::Schema, scope::RESERVED};
+use crate::{policy, schema::Schema, scope::RESERVED};
 
 /// How long one attempt of an agent may take where it is not said.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -368,7 +368,7 @@ impl Check<'_> {
     }
 
     fn http_step(&mut self, http: &HttpStep, place: &Place<'_>) -> Option<PlannedHttp> {
-        let refused = floors::fixed_host(&http.url).and_then(|url| self.floors.refuses_url(url));
+        let refused = policy::fixed_host(&http.url).and_then(|url| self.policies.refuses_url(url));
         self.not_allowed(place.field("http.url"), refused);
         let url = self.known_template(&http.url, &place.field("http.url"), &place.known);
         let mut headers = BTreeMap::new();

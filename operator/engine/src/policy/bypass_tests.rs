@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A policy with a gate `release` before steps of these kinds, at which everything may be decided.
-fn release(kinds: Value) -> Floors {
+fn release(kinds: Value) -> Policies {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify", "Skip", "Retry"]}));
     cluster(&[("prod", json!({"steps": [{"name": "release", "before": {"kinds": kinds}, "hitl": hitl}]}))])
 }
@@ -64,10 +64,10 @@ fn a_status_that_is_no_known_failure_is_followed_by_another_approval() {
     for (status, is_known) in
         [("200", false), ("302", false), ("502", false), ("504", false), ("503", true), ("429", true)]
     {
-        let floors = release(json!(["http"]));
-        let mut run = Run::of(&floors, pay(step.clone(), json!([])));
-        run.decide(&floors, "release-pay", Verdict::Approve);
-        run.fails_with(&floors, 1, (true, false), &[("statusCode", status)]);
+        let policies = release(json!(["http"]));
+        let mut run = Run::of(&policies, pay(step.clone(), json!([])));
+        run.decide(&policies, "release-pay", Verdict::Approve);
+        run.fails_with(&policies, 1, (true, false), &[("statusCode", status)]);
         let asked = run.journal.records().iter().any(|record| record.path == "release-pay#2");
         assert_eq!(asked, !is_known, "after {status}");
     }
@@ -80,15 +80,15 @@ pub(super) fn modified(parameters: Value) -> Outcome {
 }
 
 impl Run {
-    pub(super) fn outcome(&mut self, floors: &Floors, path: &str, outcome: Outcome) {
-        self.take(floors, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
+    pub(super) fn outcome(&mut self, policies: &Policies, path: &str, outcome: Outcome) {
+        self.take(policies, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
     }
 
-    fn fails(&mut self, floors: &Floors, attempt: i32, retryable: bool, unknown: bool) {
-        self.fails_with(floors, attempt, (retryable, unknown), &[("statusCode", "503")]);
+    fn fails(&mut self, policies: &Policies, attempt: i32, retryable: bool, unknown: bool) {
+        self.fails_with(policies, attempt, (retryable, unknown), &[("statusCode", "503")]);
     }
 
-    fn fails_with(&mut self, floors: &Floors, attempt: i32, how: (bool, bool), facts: &[(&str, &str)]) {
+    fn fails_with(&mut self, policies: &Policies, attempt: i32, how: (bool, bool), facts: &[(&str, &str)]) {
         let (retryable, unknown) = how;
         let failure = Failure {
             class: "Status".into(),
@@ -100,7 +100,7 @@ impl Run {
             log: None,
         };
         let (path, at) = ("pay".to_owned(), moment().after(std::time::Duration::from_secs(600)));
-        self.take(floors, vec![Fact::Ended { path, attempt, result: Err(failure), at }]);
+        self.take(policies, vec![Fact::Ended { path, attempt, result: Err(failure), at }]);
     }
 
     #[track_caller]
@@ -133,48 +133,48 @@ fn url(call: &Call) -> &str {
 
 #[test]
 fn a_modify_at_the_authors_start_gate_is_shown_to_the_policys_people() {
-    let floors = release(json!(["http"]));
-    let mut run = Run::of(&floors, pay(json!({}), own("stepStart")));
+    let policies = release(json!(["http"]));
+    let mut run = Run::of(&policies, pay(json!({}), own("stepStart")));
     run.asked("pay/.start");
-    run.outcome(&floors, "pay/.start", modified(json!({"url": "https://evil.org/"})));
+    run.outcome(&policies, "pay/.start", modified(json!({"url": "https://evil.org/"})));
     run.shows("release-pay", "https://evil.org/");
-    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.decide(&policies, "release-pay", Verdict::Approve);
     assert_eq!(url(run.runs_as_approved_at("release-pay")), "https://evil.org/");
 
-    let mut honest = Run::of(&floors, pay(json!({}), own("stepStart")));
-    honest.decide(&floors, "pay/.start", Verdict::Approve);
+    let mut honest = Run::of(&policies, pay(json!({}), own("stepStart")));
+    honest.decide(&policies, "pay/.start", Verdict::Approve);
     honest.shows("release-pay", "https://a.org/pay");
-    honest.decide(&floors, "release-pay", Verdict::Approve);
+    honest.decide(&policies, "release-pay", Verdict::Approve);
     honest.runs_as_approved_at("release-pay");
     honest.runs_as_approved_at("pay/.start");
 }
 
 #[test]
 fn a_modify_at_the_authors_error_gate_is_approved_again() {
-    let floors = release(json!(["http"]));
-    let mut run = Run::of(&floors, pay(json!({}), own("errorEscalation")));
-    run.decide(&floors, "release-pay", Verdict::Approve);
+    let policies = release(json!(["http"]));
+    let mut run = Run::of(&policies, pay(json!({}), own("errorEscalation")));
+    run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
-    run.fails(&floors, 1, false, false);
-    run.outcome(&floors, "pay/.error", modified(json!({"body": "42000"})));
+    run.fails(&policies, 1, false, false);
+    run.outcome(&policies, "pay/.error", modified(json!({"body": "42000"})));
     run.shows("release-pay#2", "42000");
-    run.decide(&floors, "release-pay#2", Verdict::Reject);
+    run.decide(&policies, "release-pay#2", Verdict::Reject);
     assert!(matches!(run.turn.end, Some(crate::End::Rejected(_))));
 }
 
 #[test]
 fn every_attempt_that_another_gate_ordered_is_approved_again() {
-    let floors = release(json!(["http"]));
+    let policies = release(json!(["http"]));
     for verdict in [Verdict::Retry, Verdict::Defer, Verdict::Respond] {
-        let mut run = Run::of(&floors, pay(json!({}), own("errorEscalation")));
-        run.decide(&floors, "release-pay", Verdict::Approve);
+        let mut run = Run::of(&policies, pay(json!({}), own("errorEscalation")));
+        run.decide(&policies, "release-pay", Verdict::Approve);
         for attempt in 1..=3 {
-            run.fails(&floors, attempt, false, false);
+            run.fails(&policies, attempt, false, false);
             let visit = if attempt == 1 { String::new() } else { format!("#{attempt}") };
-            run.decide(&floors, &format!("pay/.error{visit}"), verdict);
+            run.decide(&policies, &format!("pay/.error{visit}"), verdict);
             let again = format!("release-pay#{}", attempt + 1);
             run.shows(&again, "https://a.org/pay");
-            run.decide(&floors, &again, Verdict::Approve);
+            run.decide(&policies, &again, Verdict::Approve);
             run.runs_as_approved_at(&again);
         }
     }
@@ -182,32 +182,32 @@ fn every_attempt_that_another_gate_ordered_is_approved_again() {
 
 #[test]
 fn a_retry_that_a_timeout_ordered_is_approved_again() {
-    let floors = release(json!(["http"]));
-    let mut run = Run::of(&floors, pay(json!({}), own("errorEscalation")));
-    run.decide(&floors, "release-pay", Verdict::Approve);
-    run.fails(&floors, 1, false, true);
+    let policies = release(json!(["http"]));
+    let mut run = Run::of(&policies, pay(json!({}), own("errorEscalation")));
+    run.decide(&policies, "release-pay", Verdict::Approve);
+    run.fails(&policies, 1, false, true);
     let outcome = Outcome {
         verdict: Some(Verdict::Retry),
         phase: ApprovalPhase::Expired,
         source: signoff_api::approval::Source::Timeout,
         ..Outcome::default()
     };
-    run.outcome(&floors, "pay/.error", outcome);
+    run.outcome(&policies, "pay/.error", outcome);
     run.shows("release-pay#2", "attempts: 1\n");
 }
 
 #[test]
 fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() {
-    let floors = release(json!(["http"]));
+    let policies = release(json!(["http"]));
     let step = json!({"http": {"url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
-    let mut run = Run::of(&floors, pay(step, json!([])));
+    let mut run = Run::of(&policies, pay(step, json!([])));
     run.shows("release-pay", "attempts: 3 # at most");
-    run.decide(&floors, "release-pay", Verdict::Approve);
-    run.fails(&floors, 1, true, false);
+    run.decide(&policies, "release-pay", Verdict::Approve);
+    run.fails(&policies, 1, true, false);
     let (pause, now) = (run.turn.wake_at.unwrap(), moment());
     assert!(pause > now);
     let later = crate::Now { at: pause, guard_epoch: "epoch".into() };
-    let plan = run_tests::plan(&run.workflow, &floors);
+    let plan = run_tests::plan(&run.workflow, &policies);
     run.turn = crate::advance(&plan, crate::Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &later);
     run.commit();
     let call = run.runs_as_approved_at("release-pay");
@@ -217,14 +217,14 @@ fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() 
 #[test]
 fn behind_a_policys_gate_the_method_says_what_may_be_repeated_and_not_the_author() {
     let says = json!({"http": {"method": "POST", "url": "https://a.org/", "idempotent": true}, "retry": {"limit": 5}});
-    let (floors, none) = (release(json!(["http"])), Floors::default());
-    let mut run = Run::of(&floors, pay(says.clone(), json!([])));
-    run.decide(&floors, "release-pay", Verdict::Approve);
+    let (policies, none) = (release(json!(["http"])), Policies::default());
+    let mut run = Run::of(&policies, pay(says.clone(), json!([])));
+    run.decide(&policies, "release-pay", Verdict::Approve);
     assert!(!run.runs_as_approved_at("release-pay").idempotent);
     assert!(Run::of(&none, pay(says, json!([]))).calls()[0].idempotent, "without a policy the author may say so");
     let get = json!({"http": {"url": "https://a.org/"}});
-    let mut run = Run::of(&floors, pay(get, json!([])));
-    run.decide(&floors, "release-pay", Verdict::Approve);
+    let mut run = Run::of(&policies, pay(get, json!([])));
+    run.decide(&policies, "release-pay", Verdict::Approve);
     assert!(run.runs_as_approved_at("release-pay").idempotent);
 }
 
@@ -232,36 +232,36 @@ fn behind_a_policys_gate_the_method_says_what_may_be_repeated_and_not_the_author
 fn a_modify_of_the_policys_people_is_shown_at_every_gate_of_a_policy() {
     let hitl = || gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify"]}));
     let step = |name: &str| json!({"steps": [{"name": name, "before": {"kinds": ["http"]}, "hitl": hitl()}]});
-    let floors = cluster(&[("one", step("first")), ("two", step("second"))]);
-    let mut run = Run::of(&floors, pay(json!({}), json!([])));
-    run.decide(&floors, "first-pay", Verdict::Approve);
-    run.outcome(&floors, "second-pay", modified(json!({"url": "https://b.org/"})));
+    let policies = cluster(&[("one", step("first")), ("two", step("second"))]);
+    let mut run = Run::of(&policies, pay(json!({}), json!([])));
+    run.decide(&policies, "first-pay", Verdict::Approve);
+    run.outcome(&policies, "second-pay", modified(json!({"url": "https://b.org/"})));
     run.shows("first-pay#2", "https://b.org/");
-    run.decide(&floors, "first-pay#2", Verdict::Approve);
+    run.decide(&policies, "first-pay#2", Verdict::Approve);
     run.shows("second-pay#2", "https://b.org/");
-    run.decide(&floors, "second-pay#2", Verdict::Approve);
+    run.decide(&policies, "second-pay#2", Verdict::Approve);
     run.runs_as_approved_at("first-pay#2");
     assert_eq!(url(run.runs_as_approved_at("second-pay#2")), "https://b.org/");
 }
 
 #[test]
 fn skip_at_a_policys_gate_leaves_the_step_out() {
-    let floors = release(json!(["http"]));
-    let mut run = Run::of(&floors, pay(json!({}), json!([])));
-    run.decide(&floors, "release-pay", Verdict::Skip);
+    let policies = release(json!(["http"]));
+    let mut run = Run::of(&policies, pay(json!({}), json!([])));
+    run.decide(&policies, "release-pay", Verdict::Skip);
     assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
 }
 
 #[test]
 fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_run() {
-    let floors = release(json!(["http"]));
-    let mut run = Run::of(&floors, pay(json!({"skipIf": "true"}), json!([])));
+    let policies = release(json!(["http"]));
+    let mut run = Run::of(&policies, pay(json!({"skipIf": "true"}), json!([])));
     assert!(run.asks().is_empty() && run.calls().is_empty());
     assert_eq!(run.record("pay").phase, signoff_api::journal::StepPhase::Skipped);
     let broken = json!({"http": {"url": "https://a.org/{{ inputs.none.none }}"}, "onError": "continue"});
     let mut spec = pay(broken, json!([]));
     spec["inputs"] = json!([{"name": "none", "type": "object", "value": {}}]);
-    run = Run::of(&floors, spec);
+    run = Run::of(&policies, spec);
     assert!(run.asks().is_empty() && run.calls().is_empty());
     assert_eq!(run.record("pay").error.as_ref().unwrap().class, "Template");
     assert!(matches!(run.turn.end, Some(crate::End::Succeeded(_))), "onError holds: {:?}", run.turn.end);
@@ -269,30 +269,30 @@ fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_
 
 #[test]
 fn an_agent_that_answers_again_is_approved_again_whoever_orders_it() {
-    let floors = release(json!(["agent"]));
+    let policies = release(json!(["agent"]));
     let schema = json!({"type": "object", "required": ["ok"]});
-    let mut run = Run::of(&floors, write(json!({"outputSchema": schema}), own("outputValidation")));
+    let mut run = Run::of(&policies, write(json!({"outputSchema": schema}), own("outputValidation")));
     run.shows("release-pay", "role: User");
-    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
-    run.reply(&floors, "pay", "not json");
+    run.reply(&policies, "pay", "not json");
     run.shows("release-pay#2", "cannot be used");
-    run.decide(&floors, "release-pay#2", Verdict::Approve);
+    run.decide(&policies, "release-pay#2", Verdict::Approve);
     assert_eq!(run.runs_as_approved_at("release-pay#2").path, "pay/.ask-2");
-    run.reply(&floors, "pay/.ask-2", r#"{"ok": true}"#);
-    run.decide(&floors, "pay/.output", Verdict::Defer);
+    run.reply(&policies, "pay/.ask-2", r#"{"ok": true}"#);
+    run.decide(&policies, "pay/.output", Verdict::Defer);
     run.shows("release-pay#3", "again");
-    run.decide(&floors, "release-pay#3", Verdict::Approve);
+    run.decide(&policies, "release-pay#3", Verdict::Approve);
     assert_eq!(run.runs_as_approved_at("release-pay#3").attempt, 2);
 }
 
 #[test]
 fn a_reason_given_at_the_gate_changes_nothing_of_what_was_approved() {
-    let floors = release(json!(["agent"]));
-    let mut run = Run::of(&floors, write(json!({}), json!([])));
+    let policies = release(json!(["agent"]));
+    let mut run = Run::of(&policies, write(json!({}), json!([])));
     let (verdict, phase) = (Some(Verdict::Approve), ApprovalPhase::of(Verdict::Approve));
     run.outcome(
-        &floors,
+        &policies,
         "release-pay",
         Outcome { verdict, phase, reason: Some("looks right".into()), ..Outcome::default() },
     );
@@ -301,48 +301,48 @@ fn a_reason_given_at_the_gate_changes_nothing_of_what_was_approved() {
 
 #[test]
 fn a_final_response_that_is_made_again_is_approved_too() {
-    let floors = release(json!(["egress"]));
+    let policies = release(json!(["egress"]));
     let mut gates = own("finalResponse");
     gates[0]["hitl"]["allowedVerdicts"] = json!(["Approve", "Retry", "Reject"]);
-    let mut run = Run::of(&floors, write(json!({}), gates));
-    run.decide(&floors, "release-pay", Verdict::Approve);
-    run.reply(&floors, "pay", "first");
-    run.decide(&floors, ".final", Verdict::Retry);
+    let mut run = Run::of(&policies, write(json!({}), gates));
+    run.decide(&policies, "release-pay", Verdict::Approve);
+    run.reply(&policies, "pay", "first");
+    run.decide(&policies, ".final", Verdict::Retry);
     run.shows("release-revision", "Make your final response");
-    run.decide(&floors, "release-revision", Verdict::Approve);
+    run.decide(&policies, "release-revision", Verdict::Approve);
     assert_eq!(run.runs_as_approved_at("release-revision").path, ".revision");
 }
 
 #[test]
 fn a_value_that_an_author_lets_people_replace_is_shown_as_it_was_replaced() {
-    let floors = release(json!(["http"]));
+    let policies = release(json!(["http"]));
     let review = gate(json!({"allowedVerdicts": ["Approve", "Modify"]}));
     let mut run = Run::start(
-        &floors,
+        &policies,
         json!([
             {"name": "where", "set": {"value": "good"}}, {"name": "review", "hitl": review},
             {"name": "pay", "http": {"method": "POST", "url": "https://a.org/{{ steps.where.response }}"}},
         ]),
     );
-    run.outcome(&floors, "review", modified(json!({"response": "evil"})));
+    run.outcome(&policies, "review", modified(json!({"response": "evil"})));
     run.shows("release-pay", "https://a.org/evil");
 }
 
 #[test]
 fn egress_means_everything_that_leaves_the_operator_and_no_container() {
-    let floors = release(json!(["egress"]));
-    let run = Run::of(&floors, write(json!({}), json!([])));
+    let policies = release(json!(["egress"]));
+    let run = Run::of(&policies, write(json!({}), json!([])));
     run.shows("release-pay", "provider:");
-    Run::of(&floors, pay(json!({}), json!([]))).shows("release-pay", "https://a.org/pay");
+    Run::of(&policies, pay(json!({}), json!([]))).shows("release-pay", "https://a.org/pay");
     let pod = json!([{"name": "work", "pod": {"image": "tool@sha256:1"}}]);
-    assert_eq!(Run::start(&floors, pod).calls().len(), 1, "a NetworkPolicy bounds containers");
+    assert_eq!(Run::start(&policies, pod).calls().len(), 1, "a NetworkPolicy bounds containers");
     let only_http = Run::of(&release(json!(["http"])), write(json!({}), json!([])));
     assert_eq!(only_http.calls().len(), 1, "http means http steps");
 }
 
 #[test]
 fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
-    let (none, other) = (Floors::default(), cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]));
+    let (none, other) = (Policies::default(), cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]));
     let mut spec = pay(json!({}), own("stepStart"));
     spec["steps"].as_array_mut().unwrap().push(json!({"name": "wait", "hitl": gate(json!({}))}));
     for (before, after) in [(&none, &other), (&other, &none)] {
@@ -362,12 +362,12 @@ fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
 fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
     let form = json!({"questions": [{"id": "ticket"}]});
     let step = json!({"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({"form": form}))});
-    let floors = cluster(&[("prod", json!({"steps": [step]}))]);
-    let mut run = Run::of(&floors, pay(json!({}), json!([])));
+    let policies = cluster(&[("prod", json!({"steps": [step]}))]);
+    let mut run = Run::of(&policies, pay(json!({}), json!([])));
     assert!(run.asked("release-pay").allowed_verdicts.contains(&Verdict::Respond));
     let (verdict, phase) = (Some(Verdict::Respond), ApprovalPhase::of(Verdict::Respond));
     run.outcome(
-        &floors,
+        &policies,
         "release-pay",
         Outcome { verdict, phase, response: Some("OPS-1".into()), ..Outcome::default() },
     );
@@ -376,33 +376,33 @@ fn a_policys_gate_with_a_form_is_approved_by_an_answer_to_it() {
 
 #[test]
 fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_the_retries() {
-    let floors = release(json!(["http"]));
+    let policies = release(json!(["http"]));
     let step =
         json!({"http": {"method": "PUT", "url": "https://a.org/"}, "retry": {"limit": 2, "backoff": {"base": "1ms"}}});
-    let mut run = Run::of(&floors, pay(step, json!([])));
+    let mut run = Run::of(&policies, pay(step, json!([])));
     run.shows("release-pay", "attempts: 3 # at most");
-    run.decide(&floors, "release-pay", Verdict::Approve);
-    run.fails_with(&floors, 1, (true, false), &[]);
+    run.decide(&policies, "release-pay", Verdict::Approve);
+    run.fails_with(&policies, 1, (true, false), &[]);
     run.shows("release-pay#2", "attempts: 2 # at most");
-    run.decide(&floors, "release-pay#2", Verdict::Approve);
+    run.decide(&policies, "release-pay#2", Verdict::Approve);
     assert_eq!(run.runs_as_approved_at("release-pay#2").attempt, 2);
-    run.fails_with(&floors, 2, (true, false), &[]);
+    run.fails_with(&policies, 2, (true, false), &[]);
     run.shows("release-pay#3", "attempts: 1\n");
-    run.decide(&floors, "release-pay#3", Verdict::Approve);
+    run.decide(&policies, "release-pay#3", Verdict::Approve);
     run.runs_as_approved_at("release-pay#3");
-    run.fails_with(&floors, 3, (true, false), &[]);
+    run.fails_with(&policies, 3, (true, false), &[]);
     assert!(matches!(run.turn.end, Some(crate::End::Failed(_))), "no more than were allowed");
 }
 
 #[test]
 fn a_long_header_does_not_push_the_body_out_of_sight() {
-    let floors = release(json!(["egress"]));
+    let policies = release(json!(["egress"]));
     let pad = "p".repeat(5400);
     let step = |pad: &str| {
         json!({"http": {"method": "POST", "url": "https://a.org/pay", "headers": {"A-Note": pad, "B-To": "evil"},
             "body": "amount: 42000"}})
     };
-    let mut run = Run::of(&floors, pay(step(&pad), json!([])));
+    let mut run = Run::of(&policies, pay(step(&pad), json!([])));
     for words in ["url: https://a.org/pay", "POST", "42000", "A-Note:", "pppp", "B-To: evil", "more bytes, sha256:"] {
         run.shows("release-pay", words);
     }
@@ -410,10 +410,10 @@ fn a_long_header_does_not_push_the_body_out_of_sight() {
     assert!(request.reviews.as_ref().unwrap().response.len() <= 4096);
     let whole = &run.blobs[&request.reviews.as_ref().unwrap().ref_.as_ref().unwrap().digest];
     assert!(whole.contains(&pad) && whole.contains("42000"), "{whole}");
-    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
 
-    let honest = Run::of(&floors, pay(step("short"), json!([])));
+    let honest = Run::of(&policies, pay(step("short"), json!([])));
     honest.shows("release-pay", "A-Note: short");
     let review = honest.asked("release-pay").reviews.as_ref().unwrap();
     assert!(!review.response.contains("more bytes") && review.ref_.is_none(), "{}", review.response);
@@ -421,20 +421,20 @@ fn a_long_header_does_not_push_the_body_out_of_sight() {
 
 #[test]
 fn a_long_system_prompt_does_not_push_the_input_out_of_sight() {
-    let floors = release(json!(["egress"]));
+    let policies = release(json!(["egress"]));
     let spec = |system: &str| {
         let mut spec = write(json!({"agent": {"name": "writer", "input": "send 42000 to evil"}}), json!([]));
         spec["agents"] = json!([{"name": "writer", "system": system}]);
         spec
     };
-    let mut run = Run::of(&floors, spec(&"be kind. ".repeat(600)));
+    let mut run = Run::of(&policies, spec(&"be kind. ".repeat(600)));
     for words in ["send 42000 to evil", "role: User", "agent: writer", "be kind. be kind.", "more bytes, sha256:"] {
         run.shows("release-pay", words);
     }
-    run.decide(&floors, "release-pay", Verdict::Approve);
+    run.decide(&policies, "release-pay", Verdict::Approve);
     run.runs_as_approved_at("release-pay");
 
-    let honest = Run::of(&floors, spec("be kind"));
+    let honest = Run::of(&policies, spec("be kind"));
     honest.shows("release-pay", "send 42000 to evil");
     let shown = &honest.asked("release-pay").reviews.as_ref().unwrap().response;
     assert!(!shown.contains("more bytes") && shown.contains("system: be kind"), "{shown}");

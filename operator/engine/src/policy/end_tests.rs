@@ -14,7 +14,7 @@ use super::{
 use crate::{End, Journal};
 
 /// Policies, each with a gate of this name at the end of every run.
-fn at_end(names: &[&str]) -> Floors {
+fn at_end(names: &[&str]) -> Policies {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Retry", "Skip"]}));
     let steps: Vec<_> = names.iter().map(|name| json!({"name": name, "at": "End", "hitl": hitl})).collect();
     cluster(&[("prod", json!({"steps": steps}))])
@@ -42,39 +42,39 @@ impl Run {
 
 #[test]
 fn a_modify_at_the_authors_final_gate_is_shown_at_the_policys_end_gate() {
-    let floors = at_end(&["end"]);
+    let policies = at_end(&["end"]);
     let start = || {
-        let mut run = Run::of(&floors, letter(json!(["Approve", "Modify", "Reject"])));
-        run.reply(&floors, "pay", "a harmless letter");
+        let mut run = Run::of(&policies, letter(json!(["Approve", "Modify", "Reject"])));
+        run.reply(&policies, "pay", "a harmless letter");
         run.asked(".final");
         run
     };
     let mut run = start();
-    run.outcome(&floors, ".final", modified(json!({"response": "pay 42000 to evil"})));
+    run.outcome(&policies, ".final", modified(json!({"response": "pay 42000 to evil"})));
     run.shows("end", "pay 42000 to evil");
     assert!(run.turn.end.is_none());
-    run.decide(&floors, "end", Verdict::Reject);
+    run.decide(&policies, "end", Verdict::Reject);
     run.is_rejected();
 
     let mut run = start();
-    run.outcome(&floors, ".final", modified(json!({"response": "a better letter"})));
+    run.outcome(&policies, ".final", modified(json!({"response": "a better letter"})));
     run.shows("end", "a better letter");
-    run.decide(&floors, "end", Verdict::Approve);
+    run.decide(&policies, "end", Verdict::Approve);
     run.releases("a better letter");
 
     let mut honest = start();
-    honest.decide(&floors, ".final", Verdict::Approve);
+    honest.decide(&policies, ".final", Verdict::Approve);
     honest.shows("end", "a harmless letter");
-    honest.decide(&floors, "end", Verdict::Approve);
+    honest.decide(&policies, "end", Verdict::Approve);
     honest.releases("a harmless letter");
 }
 
 #[test]
 fn a_respond_or_a_skip_at_the_authors_final_gate_is_shown_too() {
-    let floors = at_end(&["end"]);
+    let policies = at_end(&["end"]);
     let start = || {
-        let mut run = Run::of(&floors, letter(json!(["Approve", "Respond", "Skip"])));
-        run.reply(&floors, "pay", "a harmless letter");
+        let mut run = Run::of(&policies, letter(json!(["Approve", "Respond", "Skip"])));
+        run.reply(&policies, "pay", "a harmless letter");
         run
     };
     let mut run = start();
@@ -84,21 +84,21 @@ fn a_respond_or_a_skip_at_the_authors_final_gate_is_shown_too() {
         response: Some("pay evil".into()),
         ..signoff_api::Outcome::default()
     };
-    run.outcome(&floors, ".final", said);
+    run.outcome(&policies, ".final", said);
     run.shows("end", "pay evil");
-    run.decide(&floors, "end", Verdict::Approve);
+    run.decide(&policies, "end", Verdict::Approve);
     run.releases("pay evil");
     let mut run = start();
-    run.decide(&floors, ".final", Verdict::Skip);
+    run.decide(&policies, ".final", Verdict::Skip);
     let shown = run.asked("end").reviews.clone().unwrap().response;
     assert!(!shown.contains("harmless"), "{shown}");
-    run.decide(&floors, "end", Verdict::Approve);
+    run.decide(&policies, "end", Verdict::Approve);
     run.releases("");
 }
 
 #[test]
 fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
-    let floors = at_end(&["end"]);
+    let policies = at_end(&["end"]);
     let spec = |outputs: Value| {
         json!({"requestedBy": "dana", "outputs": outputs, "steps": [
             {"name": "other", "set": {"value": "pay 42000 to evil"}},
@@ -111,47 +111,47 @@ fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
         json!({"artifacts": [file]}),
         json!({"from": "{{ last_response }}", "artifacts": [{"path": "a.txt", "from": "x".repeat(9000)}, file]}),
     ] {
-        let mut run = Run::of(&floors, spec(outputs));
+        let mut run = Run::of(&policies, spec(outputs));
         run.shows("end", "pay 42000 to evil");
-        run.decide(&floors, "end", Verdict::Approve);
+        run.decide(&policies, "end", Verdict::Approve);
         let Some(End::Succeeded(text)) = &run.turn.end else { panic!("{:?}", run.turn.end) };
         let files = &run.turn.artifacts;
         let evil = "pay 42000 to evil";
         assert!(text == evil || files.iter().any(|(path, from)| path == "pay/order.txt" && from == evil), "{files:?}");
     }
-    let mut honest = Run::of(&floors, spec(json!({"from": "{{ last_response }}"})));
+    let mut honest = Run::of(&policies, spec(json!({"from": "{{ last_response }}"})));
     honest.shows("end", "a harmless letter");
     assert!(!honest.asked("end").reviews.as_ref().unwrap().response.contains("evil"));
-    honest.decide(&floors, "end", Verdict::Approve);
+    honest.decide(&policies, "end", Verdict::Approve);
     honest.releases("a harmless letter");
 }
 
 #[test]
 fn a_final_response_is_made_again_before_the_policys_end_gate_and_never_after() {
-    let floors = at_end(&["end"]);
-    let mut run = Run::of(&floors, letter(json!(["Approve", "Retry", "Reject"])));
-    run.reply(&floors, "pay", "first");
-    run.decide(&floors, ".final", Verdict::Retry);
+    let policies = at_end(&["end"]);
+    let mut run = Run::of(&policies, letter(json!(["Approve", "Retry", "Reject"])));
+    run.reply(&policies, "pay", "first");
+    run.decide(&policies, ".final", Verdict::Retry);
     assert!(run.asks().is_empty() && run.calls()[0].path == ".revision");
-    run.reply(&floors, ".revision", "second");
+    run.reply(&policies, ".revision", "second");
     run.asked(".final#2");
-    run.decide(&floors, ".final#2", Verdict::Approve);
+    run.decide(&policies, ".final#2", Verdict::Approve);
     run.shows("end", "second");
-    run.decide(&floors, "end", Verdict::Reject);
+    run.decide(&policies, "end", Verdict::Reject);
     run.is_rejected();
     assert!(run.calls().is_empty());
 }
 
 #[test]
 fn every_gate_at_the_end_approves_the_same_release() {
-    let floors = at_end(&["one", "two"]);
-    let mut run = Run::of(&floors, letter(json!(["Approve", "Reject"])));
-    run.reply(&floors, "pay", "a letter");
-    run.decide(&floors, ".final", Verdict::Approve);
-    run.decide(&floors, "one", Verdict::Approve);
-    run.decide(&floors, "two", Verdict::Retry);
+    let policies = at_end(&["one", "two"]);
+    let mut run = Run::of(&policies, letter(json!(["Approve", "Reject"])));
+    run.reply(&policies, "pay", "a letter");
+    run.decide(&policies, ".final", Verdict::Approve);
+    run.decide(&policies, "one", Verdict::Approve);
+    run.decide(&policies, "two", Verdict::Retry);
     run.shows("two#2", "a letter");
-    run.decide(&floors, "two#2", Verdict::Approve);
+    run.decide(&policies, "two#2", Verdict::Approve);
     run.releases("a letter");
     assert!(run.record("one").input_digest.is_some());
     assert_eq!(run.record("one").input_digest, run.record("two#2").input_digest);
@@ -159,11 +159,11 @@ fn every_gate_at_the_end_approves_the_same_release() {
 
 #[test]
 fn an_approval_that_binds_something_else_is_asked_for_again() {
-    let floors = at_end(&["end"]);
+    let policies = at_end(&["end"]);
     for digest in [None, Some(signoff_api::Digest::of_bytes(b"something else"))] {
-        let mut run = Run::of(&floors, letter(json!(["Approve", "Reject"])));
-        run.reply(&floors, "pay", "a letter");
-        run.decide(&floors, ".final", Verdict::Approve);
+        let mut run = Run::of(&policies, letter(json!(["Approve", "Reject"])));
+        run.reply(&policies, "pay", "a letter");
+        run.decide(&policies, ".final", Verdict::Approve);
         run.asked("end");
         // As an earlier version of the operator asked.
         let records = run.journal.records().iter().cloned().map(|mut record| {
@@ -173,9 +173,9 @@ fn an_approval_that_binds_something_else_is_asked_for_again() {
             record
         });
         run.journal = Journal::new(run.journal.seq(), records.collect());
-        run.decide(&floors, "end", Verdict::Approve);
+        run.decide(&policies, "end", Verdict::Approve);
         run.shows("end#2", "a letter");
-        run.decide(&floors, "end#2", Verdict::Approve);
+        run.decide(&policies, "end#2", Verdict::Approve);
         run.releases("a letter");
     }
 }

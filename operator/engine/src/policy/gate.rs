@@ -1,7 +1,7 @@
-//! One gate under all floors that hold at it: each demand merged, each named, and what contradicts found before
-//! anybody is asked.
+//! Merges all approval policies that apply to a gate into it, records their requirements, and reports conflicts before the gate
+//! asks.
 //!
-//! It may not loosen: every step of the merge is a maximum, a union, an intersection or the more careful of two.
+//! **Invariant:** every step of the merge is a maximum, a union, an intersection or the more cautious of two values.
 
 use std::time::Duration;
 
@@ -15,20 +15,19 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{Applied, Floors, persons};
+use super::{Applied, Policies, persons};
 
 use crate::{
     decision,
     plan::{self, About},
 };
 
-/// What a request has room for: quorums besides the gate's own, rules for persons, groups that are required, policies
-/// that are named.
+/// The largest numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed policies.
 const ROOM: (usize, usize, usize, usize) = (ApprovalRequest::MAX_QUORUMS - 1, 32, 8, 16);
-/// The longest sentence about a demand, in characters.
+/// The longest sentence about a requirement, in characters.
 const SENTENCE: usize = 500;
 
-/// Who asks.
+/// The requester of a Workflow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requester<'a> {
     pub(crate) by: &'a str,
@@ -36,7 +35,7 @@ pub(crate) struct Requester<'a> {
 }
 
 impl Requester<'_> {
-    /// Whether nobody knows which person asks.
+    /// Whether the requester is a service account without a person.
     pub(crate) fn is_machine(self) -> bool {
         self.by.starts_with("system:serviceaccount:") && self.on_behalf_of.is_none()
     }
@@ -46,33 +45,33 @@ impl Requester<'_> {
     }
 }
 
-/// Something that floors and gate, or two floors, do not agree about.
+/// A conflict between a policy and the gate, or between two policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
     /// The field of the gate.
     pub(crate) field: &'static str,
-    /// A reason of conditions.
+    /// The reason of the condition.
     pub(crate) reason: &'static str,
-    /// What is wrong, which policy demands it, and the remedy.
+    /// The conflict, the policy and the remedy.
     pub(crate) message: String,
 }
 
-/// A gate as floors leave it.
+/// A gate with the requirements of all policies merged into it.
 #[derive(Clone, Debug)]
-pub(crate) struct Tightened {
+pub(crate) struct EffectiveGate {
     pub(crate) hitl: HitlStep,
     pub(crate) allowed: Vec<Verdict>,
     pub(crate) form: Option<Form>,
-    /// The quorums that policies demand besides the gate's own.
+    /// The quorums of policies, in addition to the gate's own.
     pub(crate) policy_quorums: Vec<Quorum>,
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
-    /// The policies that demand that a Reject ends the run.
+    /// The policies that require that a Reject ends the run.
     pub(crate) ends_on_reject: Vec<String>,
     pub(crate) contradictions: Vec<Contradiction>,
 }
 
-impl Tightened {
+impl EffectiveGate {
     fn contradict(&mut self, field: &'static str, message: String) {
         self.contradictions.push(Contradiction { field, reason: reason::POLICY_CONFLICT, message });
     }
@@ -86,19 +85,19 @@ impl Tightened {
     }
 }
 
-impl Floors {
-    /// A gate under the floors that hold at its type. `usual`: how long people have where it does not say. `added_by`:
-    /// the policy that the gate itself comes from.
-    pub(crate) fn tighten(
+impl Policies {
+    /// Merges the policies that apply to the type of a gate into it. `usual`: the default timeout. `added_by`: the policy that
+    /// added the gate.
+    pub(crate) fn merge_into(
         &self,
         hitl: &HitlStep,
         about: &About,
         requester: Requester<'_>,
         usual: Duration,
         added_by: Option<&str>,
-    ) -> Tightened {
+    ) -> EffectiveGate {
         let allowed = plan::allowed(hitl, about);
-        let mut gate = Tightened {
+        let mut gate = EffectiveGate {
             hitl: hitl.clone(),
             form: plan::form(hitl, &allowed),
             allowed,
@@ -113,12 +112,12 @@ impl Floors {
         }
         let holds =
             |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&about.gate_type());
-        let floors: Vec<&Applied> = self.list.iter().filter(holds).collect();
-        let demands: Vec<(&str, &GateRules)> = floors
+        let policies: Vec<&Applied> = self.list.iter().filter(holds).collect();
+        let demands: Vec<(&str, &GateRules)> = policies
             .iter()
             .filter_map(|applied| Some((applied.source.as_str(), applied.rules.gates.as_ref()?)))
             .collect();
-        persons(&mut gate, &floors);
+        persons(&mut gate, &policies);
         for (source, demand) in &demands {
             quorum(&mut gate, source, demand, requester);
             if demand.forbids_continue_after_reject() {
@@ -149,8 +148,8 @@ fn required(list: &[RequiredFrom]) -> String {
     names(list, |from| format!("{} of group {}", from.min, from.group))
 }
 
-fn persons(gate: &mut Tightened, floors: &[&Applied]) {
-    for applied in floors.iter().filter(|applied| !applied.identities.is_empty()) {
+fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
+    for applied in policies.iter().filter(|applied| !applied.identities.is_empty()) {
         for rule in &applied.identities {
             if let Some(why) = persons::ambiguous(rule) {
                 let message = format!(
@@ -174,7 +173,7 @@ fn persons(gate: &mut Tightened, floors: &[&Applied]) {
     }
 }
 
-fn quorum(gate: &mut Tightened, source: &str, demand: &GateRules, requester: Requester<'_>) {
+fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester: Requester<'_>) {
     if let Some(deciders) = &demand.deciders {
         gate.name(source, deciders_sentence(deciders));
         gate.policy_quorums.push(Quorum {
@@ -241,8 +240,8 @@ fn deciders_sentence(deciders: &Deciders) -> String {
     sentence
 }
 
-/// What may be decided: what the gate allows and every floor does. Nobody is kept from saying no.
-fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateRules)], about: &About) {
+/// Removes the verdicts that a policy does not allow. Reject and Abort are never removed.
+fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], about: &About) {
     gate.allowed = plan::allowed(&gate.hitl, about);
     for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
         let no = [Verdict::Reject, Verdict::Abort];
@@ -279,8 +278,8 @@ fn verdicts(gate: &mut Tightened, demands: &[(&str, &GateRules)], about: &About)
     }
 }
 
-/// From the most careful to the least. Expire never goes on without a person, but keeps the run waiting.
-const CARE: [TimeoutAction; 8] = [
+/// The timeout actions from the most to the least cautious. Expire never continues without a person, but keeps the run waiting.
+const CAUTION: [TimeoutAction; 8] = [
     TimeoutAction::Abort,
     TimeoutAction::Reject,
     TimeoutAction::Expire,
@@ -291,12 +290,12 @@ const CARE: [TimeoutAction; 8] = [
     TimeoutAction::Approve,
 ];
 
-/// How careful an action is; the smaller, the more.
-pub(super) fn care(action: TimeoutAction) -> usize {
-    CARE.iter().position(|other| *other == action).unwrap_or(CARE.len())
+/// Returns the rank of an action: the smaller, the more cautious.
+pub(super) fn caution(action: TimeoutAction) -> usize {
+    CAUTION.iter().position(|other| *other == action).unwrap_or(CAUTION.len())
 }
 
-fn timeout(gate: &mut Tightened, demands: &[(&str, &GateRules)], usual: Duration) {
+fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Duration) {
     let mut timeout = gate.hitl.timeout.clone().unwrap_or_default();
     let own = timeout.action.unwrap_or_default();
     let limits: Vec<_> = demands.iter().filter(|(_, demand)| !demand.timeout_actions.is_empty()).collect();
@@ -310,9 +309,9 @@ fn timeout(gate: &mut Tightened, demands: &[(&str, &GateRules)], usual: Duration
     let allowed = |action: &TimeoutAction| limits.iter().all(|(_, demand)| demand.timeout_actions.contains(action));
     // A default answer that nobody may give any more is no answer.
     let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
-    // The nearest, and not the most careful one: a further floor could otherwise only take that one away, and what
-    // remains would be laxer than without the floor.
-    let action = CARE.into_iter().take(care(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
+    // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would be
+    // laxer than without the further policy.
+    let action = CAUTION.into_iter().take(caution(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {
         let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
         let was =
@@ -328,7 +327,7 @@ fn timeout(gate: &mut Tightened, demands: &[(&str, &GateRules)], usual: Duration
         None => {
             let by = sources(demands, |demand| !demand.timeout_actions.is_empty());
             let message = format!(
-                "{by} leaves no timeout action that is as careful as {wanted:?}: let it allow {wanted:?} or Abort"
+                "{by} leaves no timeout action that is as cautious as {wanted:?}: let it allow {wanted:?} or Abort"
             );
             gate.contradict("timeout.action", message);
         }
@@ -351,8 +350,8 @@ fn timeout(gate: &mut Tightened, demands: &[(&str, &GateRules)], usual: Duration
     }
 }
 
-/// Whether there are enough people for every quorum that floors touched.
-fn reachable(gate: &mut Tightened, written: &HitlStep, requester: Requester<'_>) {
+/// Reports quorums of policies for which there are not enough approvers.
+fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<'_>) {
     let nobody = |hitl: &HitlStep, persons: &persons::Persons| {
         let mut excluded = hitl.excluded.clone();
         if hitl.exclude_requester == Some(true) {
@@ -393,8 +392,8 @@ fn reachable(gate: &mut Tightened, written: &HitlStep, requester: Requester<'_>)
     }
 }
 
-/// Whether a request can hold all of it.
-fn room(gate: &mut Tightened) {
+/// Reports requirements that exceed the bounds of a request.
+fn room(gate: &mut EffectiveGate) {
     let (quorums, rules, groups, policies) = ROOM;
     let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
     let by = by.join(", ");

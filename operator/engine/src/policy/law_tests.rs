@@ -55,7 +55,7 @@ fn hostile(mut spec: Value) -> Value {
     spec
 }
 
-fn policies() -> Floors {
+fn policies() -> Policies {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Modify", "Retry", "Skip"]}));
     let end = gate(json!({"allowedVerdicts": ["Approve", "Retry"]}));
     cluster(&[(
@@ -187,8 +187,8 @@ fn broken_at_end(turn: &crate::Turn) -> Option<String> {
 }
 
 fn walk(spec: Value, seed: u64) -> Result<usize, String> {
-    let floors = policies();
-    let mut run = Run::of(&floors, hostile(spec));
+    let policies = policies();
+    let mut run = Run::of(&policies, hostile(spec));
     let mut dice = Dice(seed);
     let mut requests: BTreeMap<String, ApprovalRequest> = BTreeMap::new();
     let (mut at, mut calls) = (run_tests::moment(), 0);
@@ -232,7 +232,7 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
         }
         at = at.after(std::time::Duration::from_secs(600));
         let now = Now { at, guard_epoch: "epoch".into() };
-        let plan = run_tests::plan(&run.workflow, &floors);
+        let plan = run_tests::plan(&run.workflow, &policies);
         run.turn = advance(&plan, Control::default(), run.journal.clone(), facts, &run.blobs, &now);
         // A crash between the turn and its commit: nothing of it happened.
         if dice.below(6) > 0 {

@@ -124,13 +124,13 @@ fn ways() -> Vec<(&'static str, Value, &'static str, Vec<&'static str>)> {
     ]
 }
 
-fn complaints(floors: &Floors, spec: &Value) -> Vec<(String, &'static str)> {
+fn complaints(policies: &Policies, spec: &Value) -> Vec<(String, &'static str)> {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
         "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"}, "spec": spec,
     }))
     .unwrap();
-    match Plan::of(&workflow, &Settings::default(), &Arc::new(floors.clone())) {
+    match Plan::of(&workflow, &Settings::default(), &Arc::new(policies.clone())) {
         Ok(_) => Vec::new(),
         Err(found) => found.iter().map(|one| (one.to_string(), one.reason)).collect(),
     }
@@ -165,9 +165,9 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
 #[test]
 fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_that() {
     for (what, spec, path, targets) in ways() {
-        let mut run = Run::of(&Floors::default(), spec);
+        let mut run = Run::of(&Policies::default(), spec);
         if path.starts_with(".router") {
-            run.reply(&Floors::default(), ".router", r#"{"route": "a"}"#);
+            run.reply(&Policies::default(), ".router", r#"{"route": "a"}"#);
         }
         let request = run.asked(path);
         assert_eq!(request.after_reject, targets, "{what}");
@@ -175,14 +175,14 @@ fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_tha
         other.after_reject.clear();
         assert_ne!(other.digest_of_the_rest().unwrap(), request.digest, "{what}");
     }
-    let run = Run::of(&Floors::default(), spec(json!({"steps": [hitl("review", json!({})), send()]})));
+    let run = Run::of(&Policies::default(), spec(json!({"steps": [hitl("review", json!({})), send()]})));
     assert!(run.asked("review").after_reject.is_empty(), "a Reject ends this run");
 }
 
 #[test]
 fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() {
     let steps = json!([hitl("one", json!({})), hitl("two", json!({"onReject": "continue"})), send()]);
-    let none = Floors::default();
+    let none = Policies::default();
     let mut run = Run::start(&none, steps);
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     run.decide(&strict, "one", Verdict::Approve);
@@ -199,7 +199,7 @@ fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
     let mut spec = spec(json!({"pattern": {"parallel": {"failFast": false}},
         "steps": [in_branch("a", ask("call")), in_branch("b", hitl("wait", json!({}))), in_branch("b", send())]}));
     spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "afterAttempts": 1, "hitl": gate(json!({}))}]);
-    let none = Floors::default();
+    let none = Policies::default();
     let mut run = Run::of(&none, spec);
     let failure = crate::turn::Failure {
         class: "Status".into(),

@@ -1,4 +1,4 @@
-//! Runs under floors: gates that are added, gates that are held, floors that change while a run is under way.
+//! Runs under approval policies: added gates, held gates, and policies that change during a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -25,17 +25,17 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn start(floors: &Floors, steps: Value) -> Self {
-        Self::of(floors, json!({"requestedBy": "dana", "steps": steps}))
+    pub(super) fn start(policies: &Policies, steps: Value) -> Self {
+        Self::of(policies, json!({"requestedBy": "dana", "steps": steps}))
     }
 
-    pub(super) fn of(floors: &Floors, spec: Value) -> Self {
+    pub(super) fn of(policies: &Policies, spec: Value) -> Self {
         let mut workflow: Workflow = serde_json::from_value(json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
             "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"}, "spec": spec,
         }))
         .unwrap();
-        let plan = plan(&workflow, floors);
+        let plan = plan(&workflow, policies);
         workflow.status = Some(signoff_api::WorkflowStatus {
             spec_digest: Some(plan.spec_digest().clone()),
             added_steps: plan.added_steps().to_vec(),
@@ -54,24 +54,24 @@ impl Run {
         self.journal = Journal::new(self.turn.journal.seq(), records);
     }
 
-    pub(super) fn take(&mut self, floors: &Floors, facts: Vec<Fact>) {
-        self.turn = turn(&plan(&self.workflow, floors), self.journal.clone(), facts, &self.blobs);
+    pub(super) fn take(&mut self, policies: &Policies, facts: Vec<Fact>) {
+        self.turn = turn(&plan(&self.workflow, policies), self.journal.clone(), facts, &self.blobs);
         self.commit();
     }
 
-    pub(super) fn decide(&mut self, floors: &Floors, path: &str, verdict: Verdict) {
+    pub(super) fn decide(&mut self, policies: &Policies, path: &str, verdict: Verdict) {
         let outcome = Outcome {
             verdict: Some(verdict),
             phase: ApprovalPhase::of(verdict),
             guidance: (verdict == Verdict::Defer).then(|| "again".to_owned()),
             ..Outcome::default()
         };
-        self.take(floors, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
+        self.take(policies, vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }]);
     }
 
-    pub(super) fn reply(&mut self, floors: &Floors, path: &str, text: &str) {
+    pub(super) fn reply(&mut self, policies: &Policies, path: &str, text: &str) {
         let result = Ok(Reply { response: json!(text), ..Reply::default() });
-        self.take(floors, vec![Fact::Ended { path: path.into(), attempt: 1, result, at: moment() }]);
+        self.take(policies, vec![Fact::Ended { path: path.into(), attempt: 1, result, at: moment() }]);
     }
 
     pub(super) fn asks(&self) -> Vec<&ApprovalRequest> {
@@ -109,8 +109,8 @@ pub(super) fn moment() -> Moment {
     Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())
 }
 
-pub(super) fn plan(workflow: &Workflow, floors: &Floors) -> Plan {
-    Plan::of(workflow, &Settings::default(), &Arc::new(floors.clone())).unwrap_or_else(|why| panic!("{why:?}"))
+pub(super) fn plan(workflow: &Workflow, policies: &Policies) -> Plan {
+    Plan::of(workflow, &Settings::default(), &Arc::new(policies.clone())).unwrap_or_else(|why| panic!("{why:?}"))
 }
 
 pub(super) fn turn(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Turn {
@@ -126,7 +126,7 @@ pub(super) fn gate(more: Value) -> Value {
     hitl
 }
 
-pub(super) fn added(place: Value) -> Floors {
+pub(super) fn added(place: Value) -> Policies {
     let mut step = json!({"name": "check", "hitl": gate(json!({}))});
     for (key, value) in place.as_object().unwrap() {
         step[key] = value.clone();
@@ -134,20 +134,20 @@ pub(super) fn added(place: Value) -> Floors {
     cluster(&[("prod", json!({"steps": [step]}))])
 }
 
-pub(super) fn none() -> Floors {
-    Floors::default()
+pub(super) fn none() -> Policies {
+    Policies::default()
 }
 
 #[test]
 fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
     let hitl = gate(json!({}));
-    let floors = cluster(&[(
+    let policies = cluster(&[(
         "prod",
         json!({"steps": [
         {"name": "last", "at": "End", "hitl": hitl}, {"name": "first", "at": "Start", "hitl": hitl}]}),
     )]);
     let mut run = Run::start(
-        &floors,
+        &policies,
         json!([
             {"name": "own", "hitl": gate(json!({}))},
             {"name": "say", "set": {"value": "{{ hitl_response }} {{ steps[0].name }} {{ steps | length }}"}},
@@ -156,34 +156,34 @@ fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
     let rules = &run.asked("first").required_by;
     assert_eq!(rules[0].source, "ClusterApprovalPolicy prod");
     assert_eq!(rules[0].rules, ["this gate is added to every run"]);
-    run.decide(&floors, "first", Verdict::Skip);
+    run.decide(&policies, "first", Verdict::Skip);
     run.asked("own");
-    run.decide(&floors, "own", Verdict::Approve);
+    run.decide(&policies, "own", Verdict::Approve);
     assert_eq!(run.record("say").response.as_ref().unwrap().0, json!("approved own 1"));
     run.asked("last");
-    run.decide(&floors, "last", Verdict::Approve);
+    run.decide(&policies, "last", Verdict::Approve);
     assert_eq!(run.turn.end, Some(crate::End::Succeeded("approved own 1".into())), "the output is the author's");
 }
 
 #[test]
 fn a_gate_before_a_call_shows_it_and_nothing_is_sent_without_its_yes() {
-    let floors = added(json!({"before": {"kinds": ["http"]}}));
+    let policies = added(json!({"before": {"kinds": ["http"]}}));
     let mut run = Run::start(
-        &floors,
+        &policies,
         json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/{{ run.name }}"}}]),
     );
     let context = run.asked("check-pay").context.clone().unwrap();
     assert!(context.contains("https://a.org/{{ run.name }}") && context.contains("POST"), "{context}");
     assert!(run.calls().is_empty());
-    run.decide(&floors, "check-pay", Verdict::Approve);
+    run.decide(&policies, "check-pay", Verdict::Approve);
     assert_eq!(run.calls()[0].path, "pay");
 }
 
 #[test]
 fn agents_that_a_pattern_asks_have_gates_before_them_too_each_worker_its_own() {
-    let floors = added(json!({"before": {"kinds": ["agent"]}}));
+    let policies = added(json!({"before": {"kinds": ["agent"]}}));
     let mut run = Run::of(
-        &floors,
+        &policies,
         json!({
             "requestedBy": "dana",
             "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
@@ -193,53 +193,53 @@ fn agents_that_a_pattern_asks_have_gates_before_them_too_each_worker_its_own() {
     );
     run.asked("check-orchestrator");
     assert!(run.calls().is_empty());
-    run.decide(&floors, "check-orchestrator", Verdict::Approve);
-    run.reply(&floors, ".orchestrator", r#"[{"task": "a"}, {"task": "b"}]"#);
+    run.decide(&policies, "check-orchestrator", Verdict::Approve);
+    run.reply(&policies, ".orchestrator", r#"[{"task": "a"}, {"task": "b"}]"#);
     assert!(run.calls().is_empty());
     assert_eq!(run.asks().len(), 2);
-    run.decide(&floors, ".worker-1/check-worker", Verdict::Approve);
+    run.decide(&policies, ".worker-1/check-worker", Verdict::Approve);
     assert_eq!(run.calls().iter().map(|call| call.path.as_str()).collect::<Vec<_>>(), [".worker-1"]);
 }
 
 #[test]
 fn an_added_gate_that_is_refused_ends_the_run() {
-    let floors = added(json!({"before": {"kinds": ["http"]}}));
-    let mut run = Run::start(&floors, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));
-    run.decide(&floors, "check-pay", Verdict::Reject);
+    let policies = added(json!({"before": {"kinds": ["http"]}}));
+    let mut run = Run::start(&policies, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));
+    run.decide(&policies, "check-pay", Verdict::Reject);
     assert!(matches!(run.turn.end, Some(crate::End::Rejected(_))));
 }
 
 #[test]
 fn going_back_to_a_call_goes_through_its_gate_again() {
-    let floors = added(json!({"before": {"kinds": ["http"]}}));
+    let policies = added(json!({"before": {"kinds": ["http"]}}));
     let author = gate(json!({"allowedVerdicts": ["Approve", "Defer", "Reject"]}));
     let mut run = Run::start(
-        &floors,
+        &policies,
         json!([{"name": "pay", "http": {"method": "PUT", "url": "https://a.org/"}}, {"name": "own", "hitl": author}]),
     );
-    run.decide(&floors, "check-pay", Verdict::Approve);
-    run.reply(&floors, "pay", "paid");
-    run.decide(&floors, "own", Verdict::Defer);
+    run.decide(&policies, "check-pay", Verdict::Approve);
+    run.reply(&policies, "pay", "paid");
+    run.decide(&policies, "own", Verdict::Defer);
     run.asked("check-pay#2");
     assert!(run.calls().is_empty(), "a decision of the author's own people lets no second call through");
-    run.decide(&floors, "check-pay#2", Verdict::Approve);
+    run.decide(&policies, "check-pay#2", Verdict::Approve);
     assert_eq!(run.calls()[0].path, "pay#2");
 }
 
 #[test]
 fn the_shape_of_a_run_never_changes_while_it_runs() {
-    let floors = added(json!({"at": "End"}));
+    let policies = added(json!({"at": "End"}));
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}]);
-    let mut with = Run::start(&floors, steps.clone());
+    let mut with = Run::start(&policies, steps.clone());
     with.decide(&none(), "own", Verdict::Approve);
     with.asked("check");
     let mut without = Run::start(&none(), steps);
-    without.decide(&floors, "own", Verdict::Approve);
+    without.decide(&policies, "own", Verdict::Approve);
     assert!(matches!(without.turn.end, Some(crate::End::Succeeded(_))), "{:?}", without.turn.end);
 }
 
 #[test]
-fn a_floor_that_changes_shapes_the_requests_made_afterwards_and_no_other() {
+fn a_changed_policy_applies_only_to_later_requests() {
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
     let mut run = Run::start(&none(), steps);
@@ -270,7 +270,7 @@ fn a_request_that_is_gone_is_made_again_as_it_was_or_asked_anew() {
 }
 
 #[test]
-fn a_gate_that_floors_contradict_is_held_and_goes_on_when_they_are_mended() {
+fn a_gate_in_conflict_with_policies_is_held_until_they_are_corrected() {
     let impossible = cluster(&[("prod", json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
     let mut run = Run::start(&none(), steps);
@@ -289,12 +289,12 @@ fn a_gate_that_floors_contradict_is_held_and_goes_on_when_they_are_mended() {
 
 #[test]
 fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
-    let floors = cluster(&[("prod", json!({"allowedHosts": ["a.org"]}))]);
+    let policies = cluster(&[("prod", json!({"allowedHosts": ["a.org"]}))]);
     let steps = json!([
         {"name": "where", "set": {"value": "https://a.org@evil.org"}},
         {"name": "pay", "http": {"url": "{{ last_response }}/"}, "retry": {"limit": 3}},
     ]);
-    let run = Run::start(&floors, steps);
+    let run = Run::start(&policies, steps);
     let error = run.record("pay").error.clone().unwrap();
     assert_eq!((error.class.as_str(), error.retryable), ("NotAllowed", false));
     assert!(error.message.contains("evil.org is not allowed by ClusterApprovalPolicy prod"), "{}", error.message);
@@ -303,20 +303,20 @@ fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
 
 #[test]
 fn a_container_with_a_secret_that_is_not_allowed_is_refused_before_the_run_and_before_it_begins() {
-    let floors = cluster(&[("prod", json!({"allowedSecrets": ["models-*"]}))]);
+    let policies = cluster(&[("prod", json!({"allowedSecrets": ["models-*"]}))]);
     let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "root", "key": "k"}}}]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "work", "pod": {"image": "x", "env": env}}]);
     let mut run = Run::start(&none(), steps);
     let mut fresh = run.workflow.clone();
     fresh.status = None;
-    let complaints = Plan::of(&fresh, &Settings::default(), &Arc::new(floors.clone())).unwrap_err();
+    let complaints = Plan::of(&fresh, &Settings::default(), &Arc::new(policies.clone())).unwrap_err();
     assert_eq!((complaints[0].reason, complaints[0].field.as_str()), ("NotAllowed", "spec.steps[1].pod"));
-    run.decide(&floors, "own", Verdict::Approve);
+    run.decide(&policies, "own", Verdict::Approve);
     assert_eq!(run.record("work").error.as_ref().unwrap().class, "NotAllowed");
 }
 
 #[test]
-fn the_floors_of_the_moment_of_a_call_decide_about_it() {
+fn a_call_is_checked_by_the_policies_in_force_when_it_is_sent() {
     let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "pay", "http": {"url": "https://a.org/"}}]);
     let mut run = Run::start(&none(), steps);
@@ -325,7 +325,7 @@ fn the_floors_of_the_moment_of_a_call_decide_about_it() {
 }
 
 #[test]
-fn a_call_that_is_under_way_is_not_disturbed_by_a_new_floor() {
+fn a_new_policy_does_not_affect_a_call_in_flight() {
     let narrow = cluster(&[("prod", json!({"allowedHosts": []}))]);
     let mut run = Run::start(&none(), json!([{"name": "pay", "http": {"method": "POST", "url": "https://a.org/"}}]));
     run.take(&narrow, Vec::new());

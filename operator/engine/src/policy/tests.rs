@@ -1,24 +1,24 @@
-//! What floors make of a gate: each demand alone, all of them together, and what they do not agree about.
+//! Merging approval policies into a gate: each requirement alone, all of them together, and conflicts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use signoff_api::{Verdict, gate::TimeoutAction, step::HitlStep};
 
-use super::{gate::care, *};
+use super::{gate::caution, *};
 use crate::{Complaint, Plan, Settings, plan};
 
-pub(super) fn cluster(policies: &[(&str, Value)]) -> Floors {
+pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
     all(policies, &[])
 }
 
-pub(super) fn all(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Floors {
+pub(super) fn all(wide: &[(&str, Value)], own: &[(&str, Value)]) -> Policies {
     let wide: Vec<(&str, ClusterApprovalPolicySpec)> =
         wide.iter().map(|(name, spec)| (*name, serde_json::from_value(spec.clone()).unwrap())).collect();
     let own: Vec<(&str, ApprovalPolicySpec)> =
         own.iter().map(|(name, spec)| (*name, serde_json::from_value(spec.clone()).unwrap())).collect();
     let labels = BTreeMap::from([("env".to_owned(), "prod".to_owned())]);
-    Floors::of(&labels, wide.iter().map(|(n, s)| (*n, s)), own.iter().map(|(n, s)| (*n, s)))
+    Policies::of(&labels, wide.iter().map(|(n, s)| (*n, s)), own.iter().map(|(n, s)| (*n, s)))
 }
 
 fn written(more: Value) -> HitlStep {
@@ -31,46 +31,46 @@ fn written(more: Value) -> HitlStep {
 
 const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None };
 
-fn tighten(floors: &Floors, hitl: &HitlStep, requester: Requester<'_>) -> Tightened {
-    floors.tighten(hitl, &plan::About::Step(Some(0)), requester, Settings::default().default_gate_timeout, None)
+fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) -> EffectiveGate {
+    policies.merge_into(hitl, &plan::About::Step(Some(0)), requester, Settings::default().default_gate_timeout, None)
 }
 
-/// A gate under one policy named `floor` with these demands.
-fn under(gates: Value, hitl: Value) -> Tightened {
-    tighten(&cluster(&[("floor", json!({"gates": gates}))]), &written(hitl), DANA)
+/// A gate under one policy named `policy` with these demands.
+fn under(gates: Value, hitl: Value) -> EffectiveGate {
+    merge_into(&cluster(&[("policy", json!({"gates": gates}))]), &written(hitl), DANA)
 }
 
 #[track_caller]
-fn demands(gate: &Tightened, rule: &str) {
+fn demands(gate: &EffectiveGate, rule: &str) {
     let rules: Vec<_> = gate.required_by.iter().flat_map(|by| &by.rules).collect();
     assert!(rules.iter().any(|named| named.contains(rule)), "`{rule}` is not named in {rules:?}");
     assert!(gate.contradictions.is_empty(), "{:?}", gate.contradictions);
 }
 
 #[track_caller]
-fn contradicts(gate: &Tightened, words: &str) {
+fn contradicts(gate: &EffectiveGate, words: &str) {
     let found: Vec<_> = gate.contradictions.iter().map(|c| &c.message).collect();
     assert!(found.iter().any(|message| message.contains(words)), "no contradiction with `{words}` in {found:#?}");
 }
 
 #[test]
-fn without_floors_a_gate_is_as_it_was_written() {
+fn a_gate_is_unchanged_without_policies() {
     let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
-    let gate = tighten(&Floors::default(), &hitl, DANA);
+    let gate = merge_into(&Policies::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
     assert_eq!(gate.allowed, plan::allowed(&hitl, &plan::About::Step(Some(0))));
     assert!(gate.policy_quorums.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
 }
 
 #[test]
-fn deciders_of_a_floor_are_a_quorum_besides_the_gates_own() {
+fn deciders_of_a_policy_are_an_additional_quorum() {
     let gate = under(
         json!({"deciders": {"approvers": [{"kind": "Group", "name": "security"}], "excludeRequester": true}}),
         json!({}),
     );
     demands(&gate, "1 person out of group security must agree too, without the requester");
     let [quorum] = gate.policy_quorums.as_slice() else { panic!("{:?}", gate.policy_quorums) };
-    assert_eq!(quorum.source, "ClusterApprovalPolicy floor");
+    assert_eq!(quorum.source, "ClusterApprovalPolicy policy");
     assert_eq!(quorum.exclude_requester, Some(true));
     assert_eq!(gate.hitl.exclude_requester, None, "the gate's own quorum is its author's");
 }
@@ -116,8 +116,8 @@ fn verdicts_are_intersected_and_nobody_is_kept_from_saying_no() {
 
 #[test]
 fn a_timeout_action_that_is_not_allowed_gives_way_to_the_nearest_more_careful_one() {
-    let action = |floor: Value, own: Value| {
-        let gate = under(json!({"timeoutActions": floor}), json!({"timeout": own}));
+    let action = |policy: Value, own: Value| {
+        let gate = under(json!({"timeoutActions": policy}), json!({"timeout": own}));
         (gate.hitl.timeout.and_then(|t| t.action), gate.contradictions.len())
     };
     let approve = json!({"action": "Approve"});
@@ -151,7 +151,7 @@ fn several_people_do_not_answer_in_free_text() {
     let gate = under(json!({"minThreshold": 2}), json!({}));
     assert!(!gate.allowed.contains(&Verdict::Respond), "by default it is left out");
     let gate = under(json!({"minThreshold": 2}), json!({"allowedVerdicts": ["Approve", "Respond"]}));
-    contradicts(&gate, "ClusterApprovalPolicy floor demands several people, and Respond with free text");
+    contradicts(&gate, "ClusterApprovalPolicy policy demands several people, and Respond with free text");
 }
 
 #[test]
@@ -180,12 +180,12 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
 
 #[test]
 fn a_requester_who_is_no_person_cannot_be_excluded() {
-    let floors = cluster(&[("floor", json!({"gates": {"excludeRequester": true}}))]);
+    let policies = cluster(&[("policy", json!({"gates": {"excludeRequester": true}}))]);
     let machine = Requester { by: "system:serviceaccount:ci:bot", on_behalf_of: None };
-    let gate = tighten(&floors, &written(json!({})), machine);
+    let gate = merge_into(&policies, &written(json!({})), machine);
     assert_eq!(gate.contradictions[0].reason, "RequesterIsMachine");
     let for_erin = Requester { on_behalf_of: Some("erin"), ..machine };
-    assert!(tighten(&floors, &written(json!({})), for_erin).contradictions.is_empty());
+    assert!(merge_into(&policies, &written(json!({})), for_erin).contradictions.is_empty());
 }
 
 #[test]
@@ -193,28 +193,28 @@ fn a_request_that_cannot_hold_all_of_it_is_not_made() {
     let deciders = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "security"}]}}});
     let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
     let policies: Vec<_> = names.iter().map(|name| (name.as_str(), deciders.clone())).collect();
-    contradicts(&tighten(&cluster(&policies), &written(json!({})), DANA), "room for 8 quorums besides its own");
-    assert!(tighten(&cluster(&policies[..8]), &written(json!({})), DANA).contradictions.is_empty());
+    contradicts(&merge_into(&cluster(&policies), &written(json!({})), DANA), "room for 8 quorums besides its own");
+    assert!(merge_into(&cluster(&policies[..8]), &written(json!({})), DANA).contradictions.is_empty());
 }
 
 #[test]
 fn identities_say_who_counts_and_two_lists_are_not_joined() {
     let rules = json!([{"pattern": "oidc:(.+)", "person": "$1"}, {"pattern": "alice", "person": "alice"}]);
     let one = ("one", json!({"identities": rules}));
-    let gate = tighten(&cluster(std::slice::from_ref(&one)), &written(json!({})), DANA);
+    let gate = merge_into(&cluster(std::slice::from_ref(&one)), &written(json!({})), DANA);
     demands(&gate, "only people whom its identities name count, each once");
     assert_eq!(gate.persons.len(), 2);
     let two_names = written(json!({"threshold": 2,
         "approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "oidc:alice"}]}));
     contradicts(
-        &tighten(&cluster(std::slice::from_ref(&one)), &two_names, DANA),
+        &merge_into(&cluster(std::slice::from_ref(&one)), &two_names, DANA),
         "demands 2 people here, and 1 of the named",
     );
     let unknown = written(json!({"approvers": [{"kind": "User", "name": "bob"}]}));
-    contradicts(&tighten(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and 0 of the named");
+    contradicts(&merge_into(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and 0 of the named");
     let two = ("two", json!({"identities": [{"pattern": "bob", "person": "bob"}]}));
-    contradicts(&tighten(&cluster(&[one.clone(), two]), &written(json!({})), DANA), "put all of them into one");
-    assert!(tighten(&cluster(&[one.clone(), ("same", one.1)]), &written(json!({})), DANA).contradictions.is_empty());
+    contradicts(&merge_into(&cluster(&[one.clone(), two]), &written(json!({})), DANA), "put all of them into one");
+    assert!(merge_into(&cluster(&[one.clone(), ("same", one.1)]), &written(json!({})), DANA).contradictions.is_empty());
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_pattern_that_is_read_in_two_ways_is_refused() {
 
 #[test]
 fn policies_of_the_cluster_come_first_and_only_those_that_match() {
-    let floors = all(
+    let policies = all(
         &[
             ("zeta", json!({"gates": {"minThreshold": 2}})),
             (
@@ -266,22 +266,22 @@ fn policies_of_the_cluster_come_first_and_only_those_that_match() {
         ],
         &[("beta", json!({"gates": {"minThreshold": 3}}))],
     );
-    let gate = tighten(&floors, &written(json!({})), DANA);
+    let gate = merge_into(&policies, &written(json!({})), DANA);
     let sources: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
     assert_eq!(sources, ["ClusterApprovalPolicy alpha", "ClusterApprovalPolicy zeta", "ApprovalPolicy beta"]);
     assert_eq!(gate.hitl.threshold, Some(3));
 }
 
 #[test]
-fn hosts_and_secrets_must_be_allowed_by_every_floor() {
-    let floors = all(
+fn hosts_and_secrets_must_be_allowed_by_every_policy() {
+    let policies = all(
         &[("prod", json!({"allowedHosts": ["*.example.com", "10.0.0.1:8080"], "allowedSecrets": ["models-*", "key"]}))],
         &[("strict", json!({"allowedHosts": ["api.example.com", "10.0.0.1"]}))],
     );
     for url in
         ["https://api.example.com/x", "https://API.example.com.:8443", "http://10.0.0.1:8080", "http://167772161:8080/"]
     {
-        assert_eq!(floors.refuses_url(url), None, "{url}");
+        assert_eq!(policies.refuses_url(url), None, "{url}");
     }
     for url in [
         "https://www.example.com",
@@ -291,20 +291,20 @@ fn hosts_and_secrets_must_be_allowed_by_every_floor() {
         "data:x",
         "file:///etc",
     ] {
-        let why = floors.refuses_url(url).unwrap_or_else(|| panic!("{url} is allowed"));
+        let why = policies.refuses_url(url).unwrap_or_else(|| panic!("{url} is allowed"));
         assert!(why.contains("ApprovalPolicy"), "{why}");
     }
-    assert_eq!(floors.refuses_secret("models-eu"), None);
-    assert_eq!(floors.refuses_secret("key"), None);
+    assert_eq!(policies.refuses_secret("models-eu"), None);
+    assert_eq!(policies.refuses_secret("key"), None);
     let container = |secret: &str| {
         let volume = json!({"name": "v", "mountPath": "/v", "secret": {"secretName": secret}});
         let pod = json!({"image": "x", "volumes": [volume]});
-        floors.refuses_container(&serde_json::from_value(pod).unwrap())
+        policies.refuses_container(&serde_json::from_value(pod).unwrap())
     };
     assert_eq!(container("models-eu"), None);
     assert!(container("root-key").unwrap().contains("Secret root-key is not allowed by"));
     assert!(
-        floors.refuses_secret("keys").unwrap().contains("ClusterApprovalPolicy prod (allowedSecrets: models-*, key)")
+        policies.refuses_secret("keys").unwrap().contains("ClusterApprovalPolicy prod (allowedSecrets: models-*, key)")
     );
     assert!(
         cluster(&[("none", json!({"allowedHosts": []}))])
@@ -336,22 +336,22 @@ fn only_what_no_rendering_can_change_is_a_fixed_host() {
     }
 }
 
-fn complaints(floors: Floors, spec: Value) -> Vec<Complaint> {
+fn complaints(policies: Policies, spec: Value) -> Vec<Complaint> {
     let workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec,
     }))
     .unwrap();
-    Plan::of(&workflow, &Settings::default(), &std::sync::Arc::new(floors)).err().unwrap_or_default()
+    Plan::of(&workflow, &Settings::default(), &std::sync::Arc::new(policies)).err().unwrap_or_default()
 }
 
 #[test]
 fn what_is_written_down_is_refused_before_the_run() {
-    let floors = cluster(&[(
+    let policies = cluster(&[(
         "prod",
         json!({"allowedHosts": ["a.org"], "allowedSecrets": ["models"], "gates": {"minThreshold": 2}}),
     )]);
     let found = complaints(
-        floors,
+        policies,
         json!({
             "requestedBy": "dana",
             "providers": [{"name": "p", "openai": {"baseURL": "https://a.org/v1", "keyFrom": {"name": "root", "key": "k"}}}],
@@ -376,15 +376,15 @@ fn what_is_written_down_is_refused_before_the_run() {
 #[test]
 fn an_added_gate_needs_a_name_of_its_own() {
     let hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "g"}]});
-    let floors = cluster(&[("prod", json!({"steps": [{"name": "review", "at": "Start", "hitl": hitl}]}))]);
+    let policies = cluster(&[("prod", json!({"steps": [{"name": "review", "at": "Start", "hitl": hitl}]}))]);
     let found =
-        complaints(floors, json!({"requestedBy": "dana", "steps": [{"name": "review", "set": {"value": "x"}}]}));
+        complaints(policies, json!({"requestedBy": "dana", "steps": [{"name": "review", "set": {"value": "x"}}]}));
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].reason, "PolicyConflict");
     assert!(found[0].message.contains("ClusterApprovalPolicy prod adds a gate named review"), "{found:?}");
 }
 
-fn floor() -> impl Strategy<Value = Value> {
+fn policy() -> impl Strategy<Value = Value> {
     let some =
         |values: &'static [&'static str]| proptest::option::of(proptest::sample::subsequence(values, 1..=values.len()));
     (
@@ -413,15 +413,15 @@ fn floor() -> impl Strategy<Value = Value> {
         })
 }
 
-fn at_least_as_strict(strict: &Tightened, lax: &Tightened) -> bool {
-    let after = |gate: &Tightened| {
+fn at_least_as_strict(strict: &EffectiveGate, lax: &EffectiveGate) -> bool {
+    let after = |gate: &EffectiveGate| {
         gate.hitl
             .timeout
             .as_ref()
             .and_then(|t| t.after)
             .map_or(Settings::default().default_gate_timeout, |a| a.duration())
     };
-    let action = |gate: &Tightened| care(gate.hitl.timeout.as_ref().and_then(|t| t.action).unwrap_or_default());
+    let action = |gate: &EffectiveGate| caution(gate.hitl.timeout.as_ref().and_then(|t| t.action).unwrap_or_default());
     strict.hitl.threshold.unwrap_or(1) >= lax.hitl.threshold.unwrap_or(1)
         && (strict.hitl.exclude_requester == Some(true) || lax.hitl.exclude_requester != Some(true))
         && strict.allowed.iter().all(|verdict| lax.allowed.contains(verdict))
@@ -439,7 +439,7 @@ fn at_least_as_strict(strict: &Tightened, lax: &Tightened) -> bool {
 proptest! {
     #[test]
     fn merging_can_only_tighten_and_its_order_does_not_matter(
-        floors in proptest::collection::vec(floor(), 1..4),
+        policies in proptest::collection::vec(policy(), 1..4),
         own in proptest::sample::select(vec!["Reject", "Approve", "Skip", "Default", "Abort"]),
         threshold in 1..3_i32,
     ) {
@@ -448,18 +448,18 @@ proptest! {
             "form": {"questions": [{"id": "answer", "options": [{"id": "yes"}], "default": "yes"}]}}));
         let named = |order: &[usize]| {
             let names = ["p0", "p1", "p2"];
-            let list: Vec<_> = order.iter().enumerate().map(|(at, floor)| (names[at], floors[*floor].clone())).collect();
-            tighten(&cluster(&list), &hitl, DANA)
+            let list: Vec<_> = order.iter().enumerate().map(|(at, policy)| (names[at], policies[*policy].clone())).collect();
+            merge_into(&cluster(&list), &hitl, DANA)
         };
-        let forwards: Vec<usize> = (0..floors.len()).collect();
+        let forwards: Vec<usize> = (0..policies.len()).collect();
         let backwards: Vec<usize> = forwards.iter().rev().copied().collect();
         let (one, other) = (named(&forwards), named(&backwards));
         prop_assert_eq!(&one.hitl, &other.hitl);
         prop_assert_eq!(&one.allowed, &other.allowed);
         prop_assert_eq!(one.policy_quorums.len(), other.policy_quorums.len());
         prop_assert_eq!(one.contradictions.is_empty(), other.contradictions.is_empty());
-        prop_assert!(at_least_as_strict(&one, &tighten(&Floors::default(), &hitl, DANA)));
-        for fewer in 1..floors.len() {
+        prop_assert!(at_least_as_strict(&one, &merge_into(&Policies::default(), &hitl, DANA)));
+        for fewer in 1..policies.len() {
             prop_assert!(at_least_as_strict(&one, &named(&forwards[..fewer])), "{one:?}");
         }
     }

@@ -168,7 +168,7 @@ impl<'a> Frame<'a> {
             return Ok(());
         }
         let seen = self.seen(run, seq);
-        // A gate that a floor added must not change what the author's templates say.
+        // A gate that a policy added must not change the results of the author's templates.
         let visible = seen.iter().filter(|one| one.step.added_by.is_none());
         let views: Vec<_> = visible
             .enumerate()

@@ -62,7 +62,7 @@ impl Quorums {
         for ballot in ballots {
             let Some(person) = self.person(&ballot.user) else { continue };
             match counted.iter_mut().find(|(other, _)| *other == person) {
-                Some((_, held)) if care(ballot.verdict) < care(held.verdict) => *held = ballot,
+                Some((_, held)) if caution(ballot.verdict) < caution(held.verdict) => *held = ballot,
                 Some(_) => {}
                 None => counted.push((person, ballot)),
             }
@@ -191,7 +191,7 @@ fn agreeing<'b>(persons: &[&'b Ballot]) -> Vec<Vec<&'b Ballot>> {
 }
 
 /// The more careful a verdict, the smaller.
-fn care(verdict: Verdict) -> u8 {
+fn caution(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Abort => 0,
         Verdict::Reject => 1,

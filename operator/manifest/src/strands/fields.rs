@@ -58,7 +58,7 @@ pub const SECTIONS: &[Section] = &[
                 "security",
                 Any,
                 Without(
-                    "nothing of it is enforced by a Workflow: agents call no tools, and floors say what else may be called",
+                    "nothing of it is enforced by a Workflow: agents call no tools, and approval policies say what else may be called",
                 ),
             ),
         ],

@@ -88,7 +88,7 @@ use signoff_api::{
     Moment, Workflow,
     journal::{self, StepKind, StepRecord},
 };
-use signoff_engine::{Floors, Journal, Plan, Settings, journal::Segments, plan::spec_digest};
+use signoff_engine::{Journal, Plan, Policies, Settings, journal::Segments, plan::spec_digest};
 
 pub use admit::barred;
 pub use error::Error;
@@ -268,7 +268,7 @@ impl Local {
     }
 
     fn plan(&self, workflow: &Workflow) -> Result<Plan, Error> {
-        let plan = Plan::of(workflow, &self.settings, &Arc::new(Floors::default())).map_err(Error::Invalid)?;
+        let plan = Plan::of(workflow, &self.settings, &Arc::new(Policies::default())).map_err(Error::Invalid)?;
         let container = plan.containers().next().map(str::to_owned);
         container.map_or(Ok(plan), |step| Err(Error::NeedsCluster { step }))
     }

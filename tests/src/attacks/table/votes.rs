@@ -51,9 +51,9 @@ pub(super) fn rows() -> Vec<Row> {
         "excludeRequester": true});
     let persons = json!([{"pattern": "(.+)-admin", "person": "$1"}, {"pattern": "(.+)@example\\.com", "person": "$1"}]);
     let strangers = json!([{"pattern": "bob@example\\.com", "person": "bob"}]);
-    let floor = |exclude: bool| {
+    let policy = |exclude: bool| {
         json!({"approvers": [user("bob@example.com")], "requestedBy": "alice@example.com",
-            "further": [{"source": "floor", "approvers": [user("alice@example.com")], "threshold": 1,
+            "further": [{"source": "policy", "approvers": [user("alice@example.com")], "threshold": 1,
                 "excludeRequester": exclude}]})
     };
     vec![
@@ -134,18 +134,18 @@ pub(super) fn rows() -> Vec<Row> {
             .refused("excluded from deciding this gate")
             .honest("the other approver's vote", own(approve()))
             .by(SecondApprover),
-        Row::new("votes though no rule of the floor says who they are", [Approver], CHANGES, own(approve()))
+        Row::new("votes though no rule of the policy says who they are", [Approver], CHANGES, own(approve()))
             .asked(json!({"persons": strangers}))
             .refused("every one of these user names must match a rule of spec.request.persons")
             .honest("the vote of a known person", own(approve()))
             .by(SecondApprover),
         Row::new(
-            "votes where only a floor lists them and it excludes the requester, whom they are,",
+            "votes where only a policy lists them and it excludes the requester, whom they are,",
             [Approver],
             CHANGES,
             own(approve()),
         )
-        .asked(floor(true))
+        .asked(policy(true))
         .refused(NOT_LISTED)
         .honest("the vote of whom the gate lists", own(approve()))
         .by(SecondApprover),

@@ -39,7 +39,7 @@ impl<'m> Made<'m> {
 }
 
 impl Check<'_> {
-    /// An agent that the pattern asks, with the gates that floors and the spec have for it.
+    /// Returns the step of an agent that the pattern calls, with the gates of policies and of the spec.
     pub(super) fn made_agent(&mut self, name: &str, made: Made<'_>, place: &Place<'_>) -> Option<PlannedStep> {
         let Made { agent, agent_field, input, input_field, addition } = made;
         let field = |field: &str| format!("{}.{field}", place.field);
