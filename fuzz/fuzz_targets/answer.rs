@@ -1,5 +1,5 @@
 //! Any bytes as what a model answered where JSON was asked for.
-//! It may only hand the bytes over: the target itself stands in the engine, where the tests run it too.
+//! It may only hand the bytes over: the target itself stands in signoff-expr, where the tests run it too.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| signoff_expr::fuzz::answer(data));
