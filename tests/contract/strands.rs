@@ -1,10 +1,11 @@
 //! Files of the Strands CLI: what each becomes is kept, and each becomes something that runs.
-//! These tests may not need the Strands CLI: its format is what `signoff_manifest::strands::fields` lists.
+//! These tests may not need the Strands CLI: its format is what `signoff_strands::fields` lists.
 
 use std::path::{Path, PathBuf};
 
 use signoff_engine::Settings;
-use signoff_manifest::{Severity, check, strands};
+use signoff_manifest::{Severity, check};
+use signoff_strands as strands;
 
 use crate::snapshot::matches_snapshot;
 

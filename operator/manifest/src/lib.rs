@@ -1,4 +1,4 @@
-//! What authors write: YAML and JSON with positions, and workflow files of the Strands CLI.
+//! What authors write: YAML and JSON with positions, what is wrong with it, and what would run.
 //!
 //! It may not read a file, ask a cluster or print: it is given texts and gives back objects, problems and texts.
 
@@ -8,12 +8,11 @@ pub mod flow;
 #[doc(hidden)]
 pub mod fuzz;
 mod old_fields;
-mod problem;
+pub mod problem;
 pub mod report;
 mod rules;
 mod schema;
-mod source;
-pub mod strands;
+pub mod source;
 
-pub use check::{Checked, REQUESTER, Read, check, read_any};
+pub use check::{Checked, REQUESTER, check, check_with};
 pub use problem::{Problem, Severity};

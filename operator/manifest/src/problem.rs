@@ -40,21 +40,25 @@ pub enum Severity {
 }
 
 /// The problems of one text.
-pub(crate) struct Problems<'t> {
+pub struct Problems<'t> {
     text: &'t str,
-    pub(crate) found: Vec<Problem>,
+    /// Those that were found.
+    pub found: Vec<Problem>,
 }
 
 impl<'t> Problems<'t> {
-    pub(crate) fn of(text: &'t str) -> Self {
+    /// No problem of this text yet.
+    pub fn of(text: &'t str) -> Self {
         Self { text, found: Vec::new() }
     }
 
-    pub(crate) fn error(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
+    /// Adds what keeps the object from running.
+    pub fn error(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
         self.add(Severity::Error, reason, field, at, message.into());
     }
 
-    pub(crate) fn warn(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
+    /// Adds what was perhaps not meant.
+    pub fn warn(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
         self.add(Severity::Warning, reason, field, at, message.into());
     }
 
@@ -66,7 +70,8 @@ impl<'t> Problems<'t> {
         self.found.push(Problem { severity, reason, field: field.to_owned(), message, line, column, at });
     }
 
-    pub(crate) fn has_errors(&self) -> bool {
+    /// Whether any of them keeps the object from running.
+    pub fn has_errors(&self) -> bool {
         self.found.iter().any(|problem| problem.severity == Severity::Error)
     }
 }
@@ -89,7 +94,7 @@ fn marked(text: &str, at: Range<usize>) -> Range<usize> {
 }
 
 /// Where the field of a path stands. What does not exist is looked for as far as it does: the place of what holds it.
-pub(crate) fn place(root: &Node, path: &str) -> Range<usize> {
+pub fn place(root: &Node, path: &str) -> Range<usize> {
     let mut node = root;
     let mut at = root.fields().first().map_or(root.at.clone(), |(key, _)| key.at.clone());
     let mut rest = path;

@@ -10,50 +10,61 @@ use serde_saphyr::{Location, Spanned};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) value: Value,
-    /// Bytes of the text.
-    pub(crate) at: Range<usize>,
+pub struct Node {
+    /// The value.
+    pub value: Value,
+    /// The bytes of the text.
+    pub at: Range<usize>,
 }
 
 /// What a value is.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Nothing.
     Null,
+    /// True or false.
     Bool(bool),
+    /// A number.
     Number(Number),
+    /// A text.
     Text(String),
+    /// A list.
     List(Vec<Node>),
+    /// An object, its fields in the order of the text.
     Map(Vec<(Key, Node)>),
 }
 
 /// A field's name and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
-    pub(crate) name: String,
-    pub(crate) at: Range<usize>,
+pub struct Key {
+    /// The name.
+    pub name: String,
+    /// The bytes of the text.
+    pub at: Range<usize>,
 }
 
 /// Why a document could not be read.
 #[derive(Clone, Debug)]
-pub(crate) struct Unreadable {
-    pub(crate) why: String,
-    pub(crate) at: Range<usize>,
+pub struct Unreadable {
+    /// What is wrong, in one sentence.
+    pub why: String,
+    /// The bytes of the text.
+    pub at: Range<usize>,
 }
 
 impl Node {
     /// The field of a map.
-    pub(crate) fn get(&self, name: &str) -> Option<&Node> {
+    pub fn get(&self, name: &str) -> Option<&Node> {
         self.entry(name).map(|(_, node)| node)
     }
 
     /// The field of a map with its key.
-    pub(crate) fn entry(&self, name: &str) -> Option<(&Key, &Node)> {
+    pub fn entry(&self, name: &str) -> Option<(&Key, &Node)> {
         self.fields().iter().find(|(key, _)| key.name == name).map(|(key, node)| (key, node))
     }
 
     /// The fields of a map; none of anything else.
-    pub(crate) fn fields(&self) -> &[(Key, Node)] {
+    pub fn fields(&self) -> &[(Key, Node)] {
         match &self.value {
             Value::Map(fields) => fields,
             _ => &[],
@@ -61,26 +72,28 @@ impl Node {
     }
 
     /// The items of a list; none of anything else.
-    pub(crate) fn items(&self) -> &[Node] {
+    pub fn items(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
             _ => &[],
         }
     }
 
-    pub(crate) fn text(&self) -> Option<&str> {
+    /// The text; `None` for any other value.
+    pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn is_null(&self) -> bool {
+    /// Whether it is nothing.
+    pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
 
     /// The same value without positions.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
             Value::Bool(it) => (*it).into(),
@@ -94,7 +107,7 @@ impl Node {
     }
 
     /// What kind of value it is, as people call it.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
             Value::Bool(_) => "true or false",
@@ -135,13 +148,16 @@ enum Dialect {
 
 /// Every document of a text that holds anything, one after the other, as kubectl reads it. One that cannot be read does
 /// not hide the next.
-pub(crate) fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
+pub fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
     let read = parts(text).into_iter().map(|part| document(text, part, Dialect::Yaml11));
     read.filter(|read| !read.as_ref().is_ok_and(Node::is_null)).collect()
 }
 
 /// One of the documents once more, as YAML 1.2 reads it.
-pub(crate) fn in_yaml_1_2(text: &str, node: &Node) -> Result<Node, Unreadable> {
+///
+/// # Errors
+/// YAML 1.2 cannot read it.
+pub fn in_yaml_1_2(text: &str, node: &Node) -> Result<Node, Unreadable> {
     let part = parts(text).into_iter().find(|part| part.contains(&node.at.start));
     document(text, part.unwrap_or(0..text.len()), Dialect::Yaml12)
 }

@@ -10,7 +10,8 @@ use serde_json::json;
 use signoff_cli::{fence, terminal};
 use signoff_engine::Settings;
 use signoff_expr::text::display;
-use signoff_manifest::{Severity, check, report, strands};
+use signoff_manifest::{Severity, check, report};
+use signoff_strands as strands;
 
 use crate::{exit::Exit, texts};
 

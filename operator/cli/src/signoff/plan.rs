@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use signoff_cli::{fence, terminal};
 use signoff_engine::Settings;
-use signoff_manifest::{flow::Flow, read_any, report};
+use signoff_manifest::{flow::Flow, report};
+use signoff_strands::read_any;
 
 use crate::{exit::Exit, import, texts};
 

@@ -8,7 +8,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use signoff_cli::{fence, terminal};
 use signoff_engine::Settings;
-use signoff_manifest::{Problem, check, report};
+use signoff_manifest::{Problem, report};
+use signoff_strands::check;
 
 use crate::{
     exit::Exit,

@@ -149,7 +149,8 @@ fn every_problem_of_a_file_is_explained() {
         include_str!("../check.rs"),
         include_str!("../schema.rs"),
         include_str!("../rules.rs"),
-        include_str!("../strands/mod.rs"),
+        include_str!("../../../strands/src/lib.rs"),
+        include_str!("../../../strands/src/check.rs"),
     ];
     let mut count = 0;
     for source in sources {

@@ -11,7 +11,8 @@ use signoff_api::{
 };
 use signoff_cli::{fence::one_line, terminal};
 use signoff_engine::Settings;
-use signoff_manifest::{Problem, read_any, report, strands};
+use signoff_manifest::{Problem, report};
+use signoff_strands::{self as strands, read_any};
 
 use super::shown;
 use crate::{exit::Exit, texts};

@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 use signoff_expr::{Condition, Template};
+use signoff_manifest::source::Node;
 
 use super::{
     condition,
@@ -17,7 +18,6 @@ use super::{
     rewrite::{self, Found},
     words::Compared,
 };
-use crate::source::Node;
 
 /// One import.
 pub(super) struct Import<'t> {

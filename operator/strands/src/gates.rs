@@ -4,13 +4,13 @@
 
 use serde_json::{Map, Value, json};
 use signoff_api::{Verdict, verdict::Word};
+use signoff_manifest::source::Node;
 
 use super::{
     import::{Import, is_gate},
     notes::Weight,
     words::{self, Compared},
 };
-use crate::source::Node;
 
 /// How long a gate without a timeout stays open before it is overdue, in seconds: the longest that is allowed.
 const LONGEST: u64 = 7 * 24 * 3600;

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use signoff_manifest::source::Node;
 
 use super::{
     gates::{plain, whole},
@@ -12,7 +13,6 @@ use super::{
     names::label,
     notes::Weight,
 };
-use crate::source::Node;
 
 /// Where a provider is reached with OpenAI's protocol, and whether it wants a key.
 struct Provider {

@@ -3,9 +3,9 @@
 //! It must not drop an edge in silence: one that is never tried is told.
 
 use serde_json::{Map, json};
+use signoff_manifest::source::{Node, Value};
 
 use super::{gates::plain, import::Import, notes::Weight};
-use crate::source::{Node, Value};
 
 /// A way out of a node.
 struct Way {

@@ -1,4 +1,4 @@
-//! Workflow files of the Strands CLI as Workflows.
+//! The importer: workflow files of the Strands CLI as Workflows.
 //!
 //! It may not drop anything in silence: what has no equivalent is told in a note, and so is what is written otherwise.
 //!
@@ -9,9 +9,13 @@
 //! | `condition`, `infix`, `shape`, `jinja` | what a condition is in CEL, and what of it CEL cannot say |
 //! | `words` | which words of people the file compares with |
 //! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | what each part of a file becomes |
+//! | `check` | what is wrong with a file of either format: one of ours, or one of the Strands CLI |
 
+mod check;
 mod condition;
 pub mod fields;
+#[doc(hidden)]
+pub mod fuzz;
 mod gates;
 mod graph;
 mod import;
@@ -32,13 +36,14 @@ mod words;
 
 use serde_json::{Map, Value, json};
 use signoff_api::{GROUP, VERSION, Workflow};
-
-use self::{import::Import, names::label};
-use crate::{
+use signoff_manifest::{
     problem::{Problem, Problems},
     source::{self, Node},
 };
 
+use self::{import::Import, names::label};
+
+pub use check::{Read, check, read_any};
 pub use notes::{Note, Weight};
 
 /// An imported file.
@@ -115,15 +120,15 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
     let kind = node.get("pattern").and_then(|pattern| pattern.get("type")).and_then(Node::text).unwrap_or_default();
     for (field, missing) in [("agents", parts.0.is_none()), ("pattern.config", parts.1.is_none())] {
         if missing {
-            let at = crate::problem::place(node, field);
+            let at = signoff_manifest::problem::place(node, field);
             problems.error("NotStrands", field, at, format!("{field} is missing: give it"));
         }
     }
     if kind.is_empty() {
-        let at = crate::problem::place(node, "pattern.type");
+        let at = signoff_manifest::problem::place(node, "pattern.type");
         problems.error("NotStrands", "pattern.type", at, format!("name one of {}", patterns::PATTERNS.join(", ")));
     } else if !patterns::PATTERNS.contains(&kind) {
-        let at = crate::problem::place(node, "pattern.type");
+        let at = signoff_manifest::problem::place(node, "pattern.type");
         let near = signoff_expr::nearest(kind, patterns::PATTERNS);
         let hint = near
             .map_or_else(|| format!("there are {}", patterns::PATTERNS.join(", ")), |n| format!("did you mean {n}?"));
@@ -140,7 +145,7 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
         return Err(wrong);
     }
     let mut stamped = object.clone();
-    stamped["spec"]["requestedBy"] = json!(crate::REQUESTER);
+    stamped["spec"]["requestedBy"] = json!(signoff_manifest::REQUESTER);
     match serde_json::from_value::<Workflow>(stamped) {
         Ok(workflow) => {
             let mut notes = import.notes.list;
@@ -148,7 +153,7 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
             Ok(Imported { object, workflow: Box::new(workflow), notes })
         }
         Err(error) => {
-            let at = crate::problem::place(node, "pattern");
+            let at = signoff_manifest::problem::place(node, "pattern");
             problems.error("WrongType", "", at, format!("a value is not of the type that its field has: {error}"));
             Err(problems.found)
         }

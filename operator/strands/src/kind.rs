@@ -4,7 +4,7 @@
 
 use std::{fmt, ops::Range};
 
-use crate::source::{Node, Value};
+use signoff_manifest::source::{Node, Value};
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use signoff_manifest::source::{Node, Value};
+
 use super::{Found, Names, Path, Walk, bound, written};
-use crate::{
-    source::{Node, Value},
-    strands::tokens::{self, Token},
-};
+use crate::tokens::{self, Token};
 
 /// The root of what a run of the Strands CLI leaves for its artifacts.
 const EXECUTION: &str = "execution_context";
@@ -19,7 +18,7 @@ const FIELDS: [&str; 2] = ["runtime", "context_policy"];
 
 /// The equivalents of these paths in one file.
 #[derive(Clone, Debug, Default)]
-pub(in crate::strands) struct Context {
+pub(crate) struct Context {
     /// The roots that have no other meaning in the file.
     roots: BTreeSet<&'static str>,
     /// Members of `execution_context`, as expressions with the names of the file.
@@ -30,7 +29,7 @@ pub(in crate::strands) struct Context {
 
 impl Context {
     /// Creates the context of a file. `is_taken` says whether an input or a variable has a name.
-    pub(in crate::strands) fn new(file: &Node, kind: &str, config: &Node, is_taken: impl Fn(&str) -> bool) -> Self {
+    pub(crate) fn new(file: &Node, kind: &str, config: &Node, is_taken: impl Fn(&str) -> bool) -> Self {
         let roots = FIELDS.into_iter().chain([EXECUTION]).filter(|root| !is_taken(root)).collect();
         let mut literals = BTreeMap::new();
         for field in FIELDS {
@@ -134,7 +133,7 @@ fn collect(node: &Node, path: Vec<String>, literals: &mut BTreeMap<Vec<String>, 
 }
 
 /// A text as a literal of a template.
-pub(in crate::strands) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n"))
 }
 

@@ -7,9 +7,9 @@ use std::{fmt, ops::Range};
 
 use serde::Serialize;
 use signoff_expr::text::display;
+use signoff_manifest::{problem::Problems, source::Node};
 
 use super::fields::{self, Fate};
-use crate::{problem::Problems, source::Node};
 
 /// One thing to know about an imported file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -123,5 +123,10 @@ impl<'t> Notes<'t> {
 
 /// Whether a value says anything: an empty list of tools is none.
 fn is_said(value: &Node) -> bool {
-    !matches!(value.value, crate::source::Value::List(_) | crate::source::Value::Map(_) | crate::source::Value::Null)
+    !matches!(
+        value.value,
+        signoff_manifest::source::Value::List(_)
+            | signoff_manifest::source::Value::Map(_)
+            | signoff_manifest::source::Value::Null
+    )
 }

@@ -140,7 +140,8 @@ fn only_what_stands_for_a_judgement_or_a_node_is_asked_as_one() {
 /// The context of a file with this pattern.
 fn context(kind: &str) -> Names {
     let text = "runtime: {model_id: it's, temperature: 0.5, region: ~, budgets: {max_steps: 3}}\nconfig: {accept: {max_iters: 4}}\n";
-    let nodes: Vec<crate::source::Node> = crate::source::documents(text).into_iter().flatten().collect();
+    let nodes: Vec<signoff_manifest::source::Node> =
+        signoff_manifest::source::documents(text).into_iter().flatten().collect();
     let file = nodes.first().expect("one document");
     let config = file.get("config").expect("a config");
     Names {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use signoff_engine::{Plan, Settings};
 use signoff_expr::is_identifier;
+use signoff_manifest::source::Node;
 
 use super::{gates::plain, import::Import, notes::Weight};
-use crate::source::Node;
 
 /// The names that every run has.
 const EVERYWHERE: [&str; 7] = ["inputs", "run", "hitl", "hitl_response", "last_response", "loop", "range"];
@@ -137,7 +137,7 @@ fn input_name(name: &str) -> String {
     }
     let object = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "names"},
-        "spec": {"requestedBy": crate::REQUESTER, "inputs": [{"name": plain}],
+        "spec": {"requestedBy": signoff_manifest::REQUESTER, "inputs": [{"name": plain}],
             "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
     });
     let taken = serde_json::from_value(object).is_ok_and(|workflow| {

@@ -3,6 +3,7 @@
 //! It may not let a path out of the folder that a run writes to.
 
 use serde_json::{Map, Value, json};
+use signoff_manifest::source::Node;
 
 use super::{
     gates::plain,
@@ -10,7 +11,6 @@ use super::{
     notes::Weight,
     tokens::{self, Token},
 };
-use crate::source::Node;
 
 impl Import<'_> {
     /// `spec.outputs`.

@@ -4,6 +4,7 @@
 //! It must not check what a plan checks: cycles, unknown nodes and missing agents are the plan's to refuse.
 
 use serde_json::{Map, Value, json};
+use signoff_manifest::source::Node;
 
 use super::{
     gates::{self, Position, plain},
@@ -14,7 +15,6 @@ use super::{
     tokens::{self, Token},
     words,
 };
-use crate::source::Node;
 
 /// The patterns, as the format names them.
 pub(super) const PATTERNS: [&str; 7] =

@@ -1,0 +1,109 @@
+//! What is wrong with a file of either format: one of ours, or one of the Strands CLI, which is checked by what it becomes.
+//!
+//! **Invariant:** an imported Workflow is checked like a written one.
+
+use signoff_api::Workflow;
+use signoff_engine::Settings;
+use signoff_manifest::{
+    Checked, Problem, REQUESTER, Severity, check_with,
+    problem::{Problems, place},
+    source::{self, Node},
+};
+
+use super::{Imported, Note, Weight, document, is_file};
+
+/// Checks every object of a text, whichever format it has.
+#[must_use]
+pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
+    check_with(text, settings, |node| is_file(node).then(|| foreign(text, node, settings)))
+}
+
+/// Checks a file of the Strands CLI by what becomes of it.
+fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
+    let title = format!("Strands CLI file {}", node.get("name").and_then(Node::text).unwrap_or_default());
+    let title = title.trim_end().to_owned();
+    match document(text, node, REQUESTER) {
+        Err(problems) => Checked { title, workflow: None, is_named: true, problems },
+        Ok(imported) => {
+            let mut problems = of_import(text, &imported, settings);
+            for note in imported.notes.iter().filter(|note| note.weight == Weight::Unsupported) {
+                let mut told = Problems::of(text);
+                told.warn("Unsupported", &note.field, place(node, &note.field), note.message.clone());
+                problems.append(&mut told.found);
+            }
+            problems.sort_by_key(|problem| (problem.at.start, problem.severity));
+            Checked { title, workflow: Some(imported.workflow), is_named: true, problems }
+        }
+    }
+}
+
+/// What [`read_any`] reads.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// What shall run.
+    pub workflow: Box<Workflow>,
+    /// What an import of it has to tell; nothing for a Workflow of our own.
+    pub notes: Vec<Note>,
+    /// What was perhaps not meant.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads the one Workflow of a text, or imports it where the text is a file of the Strands CLI. `approver` decides gates
+/// for which such a file names nobody.
+///
+/// Inputs that are required and not given are warnings here: whoever runs it may still give them.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Read, Vec<Problem>> {
+    let documents = source::documents(text);
+    if let [Ok(node)] = documents.as_slice()
+        && is_file(node)
+    {
+        let imported = document(text, node, approver)?;
+        let checked = of_import(text, &imported, settings);
+        let (errors, warnings) = split(checked);
+        return match errors.is_empty() {
+            true => Ok(Read { workflow: imported.workflow, notes: imported.notes, warnings }),
+            false => Err(errors),
+        };
+    }
+    let mut all = check(text, settings);
+    let (problems, found): (Vec<_>, Vec<_>) = (all.iter().flat_map(|one| one.problems.clone()).collect(), {
+        all.retain(|one| one.workflow.is_some());
+        all
+    });
+    let (mut errors, warnings) = split(problems);
+    let mut workflows = found.into_iter().filter_map(|one| one.workflow);
+    match (workflows.next(), workflows.next()) {
+        (Some(workflow), None) if errors.is_empty() => Ok(Read { workflow, notes: Vec::new(), warnings }),
+        (first, second) => {
+            if errors.is_empty() {
+                let mut problems = Problems::of(text);
+                let many = first.is_some() && second.is_some();
+                let what = if many { "more than one Workflow" } else { "no Workflow" };
+                problems.error("UnknownKind", "", 0..0, format!("there is {what} in it: give a file with one"));
+                errors = problems.found;
+            }
+            Err(errors)
+        }
+    }
+}
+
+/// What is wrong with an imported Workflow, at the top of the file it came from.
+pub(crate) fn of_import(text: &str, imported: &Imported, settings: &Settings) -> Vec<Problem> {
+    let mut problems = Problems::of(text);
+    let yaml = imported.to_yaml();
+    for problem in signoff_manifest::check(&yaml, settings).into_iter().flat_map(|checked| checked.problems) {
+        let message = format!("in the imported Workflow: {}", problem.message);
+        match problem.severity {
+            Severity::Error => problems.error(problem.reason, &problem.field, 0..0, message),
+            Severity::Warning => problems.warn(problem.reason, &problem.field, 0..0, message),
+        }
+    }
+    problems.found
+}
+
+fn split(problems: Vec<Problem>) -> (Vec<Problem>, Vec<Problem>) {
+    problems.into_iter().partition(|problem| problem.severity == Severity::Error)
+}
