@@ -1,6 +1,4 @@
-//! What every reconcile is given: the ways out, what is known, and where to leave word.
-//!
-//! It may not decide anything.
+//! What every reconcile gets: clients, caches and queues.
 
 use std::sync::{
     Arc,
@@ -35,7 +33,7 @@ use crate::{
     workqueue::{Key, Queue},
 };
 
-/// A call to be made, with the place it holds.
+/// A call to be started, with its slot.
 pub(crate) struct Start {
     pub(crate) name: Name,
     pub(crate) run: RunRef,
@@ -43,7 +41,7 @@ pub(crate) struct Start {
     pub(crate) hold: Hold,
 }
 
-/// The place of a call among those that may be made at once: free again once this is dropped.
+/// The slot of a call; free again when this is dropped.
 pub(crate) enum Hold {
     /// Of a call that this process makes.
     Call { _slot: CallSlot },
@@ -51,7 +49,7 @@ pub(crate) enum Hold {
     Pod { _slot: PodSlot, begins: bool },
 }
 
-/// What every reconcile is given.
+/// The clients, caches and queues that every reconcile shares.
 pub(crate) struct Context {
     pub(crate) wire: Wire,
     pub(crate) clock: Arc<dyn Clock>,
@@ -73,15 +71,15 @@ pub(crate) struct Context {
     pub(crate) evaluating: AtomicUsize,
     pub(crate) quarantines: Quarantines,
     pub(crate) segments: SegmentCache,
-    /// How much of a journal stands in its Workflow.
+    /// How much of a journal is kept in its Workflow.
     pub(crate) room: Room,
-    /// How many calls run at once, and which is next.
+    /// The slots for calls.
     pub(crate) call_slots: Arc<CallSlots>,
-    /// How many bytes long values may have.
+    /// The quota for long values.
     pub(crate) value_quota: ValueQuota,
-    /// The Pods of steps that are known.
+    /// The index of the Pods of steps.
     pub(crate) pods: Arc<PodIndex>,
-    /// How many of them may run.
+    /// The quota for Pods.
     pub(crate) pod_quota: Arc<PodQuota>,
     pub(crate) guard: watch::Receiver<GuardStatus>,
     pub(crate) recheck: Recheck,
@@ -91,7 +89,7 @@ pub(crate) struct Context {
     pub(crate) starts: mpsc::UnboundedSender<Start>,
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Shared,
-    /// No new calls begin: the operator is about to stop.
+    /// Whether the operator is stopping: no new call starts.
     pub(crate) draining: AtomicBool,
 }
 
@@ -221,7 +219,7 @@ impl Context {
         }
     }
 
-    /// Asks the API server for the newest version of an object.
+    /// Gets the newest version of an object.
     pub(crate) async fn fresh<K: Kind>(&self, store: &Store<K>, name: &Name) -> Result<Option<Arc<K>>, Error> {
         match self.wire.get::<K>(name).await? {
             Some(object) => Ok(Some(store.record(object))),

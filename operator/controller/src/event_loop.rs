@@ -1,7 +1,6 @@
-//! The loop in which everything meets: what watches show, what calls return, whose time has come, and the looks at
-//! objects that follow.
+//! The event loop: watch events, finished calls, due timers and finished reconciles.
 //!
-//! It may not wait for anything but news, and holds every task that it starts.
+//! **Invariant:** blocks on nothing else, and owns every task that it spawns.
 
 use std::{
     sync::{
@@ -54,23 +53,23 @@ use crate::{
     workqueue::{Key, Queue},
 };
 
-/// So many lost threads end the process.
+/// The number of lost threads that ends the process.
 const MOST_LOST: usize = 2;
-/// The longest that setting aside what they evaluated may take, before the process ends.
+/// How long setting aside what they evaluated may take before the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(10);
-/// So many times `max_reconciles` may be under way where most of them wait for an evaluation.
+/// How many times `max_reconciles` may be in flight where most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
 
 type Reconciled = (Result<Option<signoff_api::Moment>, Error>, Duration);
 type CallEnd = (Name, String, CallKey, Fact);
 
-/// An operator that works.
+/// The event loop of an operator that holds its Lease.
 pub(crate) struct EventLoop {
     context: Arc<Context>,
     caller: Arc<dyn Caller>,
     max_reconciles: usize,
     grace: Duration,
-    /// Watches and the guard: they never end by themselves.
+    /// Watches and the guard, which never end by themselves.
     background: JoinSet<ExitReason>,
     reconciles: JoinSet<Reconciled>,
     under_way: UnderWay,
@@ -82,7 +81,7 @@ pub(crate) struct EventLoop {
     pods: mpsc::Receiver<PodSight>,
     attendant: Arc<PodRunner>,
     synced: Synced,
-    /// Whether everything is known, so that something may be done.
+    /// Whether every first list is complete, so that reconciles may start.
     working: bool,
 }
 
@@ -185,7 +184,7 @@ impl EventLoop {
         (works, delivery)
     }
 
-    /// The loop in which everything meets. Each turn of it is short: nothing is awaited here but news.
+    /// Runs the loop. Each iteration is short: nothing is awaited but events.
     pub(crate) async fn run(
         &mut self,
         operator: &Operator,
@@ -259,7 +258,7 @@ impl EventLoop {
         }
     }
 
-    /// Nothing is done before everything is known.
+    /// Whether reconciles may start: not before every first list is complete.
     fn is_working(&mut self, operator: &Operator) -> bool {
         let Synced { workflows, approvals } = self.synced;
         if !self.working
@@ -276,7 +275,7 @@ impl EventLoop {
         self.working
     }
 
-    /// Begins as many looks as may be under way.
+    /// Starts as many reconciles as may be in flight.
     fn start_reconciles(&mut self) {
         if self.context.is_draining() {
             // Only what has results to commit is still looked at.
@@ -304,7 +303,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether one more object may be reconciled. Those that wait for an evaluation leave their place to others.
+    /// Whether one more object may be reconciled. One that waits for an evaluation does not count.
     fn has_room(&self) -> bool {
         let (count, waiting) = (self.under_way.count(), self.context.evaluating.load(Ordering::Relaxed));
         count.saturating_sub(waiting) < self.max_reconciles
@@ -357,7 +356,7 @@ impl EventLoop {
         }
     }
 
-    /// Begins a call that was committed as begun.
+    /// Starts a call whose start is committed.
     fn start_call(&mut self, start: Start) {
         let Start { name, run, call, hold } = start;
         let key: CallKey = (call.path.clone(), call.attempt);
@@ -422,7 +421,7 @@ impl EventLoop {
         self.reconciles.is_empty() && self.starts.is_empty() && self.context.runs.busy().is_empty()
     }
 
-    /// Ends everything that is still under way, and lets go of the reporter so that its last words can be written.
+    /// Ends everything that is in flight, and drops the reporter so that its last Events can be written.
     pub(crate) async fn stop(self) {
         let Self { mut background, mut reconciles, mut calls, .. } = self;
         background.shutdown().await;

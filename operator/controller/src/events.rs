@@ -1,4 +1,4 @@
-//! Kubernetes Events: one a transition, written beside the work, best effort.
+//! Kubernetes Events: one a transition, written beside the reconciles, best effort.
 //!
 //! Nothing may depend on one, and none may hold a state write up: the queue is bounded, and what does not fit is
 //! counted and dropped. An Event's name says which transition it is, so that a repetition meets itself.
@@ -46,7 +46,7 @@ const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 const REPORTER: &str = "signoff.dev/operator";
 
-/// Something that people shall be told about an object.
+/// An Event to be written.
 #[derive(Clone, Debug)]
 pub struct Report {
     regarding: ObjectReference,
@@ -134,14 +134,14 @@ fn reference<K: Kind>(meta: &ObjectMeta) -> ObjectReference {
     }
 }
 
-/// Takes reports; never waits.
+/// Queues reports; never waits.
 #[derive(Clone)]
 pub struct Reporter {
     to: mpsc::Sender<Report>,
     metrics: Shared,
 }
 
-/// Writes what a [`Reporter`] takes.
+/// Writes the reports that a [`Reporter`] has queued.
 pub struct Delivery {
     from: mpsc::Receiver<Report>,
     client: Client,

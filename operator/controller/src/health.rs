@@ -1,6 +1,4 @@
-//! How the operator is: what `/readyz` says, and what it waits for.
-//!
-//! It may not change anything.
+//! The operator's health: the text of `/readyz`.
 
 use std::{fmt, sync::Weak};
 

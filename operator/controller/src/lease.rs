@@ -1,7 +1,7 @@
-//! Who of several operators acts: a Lease, taken by compare-and-swap on its resourceVersion.
+//! Leader election by a Lease, taken by compare-and-swap on its resourceVersion.
 //!
-//! It may not trust anybody's clock but its own monotonic one: a holder is gone when its Lease did not change for
-//! as long as it may not, watched from here. It decides nothing about runs.
+//! **Invariant:** trusts no clock but its own monotonic one: a holder is gone when its Lease, watched from here, did not change for
+//! its duration.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -18,19 +18,19 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{plain, status_code};
 
-/// Which Lease, and how long it is good for without being renewed.
+/// The Lease and its duration.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     /// The operator's namespace.
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// Seconds are counted whole.
+    /// How long it is valid without a renewal; whole seconds.
     pub ttl: Duration,
 }
 
 impl LeaseSettings {
-    /// The Lease `signoff-operator` of a namespace, for 15 seconds at a time.
+    /// Returns the settings of the Lease `signoff-operator` of a namespace, valid for 15 seconds.
     #[must_use]
     pub fn in_namespace(namespace: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: "signoff-operator".to_owned(), ttl: Duration::from_secs(15) }
@@ -44,13 +44,13 @@ pub struct Tenure {
 }
 
 impl Tenure {
-    /// There is no Lease: this operator is alone.
+    /// Returns the tenure of an operator without a Lease, which is alone.
     #[must_use]
     pub fn unbounded() -> Self {
         Self { until: None }
     }
 
-    /// Whether it may act now. A process that was frozen finds out by this before it writes.
+    /// Whether this operator may act now. Checked before every write, so that a process that was frozen does not write.
     #[must_use]
     pub fn holds(&self) -> bool {
         let Some(until) = &self.until else { return true };
@@ -69,7 +69,7 @@ impl Tenure {
     }
 }
 
-/// The way to a Lease.
+/// The client of one Lease.
 pub struct Lease {
     api: Api<Object>,
     settings: LeaseSettings,
@@ -85,14 +85,14 @@ pub struct Held {
 }
 
 impl Lease {
-    /// The way of `holder` to a Lease.
+    /// Returns the client by which `holder` takes a Lease.
     #[must_use]
     pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: Arc<dyn Clock>) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self { api, settings, holder: holder.to_owned(), clock }
     }
 
-    /// Waits until the Lease is this operator's. `standing_by` is told who holds it meanwhile, or what is wrong.
+    /// Waits until the Lease is held. `standing_by` gets the name of its holder meanwhile, or what is wrong.
     pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> Held {
         // What was seen last, and since when it has been so, by this operator's own clock.
         let mut seen: Option<(Option<String>, Instant)> = None;
@@ -128,7 +128,7 @@ impl Lease {
         }
     }
 
-    /// How much longer the holder may be alive; none where the Lease may be taken.
+    /// Returns how much longer the holder may be alive; `None` where the Lease may be taken.
     fn wait_for(&self, object: &Object, since: Instant) -> Option<Duration> {
         let spec = object.spec.as_ref()?;
         let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty() && *holder != self.holder)?;
@@ -179,7 +179,7 @@ impl Lease {
         Ok(Held { lease, object, tenure })
     }
 
-    /// The holder stops before the others may begin.
+    /// How long before the others may act the holder stops.
     fn margin(&self) -> Duration {
         self.settings.ttl * 2 / 3
     }
@@ -240,7 +240,7 @@ impl Held {
         }
     }
 
-    /// Lets the next operator begin at once.
+    /// Releases the Lease, so that the next operator can act at once.
     pub async fn give_up(mut self) {
         if let Some(spec) = &mut self.object.spec {
             spec.holder_identity = None;

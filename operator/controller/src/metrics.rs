@@ -1,6 +1,6 @@
-//! What the operator counts, under Prometheus names that start with `signoff_`.
+//! The operator's Prometheus metrics, whose names begin with `signoff_`.
 //!
-//! It may not decide anything: no number here is read by the operator itself.
+//! **Invariant:** the operator itself reads none of them.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
@@ -17,7 +17,7 @@ use crate::guard::GuardStatus;
 
 type Labels = Vec<(&'static str, &'static str)>;
 
-/// Every number.
+/// The metrics of one operator.
 pub struct Metrics {
     registry: Mutex<Registry>,
     reconciles: Family<Labels, Histogram>,
@@ -222,5 +222,5 @@ impl Metrics {
     }
 }
 
-/// Shared by everything that counts.
+/// The metrics, shared by all tasks.
 pub type Shared = Arc<Metrics>;

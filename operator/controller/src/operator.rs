@@ -1,7 +1,7 @@
-//! One operator, from its Lease to its end: what it is made of.
+//! One operator: wait for the Lease -> event loop -> stop.
 //!
-//! It may not know a Workflow's fields. All it starts are tasks that it owns: dropping the future of
-//! [`Operator::run`] ends everything at once, as a crash would.
+//! **Invariant:** owns every task that it starts: dropping the future of [`Operator::run`] ends everything at once, as a crash
+//! would.
 
 use std::{
     sync::{Arc, Weak},
@@ -31,42 +31,42 @@ use crate::{
     value_quota::ValueSettings,
 };
 
-/// How long Events that were reported may take to be written while the operator ends.
+/// How long reported Events may take to be written while the operator stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// What an operator is made of.
+/// The configuration of an operator.
 pub struct Config {
-    /// The way to the API server: one that no object can block, as `signoff-client` makes it.
+    /// The client of the API server, made by `signoff-client`, so that no object can block it.
     pub client: Client,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The way to models and addresses.
+    /// The caller of models and addresses.
     pub caller: Arc<dyn Caller>,
-    /// Where long values are; Blobs where there is none.
+    /// The store of long values; `None`: Blobs.
     pub blobs: Option<Arc<dyn BlobStore>>,
-    /// What the administrator decided for all runs.
+    /// The administrator's settings for all runs.
     pub settings: Settings,
-    /// How much of a journal stands in its Workflow; what is more goes to `blobs`.
+    /// How much of a journal is kept in its Workflow; the rest goes to `blobs`.
     pub room: Room,
-    /// This process and no other, ever: at most 128 characters.
+    /// The unique identity of this process, at most 128 characters.
     pub incarnation: String,
-    /// The Lease under which it acts; none where it is certainly alone.
+    /// The Lease under which it acts; `None` where it is certainly alone.
     pub lease: Option<LeaseSettings>,
-    /// How it knows that decisions are vouched for.
+    /// How it learns whether the admission policies are in force.
     pub guard: GuardMode,
     /// What calls may not reach because of where it stands, and who is told of it; nobody where there are no calls.
     pub targets: Option<Targets>,
-    /// How many calls of models and addresses run at once.
+    /// The limits of calls in flight.
     pub call_limits: CallLimits,
-    /// How many bytes long values may have.
+    /// The limits of long values.
     pub values: ValueSettings,
-    /// Where and how many steps may be Pods.
+    /// The settings for Pods.
     pub pods: PodSettings,
     /// The threads on which text of users is evaluated.
     pub evaluator: Evaluator,
     /// How many objects may be reconciled at once. What they take in memory is bounded besides.
     pub max_reconciles: usize,
-    /// How long calls that are under way may take while the operator ends.
+    /// How long calls in flight may take while the operator stops.
     pub grace: Duration,
     /// Where numbers are counted, by the operator and whatever is beside it.
     pub metrics: Shared,
@@ -102,10 +102,10 @@ impl Config {
 /// Why an operator ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum ExitReason {
-    /// Another one acts now, or may.
+    /// The Lease was lost: another operator acts, or may.
     #[error("{0}: this process ends, so that only one operator acts")]
     LeaseLost(String),
-    /// Another server answered for our objects for a time: what this process knows of them may be false.
+    /// Another server answered for our objects: the caches may be false.
     #[error(
         "the API signoff.dev was served by another server for a time: this process ends, so that the next one starts with nothing learnt from it"
     )]
@@ -115,12 +115,12 @@ pub enum ExitReason {
         "{0} evaluations did not stop: what they belong to is set aside, and this process ends, so that the next one starts without their threads"
     )]
     LostThreads(usize),
-    /// A task that must not end did.
+    /// A task that must not end has ended.
     #[error("the operator's {0} ended: this is a mistake of the operator, please report it")]
     Task(&'static str),
 }
 
-/// An operator that was not started yet.
+/// An operator before its start.
 pub struct Operator {
     pub(crate) config: Config,
     pub(crate) metrics: Shared,
@@ -130,7 +130,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// An operator, not started yet.
+    /// Returns an operator that is not started.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let metrics = Arc::clone(&config.metrics);
@@ -144,7 +144,7 @@ impl Operator {
         }
     }
 
-    /// A way to look at it while it runs.
+    /// Returns the probe of its health.
     #[must_use]
     pub fn probe(&self) -> Probe {
         Probe {
@@ -214,7 +214,7 @@ impl Operator {
     }
 }
 
-/// Why the Lease is not kept any more.
+/// Returns why the Lease was lost.
 fn lost(kept: Result<Result<Held, String>, JoinError>) -> String {
     match kept {
         Ok(Err(why)) => why,

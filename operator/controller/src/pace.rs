@@ -1,18 +1,16 @@
-//! Who goes first: Events give way to state writes, because somebody waits for those.
-//!
-//! It may not hold anything back for ever: whoever gives way says for how long.
+//! Delays Events while state writes are in flight, because people wait for those. The caller bounds the delay.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Counts the state writes that are under way. Clones share the count.
+/// Counts the state writes in flight. Clones share the count.
 #[derive(Clone, Debug)]
 pub struct Pace {
     writing: Arc<watch::Sender<usize>>,
 }
 
-/// A state write that is under way, until dropped.
+/// A state write in flight, until it is dropped.
 #[derive(Debug)]
 pub struct Writing {
     writing: Arc<watch::Sender<usize>>,

@@ -1,4 +1,4 @@
-//! Plans of the Workflows that were looked at last, so that a turn need not parse what the one before it parsed.
+//! The cache of plans, so that a transition need not parse what the one before it parsed.
 //!
 //! Bounded in number and in the bytes of the specs: a run that waits is cheap to parse again.
 

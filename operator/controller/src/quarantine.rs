@@ -21,7 +21,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The objects that are set aside, and the namespaces that pause because of them.
+/// The objects in quarantine, and the namespaces that are slowed down because of them.
 #[derive(Default)]
 pub(crate) struct Quarantines {
     inner: Mutex<Inner>,
@@ -35,7 +35,7 @@ struct Inner {
     namespaces: BTreeMap<Arc<str>, Pause>,
 }
 
-/// An object that is set aside.
+/// An object in quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aside {
     /// The generation that was evaluated.

@@ -1,8 +1,6 @@
-//! What is under way outside, run by run: calls that are being made, results that no commit holds yet, and large
-//! values at hand.
+//! Calls in flight, results that are not committed, and cached long values, by run.
 //!
-//! It may not start or judge a call. A result stays here until a commit holds it or the record has one: a turn may
-//! be lost, a result never.
+//! **Invariant:** starts and judges no call. A result stays until it is committed: a transition may be lost, a result never.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +15,10 @@ use crate::kinds::Name;
 /// The path and attempt of a call's record.
 pub type CallKey = (String, i32);
 
-/// The bytes of all cached values.
+/// The most bytes of all cached values.
 const MOST_VALUE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Everything that is under way.
+/// The calls in flight, uncommitted results and cached values of all runs.
 #[derive(Default)]
 pub struct Runs {
     inner: Mutex<Inner>,
@@ -29,7 +27,7 @@ pub struct Runs {
 #[derive(Default)]
 struct Inner {
     runs: BTreeMap<Name, Run>,
-    /// The Pods that this process was about to make, by their run.
+    /// The Pods that this process was about to create, by their run.
     tried: BTreeMap<Name, BTreeSet<String>>,
 }
 
@@ -41,10 +39,10 @@ struct Run {
     values: Blobs,
 }
 
-/// A call that is under way.
+/// A call in flight.
 struct Under {
     task: Option<AbortHandle>,
-    /// It is a Pod, which goes on without this process.
+    /// Whether it is a Pod, which goes on without this process.
     is_pod: bool,
 }
 
@@ -70,13 +68,13 @@ impl Runs {
         run.ended.iter().filter(|(key, _)| has_place(key)).map(|(_, fact)| fact.clone()).collect()
     }
 
-    /// Whether the call is being made, or has a result that is not committed yet.
+    /// Whether the call is in flight, or its result is not committed.
     pub fn is_known(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
         let mut inner = self.lock();
         inner.run(name, uid).is_some_and(|run| run.calls.contains_key(key) || run.ended.contains_key(key))
     }
 
-    /// Whether this process was about to make a Pod of this name before.
+    /// Whether this process was about to create a Pod of this name before.
     pub fn has_tried(&self, name: &Name, pod: &str) -> bool {
         self.lock().tried.get(name).is_some_and(|pods| pods.contains(pod))
     }
@@ -124,14 +122,14 @@ impl Runs {
         }
     }
 
-    /// The run is over: whatever is under way for it ends.
+    /// Ends everything in flight of a run that has finished.
     pub fn close(&self, name: &Name) {
         let mut inner = self.lock();
         inner.tried.remove(name);
         inner.runs.remove(name);
     }
 
-    /// The large values of a run that are at hand.
+    /// Returns the cached long values of a run.
     pub fn values(&self, name: &Name, uid: &str) -> Blobs {
         self.lock().run(name, uid).map(|run| run.values.clone()).unwrap_or_default()
     }
@@ -148,7 +146,7 @@ impl Runs {
         }
     }
 
-    /// Nothing is under way: nothing needs to be at hand.
+    /// Drops the cached values of a run with nothing in flight.
     pub fn rest(&self, name: &Name) {
         let mut inner = self.lock();
         if inner.runs.get(name).is_some_and(|run| run.calls.is_empty() && run.ended.is_empty()) {

@@ -1,6 +1,6 @@
-//! Secret values over the Kubernetes API, one read a call.
+//! Reads Secrets from the API server, one read a call.
 //!
-//! It may not keep or log a value, and gives out none for a host that the Secret does not name.
+//! **Invariant:** never keeps or logs a value, and returns none for a host that the Secret does not name.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::error::status_code;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Reads Secrets as they are asked for.
+/// Reads Secrets through a client.
 pub struct ClusterSecrets {
     client: Client,
 }

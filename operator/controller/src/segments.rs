@@ -1,7 +1,6 @@
-//! Segments of journals at hand, so that each is fetched once and not at every look.
+//! The cache of journal segments: least recently used first out, bounded in bytes.
 //!
-//! It may not grow without bound: those that were not used for the longest make room, and are fetched again when they
-//! are needed. It never checks what it is given: the blob store did.
+//! The blob store has verified each segment.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +13,7 @@ use signoff_engine::{Segments, journal::SharedRecords};
 /// The bytes of all segments at hand, as they are stored; in memory they have about twice as many.
 const MOST: usize = 64 * 1024 * 1024;
 
-/// By the uid of their Workflow.
+/// Cached segments by the uid of their Workflow.
 pub(crate) struct SegmentCache {
     most: usize,
     inner: Mutex<Inner>,

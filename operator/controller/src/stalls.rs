@@ -42,7 +42,7 @@ struct Stall {
     told: bool,
 }
 
-/// A failure that the object is to say now.
+/// A failure to be written to its object now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overdue {
     since: Moment,

@@ -1,7 +1,7 @@
-//! Watches what stands around the operator, so that no run reaches it from the operator's place in the network: the
-//! nodes, the API server, and the Services and pods of the operator's own namespace.
+//! Watches the addresses that no run may call from the operator's network: nodes, the API server, and the Services and pods of the
+//! operator's namespace.
 //!
-//! It may not judge a call, and reads of each object no more than its addresses. What it may not read it says, once.
+//! **Invariant:** reads nothing but addresses. Logs once what RBAC does not let it read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,7 +33,7 @@ use crate::{
 /// Where the API server's own Service and endpoints are, and their name.
 const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 
-/// What is to be watched, and who is told.
+/// The objects to be watched, and the receiver of their addresses.
 #[derive(Clone, Debug)]
 pub struct Targets {
     /// The operator's own namespace.

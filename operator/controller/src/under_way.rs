@@ -1,6 +1,6 @@
-//! The reconciles that are under way: how many, in which namespaces, and how large their objects are together.
+//! The reconciles in flight: their number, their namespaces and the size of their objects.
 //!
-//! Memory bounds them rather than their number: thousands of small objects may be reconciled while a few large ones wait.
+//! Bounded by memory rather than by number, so that small objects do not wait for large ones.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use crate::workqueue::Key;
 /// The objects that are being reconciled may have so many bytes of JSON together. A reconcile takes several times as many.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// The reconciles that are under way.
+/// The reconciles in flight.
 #[derive(Default)]
 pub(crate) struct UnderWay {
     tasks: HashMap<Id, (Key, usize)>,

@@ -1,6 +1,4 @@
-//! Which objects cannot be read at the moment, and why: so that each is told of once, until it can be read again.
-//!
-//! It may not read or tell anything itself.
+//! The objects that cannot be read at the moment, and why, so that each is reported once.
 
 use std::{
     collections::BTreeMap,

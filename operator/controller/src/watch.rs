@@ -1,8 +1,7 @@
-//! Follows all objects of one kind: lists them, watches from there, and begins again when the server has forgotten
-//! where that was.
+//! Follows all objects of one kind: list -> watch, and again from the list when the version has expired *(I/O)*.
 //!
-//! It may not stop for an object that cannot be read: that one is named, counted and passed over. It keeps no
-//! objects. That it gets JSON which serde_json can read at all is the client's business.
+//! **Invariant:** an object that cannot be read is named, counted and skipped, and stops nothing. Keeps no objects.
+//! `signoff-client` guarantees that serde_json can parse what arrives.
 
 use std::time::Duration;
 
@@ -23,18 +22,18 @@ use crate::{
     metrics::Shared,
 };
 
-/// Objects a page of a list: what is read at once is what is held in memory at once.
+/// Objects in a page of a list: a page is held in memory at once.
 const PAGE: u32 = 100;
 /// How long the server keeps a watch open, in seconds.
 const OPEN: u32 = 290;
-/// How much later a connection without a word is taken for dead.
+/// How much longer a connection without data counts as alive.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long a list may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What a watch shows.
+/// An event of a watch or its list.
 #[derive(Debug)]
 pub enum WatchEvent<K> {
     /// A list begins.
@@ -56,7 +55,7 @@ pub enum WatchEvent<K> {
         /// Whether it stood in a list.
         listed: bool,
     },
-    /// The watch is broken: what is known may grow old. Said once until it works again.
+    /// The watch is broken, and the cache may become stale. Sent once until the watch works again.
     Broken {
         /// Why.
         why: String,
@@ -66,9 +65,9 @@ pub enum WatchEvent<K> {
 }
 
 enum Trouble {
-    /// The server has forgotten the version: list again.
+    /// The version has expired: list again.
     Expired,
-    /// Nobody listens any more.
+    /// The receiver was dropped.
     Deaf,
     Failed {
         why: String,
@@ -91,12 +90,12 @@ impl From<serde_json::Error> for Trouble {
     }
 }
 
-/// Follows the objects of a kind in all namespaces until nobody listens any more.
+/// Follows the objects of a kind in all namespaces until the receiver is dropped.
 pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<WatchEvent<K>>, metrics: Shared) {
     follow_in(client, None, to, metrics).await;
 }
 
-/// Follows the objects of a kind in one namespace, or in all, until nobody listens any more.
+/// Follows the objects of a kind in one namespace, or in all, until the receiver is dropped.
 pub async fn follow_in<K: Readable>(
     client: Client,
     namespace: Option<String>,
@@ -175,7 +174,7 @@ struct Line<T> {
     object: T,
 }
 
-/// What is read of a line that is no object of the kind: a bookmark, an error, or an object that is broken.
+/// A line that is not an object of the kind: a bookmark, an error, or a broken object.
 #[derive(Deserialize)]
 struct Other {
     #[serde(default)]
@@ -315,12 +314,12 @@ impl<K: Readable> Follow<K> {
     }
 }
 
-/// Metadata as far as it can be read: whatever is wrong with an object, the next one is to be seen.
+/// Returns the metadata as far as it can be read, so that a broken object does not stop the watch.
 fn readable(metadata: &Value) -> ObjectMeta {
     Meta::deserialize(metadata).unwrap_or_default().into()
 }
 
-/// The name in some metadata.
+/// Returns the name in some metadata.
 pub(crate) fn name_of(meta: &ObjectMeta) -> Name {
     Name::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }

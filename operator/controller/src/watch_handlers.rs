@@ -1,6 +1,6 @@
-//! What follows from what a watch shows: what is known is brought up to date, and whoever is concerned is looked at.
+//! Applies watch events to the store and enqueues the affected objects.
 //!
-//! It may not ask the API server or wait.
+//! **Invariant:** does no I/O.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, Workflow};
@@ -16,15 +16,15 @@ use crate::{
     workqueue::Key,
 };
 
-/// A kind that is watched.
+/// A kind whose watch events are applied here.
 pub(crate) trait Watched: Kind {
-    /// How to look at it.
+    /// Returns the key under which an object is enqueued.
     fn key(name: Name) -> Key;
-    /// Whether a key is that of an object of this kind.
+    /// Whether a key is of this kind.
     fn holds(key: &Key) -> bool;
-    /// An object is no more.
+    /// Handles the deletion of an object.
     fn gone(context: &Context, gone: Gone);
-    /// An object cannot be read, or can be again: looks at whoever is concerned.
+    /// Enqueues the objects that depend on one that cannot be read, or can be read again.
     fn enqueue_related(context: &Context, meta: &ObjectMeta);
 }
 
@@ -79,10 +79,10 @@ impl Watched for Approval {
     }
 }
 
-/// How many sights are taken in one go, so that nothing else waits for long.
+/// How many events are applied in one go, so that nothing else waits for long.
 const AT_ONCE: usize = 64;
 
-/// Takes a sight and those that came with it. Returns whether the first list is complete by one of them.
+/// Applies an event and those that arrived with it. Returns whether one of them completed the first list.
 pub(crate) fn see_all<K: Watched>(
     context: &Context,
     store: &Store<K>,
@@ -97,7 +97,7 @@ pub(crate) fn see_all<K: Watched>(
     complete
 }
 
-/// Takes a sight. Returns whether the first list is complete by it.
+/// Applies an event. Returns whether it completed the first list.
 fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) -> bool {
     match sight {
         WatchEvent::Listing => {
@@ -147,7 +147,7 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) ->
     false
 }
 
-/// Tells of an object that cannot be read: each time by number, in words only once.
+/// Counts an object that cannot be read, and logs it the first time.
 fn unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
     context.metrics.unreadable(K::KIND);

@@ -1,8 +1,7 @@
-//! Which objects are to be looked at, and when: one look at a time for each, some at once in all. Namespaces have their
-//! turns, so that one with thousands of objects does not hold up the others.
+//! The workqueue: objects to be reconciled, each at most once at a time. Namespaces take turns, so that one with thousands of
+//! objects does not delay the others.
 //!
-//! It may not look itself, and has no clock: whoever asks brings the time. Whoever takes keys is the one that
-//! finishes them and tells what watches show; only `trigger` is for others too, and wakes the taker.
+//! **Invariant:** has no clock; the caller passes the time. One task pops and finishes keys; `trigger` is for all tasks.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -14,7 +13,7 @@ use tokio::sync::{Notify, futures::Notified};
 
 use crate::kinds::Name;
 
-/// One object to be looked at.
+/// The key of an object to be reconciled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// An Approval.
@@ -33,25 +32,25 @@ impl Key {
     }
 }
 
-/// The objects to be looked at.
+/// The objects to be reconciled.
 #[derive(Default)]
 pub struct Queue {
     inner: Mutex<Inner>,
     news: Notify,
-    /// Something happened to an object while it is looked at.
+    /// An event that arrived during an object's reconcile.
     news_of_running: Notify,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// What waits to be looked at, by namespace, in the order in which it was triggered. None is empty.
+    /// Enqueued keys by namespace, in the order in which they were triggered. No queue is empty.
     ready: BTreeMap<Arc<str>, VecDeque<Key>>,
-    /// The namespaces of `ready`, in the order in which they have their turns.
+    /// The namespaces of `ready`, in the order of their turns.
     turns: VecDeque<Arc<str>>,
     /// The keys of `ready`.
     queued: BTreeSet<Key>,
     running: BTreeSet<Key>,
-    /// What happened to objects while they were looked at: only that this version was seen, or more than that.
+    /// Events that arrived during reconciles: only that this version was received, or more.
     again: BTreeMap<Key, Option<String>>,
     timers: BTreeMap<Key, Moment>,
     by_time: BTreeSet<(Moment, Key)>,
@@ -63,7 +62,7 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happened to this object: look at it as soon as possible.
+    /// Enqueues an object.
     pub fn trigger(&self, key: Key) {
         if self.lock().trigger(key) {
             self.news_of_running.notify_waiters();
@@ -71,8 +70,8 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// A watch showed this version of the object. Where the look that is under way turns out to have made that very
-    /// version, there is nothing new to look at.
+    /// Enqueues an object because a watch event with this version arrived. Where the running reconcile turns out to have
+    /// written that version, the event is dropped.
     pub fn seen(&self, key: Key, version: String) {
         let mut inner = self.lock();
         if inner.running.contains(&key) {
@@ -88,17 +87,17 @@ impl Queue {
         }
     }
 
-    /// Waits until something was triggered since it last returned.
+    /// Waits until an object was triggered since the last return.
     pub async fn triggered(&self) {
         self.news.notified().await;
     }
 
-    /// Waits until something happens to any object that is being looked at. What happens from this call on counts.
+    /// Waits for an event of any object that is being reconciled, from this call on.
     pub fn news_of_running(&self) -> Notified<'_> {
         self.news_of_running.notified()
     }
 
-    /// Triggers everything whose time has come.
+    /// Enqueues every object whose timer is due.
     pub fn fire_timers(&self, now: Moment) {
         let mut inner = self.lock();
         while let Some((due, _)) = inner.by_time.first()
@@ -110,22 +109,22 @@ impl Queue {
         }
     }
 
-    /// When the next timer is due.
+    /// Returns when the next timer is due.
     pub fn next_due(&self) -> Option<Moment> {
         self.lock().by_time.first().map(|(due, _)| *due)
     }
 
-    /// Wakes the taker without triggering anything: something else may begin now.
+    /// Wakes the popping task without triggering anything.
     pub fn nudge(&self) {
         self.news.notify_one();
     }
 
-    /// The next object to be looked at; whoever takes it calls `finish` in the end.
+    /// Removes and returns the next key; the caller calls `finish` or `fail` for it.
     pub fn pop(&self) -> Option<Key> {
         self.pop_where(|_| true)
     }
 
-    /// The next object to be looked at in a namespace of which one more `may` begin.
+    /// Removes and returns the next key of a namespace that `may` start one more.
     pub fn pop_where(&self, may: impl Fn(&str) -> bool) -> Option<Key> {
         let mut inner = self.lock();
         let at = inner.turns.iter().position(|namespace| may(namespace))?;
@@ -142,7 +141,7 @@ impl Queue {
         Some(key)
     }
 
-    /// Forgets what waits to be looked at, save what is still `wanted`.
+    /// Drops enqueued keys that are not `wanted`.
     pub fn retain(&self, wanted: impl Fn(&Key) -> bool) {
         let mut guard = self.lock();
         let inner = &mut *guard;
@@ -177,7 +176,7 @@ impl Queue {
         failures
     }
 
-    /// How many are waiting to be looked at or being looked at.
+    /// Returns how many keys are enqueued or being reconciled.
     pub fn depth(&self) -> usize {
         let inner = self.lock();
         inner.queued.len() + inner.running.len()
@@ -185,7 +184,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// Returns whether the object is being looked at.
+    /// Returns whether the object is being reconciled.
     fn trigger(&mut self, key: Key) -> bool {
         if self.running.contains(&key) {
             self.again.insert(key, None);

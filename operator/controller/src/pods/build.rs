@@ -1,6 +1,6 @@
-//! The Pod of a step, as it is created: from what a turn asks for, restricted where its author does not say otherwise.
+//! Builds the Pod of a step from its call, restricted where its author does not say otherwise.
 //!
-//! It may not add anything to what people were shown but who owns it and what every Pod of a step has.
+//! **Invariant:** adds only the owner and what every Pod of a step has to what approvers were shown.
 
 use kube::Resource;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use signoff_api::{
 use signoff_engine::turn::{Call, PodCall};
 use signoff_runtime::RunRef;
 
-/// The whole object.
+/// Returns the object to be created.
 pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> Value {
     let spec = &pod.spec;
     let template = spec.pod_template.as_ref().map(|template| &template.0);
@@ -207,7 +207,7 @@ fn merge(field: &str, into: &mut Value, from: &Value) {
     }
 }
 
-/// How many seconds its container may take to end once it is told to.
+/// Returns the grace period, in seconds.
 pub(super) fn grace(spec: &PodStep) -> u32 {
     let said = spec.pod_template.as_ref().and_then(|t| t.0.get("spec")?.get("terminationGracePeriodSeconds")?.as_u64());
     said.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(30)

@@ -1,6 +1,6 @@
-//! Every Pod of a step that the watch shows, and who follows which.
+//! The index of all Pods of steps, from the watch, with the tasks that follow them.
 //!
-//! It may not ask the API server. It keeps what was last seen of a Pod that is gone for as long as somebody follows it.
+//! **Invariant:** does no I/O. The last state of a deleted Pod is kept as long as a task follows it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,25 +19,25 @@ use crate::{
     watch::{WatchEvent, name_of},
 };
 
-/// What is known of one Pod.
+/// The last known state of a Pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// As it was last seen.
+    /// The last state received.
     pub(crate) pod: Option<Arc<StepPod>>,
-    /// How it is known that it is no more.
+    /// How its deletion was learned.
     pub(crate) gone: Option<Gone>,
 }
 
-/// How it is known that a Pod is no more.
+/// How the deletion of a Pod was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
-    /// The watch showed every state that it had.
+    /// By the watch, which delivered every state before it.
     Watched,
-    /// A list does not show it any more: what it was last is not known.
+    /// By a list without it: its last state is unknown.
     Relisted,
 }
 
-/// Every Pod of a step.
+/// The Pods of steps, with the tasks that follow them.
 #[derive(Default)]
 pub(crate) struct PodIndex {
     inner: Mutex<Inner>,
@@ -50,7 +50,7 @@ struct Inner {
     followers: BTreeMap<Name, watch::Sender<Known>>,
     /// What the lists that are being read held so far, by the namespace they are of.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
-    /// Pods that cannot be created, by the uid of their run.
+    /// Pods that cannot be created, by their run's uid.
     unmade: BTreeMap<Name, (Box<str>, PodProblem)>,
     /// Of which a list was read to its end.
     complete: BTreeSet<Option<String>>,
@@ -58,11 +58,11 @@ struct Inner {
 
 struct Entry {
     pod: Arc<StepPod>,
-    /// The run that it belongs to.
+    /// The uid of its run.
     run: Box<str>,
-    /// Why it does not run yet; as it was first said.
+    /// Why it does not run yet, in the first wording received.
     trouble: Option<PodProblem>,
-    /// Nothing is to be done about it any more.
+    /// Whether its result was taken.
     left: bool,
 }
 
@@ -71,7 +71,7 @@ impl PodIndex {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a watch shows. Returns the Workflows that are to be looked at because of it.
+    /// Applies a watch event. Returns the Workflows to be reconciled.
     pub(crate) fn see(&self, (scope, sight): PodSight) -> Vec<Name> {
         let mut inner = self.lock();
         match sight {
@@ -113,12 +113,12 @@ impl PodIndex {
         }
     }
 
-    /// Takes what an own request returned.
+    /// Applies the answer to an own request.
     pub(crate) fn record(&self, pod: StepPod) {
         self.lock().put(pod);
     }
 
-    /// A Pod is no more, as an own request has shown.
+    /// Applies the answer that a Pod is not found.
     pub(crate) fn forget(&self, name: &Name, uid: &str) {
         self.lock().bury(name, Some(uid), Gone::Relisted);
     }
@@ -131,26 +131,26 @@ impl PodIndex {
         inner.followers.entry(name.clone()).or_insert_with(|| watch::Sender::new(known)).subscribe()
     }
 
-    /// Whether every Pod of a namespace is known.
+    /// Whether the first list of a namespace is complete.
     pub(crate) fn is_complete(&self, namespace: &str) -> bool {
         self.lock().complete.iter().any(|scope| scope.as_deref().is_none_or(|one| one == namespace))
     }
 
-    /// The Pods of a run that something may have to be done about.
+    /// Returns the Pods of a run whose result was not taken.
     pub(crate) fn of_run(&self, uid: &str) -> Vec<Arc<StepPod>> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
         names.filter_map(|name| inner.pods.get(name)).filter(|entry| !entry.left).map(|e| Arc::clone(&e.pod)).collect()
     }
 
-    /// Nothing is to be done about this Pod any more.
+    /// Marks a Pod whose result was taken.
     pub(crate) fn leave(&self, pod: &StepPod) {
         if let Some(entry) = self.lock().pods.get_mut(&Name::of(pod)).filter(|entry| entry.pod.uid() == pod.uid()) {
             entry.left = true;
         }
     }
 
-    /// Why the Pods of a run do not run yet, by their names.
+    /// Returns why the Pods of a run do not run yet, by their names.
     pub(crate) fn troubles(&self, uid: &str) -> Vec<(Name, PodProblem)> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
@@ -165,7 +165,7 @@ impl PodIndex {
         Unmade { book: Arc::clone(self), pod: pod.clone() }
     }
 
-    /// The Pods that run or may run soon, of one namespace.
+    /// Returns the Pods of a namespace that run or may run soon.
     pub(crate) fn live_in(&self, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
         let inner = self.lock();
         let here = inner.pods.iter().filter(|(name, entry)| &*name.namespace == namespace && !entry.pod.is_over());
@@ -186,7 +186,7 @@ impl Drop for Unmade {
 }
 
 impl Inner {
-    /// Returns the Workflow that is to be looked at.
+    /// Returns the Workflow to be reconciled.
     fn put(&mut self, pod: StepPod) -> Option<Name> {
         let name = Name::of(&pod);
         let (owner, run) = pod.owner().map(|(owner, uid)| (name.beside(owner), Box::<str>::from(uid)))?;
@@ -241,7 +241,7 @@ impl Inner {
     }
 }
 
-/// Whether a sight is older than what is known, where versions are numbers.
+/// Whether an event is older than the last one, where versions are numbers.
 fn is_older(pod: &StepPod, known: &StepPod) -> bool {
     let version = |pod: &StepPod| pod.meta().resource_version.as_ref().and_then(|version| version.parse::<u128>().ok());
     matches!((version(pod), version(known)), (Some(new), Some(old)) if new < old)

@@ -1,6 +1,6 @@
-//! The end of what a container wrote, read once.
+//! Reads the end of a container's log *(I/O)*.
 //!
-//! It may not hold more than the end of it in memory, whatever was written.
+//! **Invariant:** holds no more than the end in memory.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::{
     wire::Wire,
 };
 
-/// How much of a log is kept, in bytes.
+/// The bytes of a log that are kept.
 pub(super) const MOST: usize = 256 * 1024;
 /// How long reading may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a server that does not answer is asked again where the log is for people only.
+/// How long reading is retried where the log is for people only.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
-/// The pause before it is asked again.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The end of a log.
 pub(super) struct Log {
     pub(super) text: String,
-    /// Whether there was more before it.
+    /// Whether the log had more before it.
     pub(super) is_cut: bool,
 }
 

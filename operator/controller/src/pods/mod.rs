@@ -1,6 +1,6 @@
-//! The Pods of steps: what is known of them, how one is made, followed to its end and let go of.
+//! The Pods of steps: quota *(pure)* -> build *(pure)* -> create *(I/O)* -> follow -> read the log *(I/O)* -> delete *(I/O)*.
 //!
-//! It may not decide what an end means for a run, nor touch a Pod that is not exactly the one it would have made.
+//! **Invariant:** touches no Pod but exactly the one that it would have created. What an end means for a run is the engine's.
 //!
 //! * `state`: what is read of a Pod, and the state of its container
 //! * `index`: every Pod that was received by the watch, and who follows it
@@ -37,16 +37,16 @@ use crate::{
     watch::{WatchEvent, follow_in},
 };
 
-/// What an administrator says about Pods.
+/// The administrator's settings for Pods.
 #[derive(Clone, Debug)]
 pub struct PodSettings {
-    /// Whether steps may be Pods at all.
+    /// Whether steps may be Pods.
     pub enabled: bool,
-    /// The namespaces in which steps may be Pods; everywhere where there are none.
+    /// The namespaces in which steps may be Pods; empty: all.
     pub namespaces: Vec<String>,
-    /// How many may run at once in a namespace.
+    /// The most that may run at once in a namespace.
     pub most_in_namespace: usize,
-    /// How many may run at once for one Workflow.
+    /// The most that may run at once for one Workflow.
     pub most_of_workflow: usize,
 }
 
@@ -63,10 +63,10 @@ impl PodSettings {
     }
 }
 
-/// What a watch of Pods shows, and of which namespace it is; all of them where there is none.
+/// A watch event of Pods, with the namespace of its watch; `None`: all namespaces.
 pub(crate) type PodSight = (Option<String>, WatchEvent<StepPod>);
 
-/// Follows the Pods of steps: with one watch, or one a namespace where an administrator bounds it.
+/// Follows the Pods of steps by one watch, or one a namespace where the administrator names some.
 pub(crate) fn watch(
     client: &Client,
     settings: &PodSettings,

@@ -1,6 +1,6 @@
-//! How many Pods may run at once in a namespace and for a Workflow, and who is next.
+//! The FIFO quota for Pods, for each namespace and each Workflow.
 //!
-//! It may not make a Pod wait whose place is free, nor let one in before another that has waited longer and could begin.
+//! **Invariant:** a Workflow at its own limit does not block others; no Pod overtakes one that has waited longer and could start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::{PodIndex, PodSettings};
 use crate::kinds::Name;
 
-/// Places for Pods.
+/// The quota for Pods.
 pub(crate) struct PodQuota {
     settings: PodSettings,
     book: Arc<PodIndex>,
@@ -23,41 +23,41 @@ pub(crate) struct PodQuota {
 
 #[derive(Default)]
 struct Inner {
-    /// Pods that have a place, by namespace: the uid of their run, and their name.
+    /// Pods that hold a slot, by namespace: their run's uid and their name.
     taken: BTreeMap<Arc<str>, BTreeSet<(Box<str>, Name)>>,
-    /// Pods that wait, by namespace, the longest-waiting first.
+    /// Queued Pods by namespace, the oldest first.
     waiting: BTreeMap<Arc<str>, BTreeSet<QueuedPod>>,
 }
 
-/// A Pod that wants to run.
+/// A Pod that waits for a slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueuedPod {
-    /// Since when it waits.
+    /// When it was queued.
     pub(crate) since: Moment,
-    /// Its Workflow.
+    /// The name of its Workflow.
     pub(crate) workflow: Name,
-    /// That one's uid.
+    /// The uid of its Workflow.
     pub(crate) run: Box<str>,
-    /// Which of those that this one asked for at once it is.
+    /// Its position among the Pods that its Workflow queued at once.
     pub(crate) seq: i64,
-    /// Its own name.
+    /// The name of the Pod.
     pub(crate) pod: Name,
 }
 
 /// Why a Pod has to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Others are before it: how many wait longer in its namespace, and how many may run.
+    /// The namespace is full: how many have waited longer there, and its limit.
     Namespace { before: usize, most: usize },
-    /// Its own Workflow has as many as it may: how many of that wait longer, and how many may run.
+    /// The Workflow is at its limit: how many of its Pods have waited longer, and its limit.
     Workflow { before: usize, most: usize },
-    /// It is not known yet what runs.
+    /// The first list of the namespace is not complete.
     Unknown,
-    /// No step may be a Pod in its namespace.
+    /// Pods are not allowed in the namespace.
     PodsNotAllowed,
 }
 
-/// A place of a running Pod; it is free again once this is dropped.
+/// The slot of a running Pod; free again when this is dropped.
 pub(crate) struct PodSlot {
     room: Arc<PodQuota>,
     run: Box<str>,
@@ -82,26 +82,26 @@ impl PodQuota {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says when a place may be free.
+    /// Waits until a slot may be free.
     pub(crate) fn freed(&self) -> watch::Receiver<()> {
         self.freed.subscribe()
     }
 
-    /// A Pod that is there ended or went: a place may be free.
+    /// Announces that a Pod has finished or was deleted.
     pub(crate) fn look(&self) {
         if !self.lock().waiting.is_empty() {
             self.freed.send_replace(());
         }
     }
 
-    /// A place for a Pod that runs already, whatever the limits say.
+    /// Returns the slot of a Pod that runs already, whatever the limits.
     pub(crate) fn keep(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
         let place = (run.into(), pod.clone());
         self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(place);
         PodSlot { room: Arc::clone(self), run: run.into(), pod: pod.clone() }
     }
 
-    /// A place for a Pod that is to begin.
+    /// Returns a slot for a new Pod, or why it waits.
     pub(crate) fn take(self: &Arc<Self>, ticket: QueuedPod) -> Result<PodSlot, Wait> {
         let namespace = Arc::clone(&ticket.pod.namespace);
         if !self.settings.allows(&namespace) {
@@ -157,12 +157,12 @@ impl PodQuota {
         next.into_iter().collect()
     }
 
-    /// Nothing of this Workflow waits any more.
+    /// Removes every queued Pod of a Workflow.
     pub(crate) fn forget(&self, workflow: &Name) {
         self.forget_all_but(workflow, |_| false);
     }
 
-    /// Of this Workflow only these Pods still wait: what could not begin must not stand in the way of others.
+    /// Removes the queued Pods of a Workflow but these, so that the others do not block the queue.
     pub(crate) fn forget_all_but(&self, workflow: &Name, wanted: impl Fn(&Name) -> bool) {
         let mut inner = self.lock();
         if inner.forget(&workflow.namespace, |ticket| ticket.workflow == *workflow && !wanted(&ticket.pod)) {
@@ -171,7 +171,7 @@ impl PodQuota {
         }
     }
 
-    /// Everything that has a place or is there without one.
+    /// Returns every Pod that holds a slot or runs without one.
     fn running(&self, inner: &Inner, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
         let mut running = self.book.live_in(namespace);
         running.extend(inner.taken.get(namespace).into_iter().flatten().cloned());
@@ -198,7 +198,7 @@ impl Inner {
 }
 
 impl Wait {
-    /// A reason of the condition `PodsPending`, and a sentence for people.
+    /// Returns the reason and message of the condition `PodsPending`.
     pub(crate) fn words(&self, namespace: &str) -> (&'static str, String) {
         match self {
             Self::Namespace { before, most } => {

@@ -1,7 +1,7 @@
-//! One Pod from its creation to its end: made once, found again after a restart, ended when its time is over.
+//! Runs one Pod: created once, found again after a restart, deleted at its deadline.
 //!
-//! It may not make a Pod a second time, nor say of one whose end nobody saw how it ended. It may not delete a Pod whose
-//! end is not recorded yet, but to end it.
+//! **Invariant:** never creates a Pod twice. Reports `Unknown` when the final state was not observed. Deletes a Pod whose result is
+//! not recorded only to end it.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -27,16 +27,16 @@ use crate::{
     wire::Wire,
 };
 
-/// How long a container may take to begin where its author does not say.
+/// How long a container may take to start where its author sets no limit.
 const START: Duration = Duration::from_secs(300);
-/// How much longer than its grace a Pod that is to end may take until it is given up.
+/// How long after its grace period a Pod is given up.
 const GIVEN_UP: Duration = Duration::from_secs(90);
-/// How long reading what a container has written may keep it from being ended.
+/// How long reading the log may delay the deletion of a Pod.
 const TO_READ: Duration = Duration::from_secs(5);
 /// The longest pause between two attempts to reach the API server.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Whoever attends Pods.
+/// Runs the Pods of steps.
 pub(crate) struct PodRunner {
     pub(crate) context: Arc<Context>,
     pub(crate) wire: Wire,
@@ -44,7 +44,7 @@ pub(crate) struct PodRunner {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// One Pod that is attended.
+/// The run of one Pod.
 struct PodRun<'a> {
     by: &'a PodRunner,
     run: &'a RunRef,
@@ -53,19 +53,19 @@ struct PodRun<'a> {
     digest: Digest,
     name: Name,
     known: watch::Receiver<Known>,
-    /// Why it was asked to end, and since when.
+    /// Why its deletion was requested, and when.
     termination: Option<(PodProblem, Moment)>,
-    /// What it had written by then: its Pod may be gone before there is more to read.
+    /// Its log until then: the Pod may be deleted before there is more to read.
     log_so_far: Option<String>,
 }
 
-/// Says that a Pod cannot be created. What is dropped first is declared first: the Workflow is reconciled without it.
+/// Announces that a Pod cannot be created. Fields drop in this order: the Workflow is reconciled after the record is gone.
 struct NotCreated {
     _record: Unmade,
     _look: Look,
 }
 
-/// Reconciles a Workflow once more when it is dropped.
+/// Enqueues a Workflow when it is dropped.
 struct Look {
     context: Arc<Context>,
     workflow: Name,
@@ -83,19 +83,19 @@ impl Drop for Look {
     }
 }
 
-/// What has the name of a Pod.
+/// The object that has a Pod's name.
 enum There {
     Nothing,
-    /// The one that this step made, or would have made.
+    /// The Pod that this step has created, or would have created.
     Ours(Box<StepPod>),
     Others,
 }
 
-/// What is said of another's Pod.
+/// The message about another user's Pod.
 const OTHERS: &str = "exists and is not this step's: find out who made it";
 
 impl PodRunner {
-    /// Attends the Pod of a call until its container has ended. `begins`: it was certainly never made before.
+    /// Runs the Pod of a call until its container has terminated. `begins`: it was certainly never created before.
     pub(crate) async fn attend(
         &self,
         run: &RunRef,
@@ -185,7 +185,7 @@ impl PodRun<'_> {
         self.by.clock.now().into()
     }
 
-    /// Makes the Pod. What may have been made although no answer said so is looked for, and never made again.
+    /// Creates the Pod. One that may have been created without an answer is searched for, and never created again.
     async fn make(&self, latest: Moment) -> Result<StepPod, Failure> {
         let object = build::pod(self.run, self.call, self.pod, &self.digest);
         let mut pause = Pause::default();
@@ -230,7 +230,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// Says on the Workflow that the Pod cannot be created, until the result is dropped.
+    /// Announces on the Workflow that the Pod cannot be created, until the result is dropped.
     fn tell_unmade(&self, since: Moment, why: &str) -> NotCreated {
         let PodRunner { context, book, .. } = self.by;
         let message = format!("creating it fails since {since}: {why}");
@@ -251,7 +251,7 @@ impl PodRun<'_> {
         NotCreated { _record: record, _look: look }
     }
 
-    /// Finds the Pod that another process, or this one before it forgot, has made or was about to make.
+    /// Finds the Pod that an earlier process has created or was about to create.
     async fn find_again(&self, latest: Moment) -> Result<StepPod, Failure> {
         match self.ask(latest).await? {
             Some(there) => Ok(there),
@@ -260,7 +260,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// The Pod as it is now, where it may be there.
+    /// Returns the Pod as it is now; `None` where it does not exist.
     async fn ask(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
         match self.look(latest).await? {
             There::Ours(there) => Ok(Some(*there)),
@@ -270,7 +270,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// What has its name now.
+    /// Returns the object that has its name now.
     async fn look(&self, latest: Moment) -> Result<There, Failure> {
         let mut pause = Pause::default();
         loop {
@@ -290,7 +290,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// Until when it may go on as it stands.
+    /// Returns the deadline of its present state.
     fn due(&self, created: Moment, pod: Option<&StepPod>) -> Moment {
         if let Some((_, since)) = &self.termination {
             return since.after(pod.map(StepPod::grace).unwrap_or_default() + GIVEN_UP);
@@ -303,7 +303,7 @@ impl PodRun<'_> {
         }
     }
 
-    /// Its time is over: asks for its end, or gives it up where it was asked before.
+    /// Handles a passed deadline: requests the deletion, or gives the Pod up where that was requested before.
     async fn end(&mut self, uid: &str, stand: &PodState, now: Moment) -> Result<(), Failure> {
         if let Some((why, _)) = &self.termination {
             let why = format!("{}; it was to end, and {} does not say that it did", why.message, self.told());
@@ -339,7 +339,7 @@ impl PodRun<'_> {
         Ok(())
     }
 
-    /// What its container's end comes to.
+    /// Returns the result of a terminated container.
     async fn ended(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
         let mut facts = facts(pod, end);
         let spec = &self.pod.spec;
@@ -417,13 +417,13 @@ impl PodRun<'_> {
         Some(PodProblem { reason: reason.to_owned(), message })
     }
 
-    /// It ended without its container ever running, or the cluster ended it.
+    /// Returns the result of a Pod that ended without its container running, or that the cluster ended.
     fn failed(&self, why: &PodProblem) -> Failure {
         let PodProblem { reason, message } = self.termination.as_ref().map_or(why, |(why, _)| why);
         known(reason, format!("{}: {message}", self.told()), true)
     }
 
-    /// It is no more, and the watch showed every state that it had.
+    /// Returns the result of a deleted Pod whose every state was received.
     fn gone(&self, last: Option<&StepPod>) -> Failure {
         let never_ran = last.is_some_and(|pod| {
             let graceful = pod.is_going() || self.termination.is_some();
@@ -466,7 +466,7 @@ fn known(class: &str, message: String, retryable: bool) -> Failure {
     }
 }
 
-/// Whether a reason that somebody else gave can be a class.
+/// Whether a reason of another component can be a failure class.
 fn is_word(reason: &str) -> bool {
     (1..=63).contains(&reason.len()) && reason.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
@@ -475,7 +475,7 @@ fn unknown(idempotent: bool, message: String) -> Failure {
     Failure { unknown: !idempotent, ..known("OutcomeUnknown", message, idempotent) }
 }
 
-/// Whether the API server gave this reason.
+/// Whether the API server answered with this reason.
 fn is(error: &kube::Error, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason)
 }
@@ -496,7 +496,7 @@ fn was_never_stored(error: &kube::Error) -> bool {
     false
 }
 
-/// The pause before an API server that did not answer is asked again: longer each time.
+/// Returns the pause before the next attempt: longer each time.
 #[derive(Default)]
 struct Pause(u32);
 

@@ -1,6 +1,6 @@
-//! What is read of a Pod, and where its step's container stands.
+//! The fields that are read of a Pod, and the state of its step's container.
 //!
-//! It may not keep more of a Pod than that: no spec of it, none of its files, nothing that others wrote on it.
+//! **Invariant:** drops the spec and all labels and annotations of others.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
@@ -14,14 +14,14 @@ use signoff_api::{Moment, Workflow, names, pod::CONTAINER};
 
 use crate::kinds::{Meta, Readable};
 
-/// A kubelet keeps so many bytes of a container's termination message.
+/// The bytes of a container's termination message that a kubelet keeps.
 const MAX_MESSAGE: usize = 4096;
-/// And so many of all containers of a Pod, divided among them.
+/// The bytes for all containers of a Pod, divided among them.
 const MAX_MESSAGES: usize = 12 * 1024;
-/// A grace that is longer is nobody's to wait for.
+/// The longest grace period that is waited for.
 const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// A Pod of a step, as far as it matters.
+/// A Pod of a step, with the fields that the operator reads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepPod {
     metadata: ObjectMeta,
@@ -36,7 +36,7 @@ pub(crate) struct StepPod {
     waiting: Option<Waiting>,
     running: bool,
     terminated: Option<Terminated>,
-    /// Whether its kubelet says anything about the step's container.
+    /// Whether its kubelet has written a status of the step's container.
     has_container_status: bool,
     /// What ran before the step's container and failed: its name, and how it ended.
     failed_before: Option<(String, Terminated)>,
@@ -64,7 +64,7 @@ struct Waiting {
     message: String,
 }
 
-/// How a container ended.
+/// The termination of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Terminated {
@@ -74,7 +74,7 @@ pub(crate) struct Terminated {
     pub(crate) finished_at: Option<Time>,
 }
 
-/// Why a container does not run yet, in the words of the scheduler or the kubelet.
+/// Why a container does not run yet, as the scheduler or the kubelet says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodProblem {
     pub(crate) reason: String,
@@ -82,25 +82,25 @@ pub(crate) struct PodProblem {
 }
 
 impl PodProblem {
-    /// Whether another trouble is the same one in other words: a kubelet alternates between two about an image.
+    /// Whether another problem is the same one: a kubelet alternates between two messages about an image.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let about_image = |one: &Self| matches!(one.reason.as_str(), "ErrImagePull" | "ImagePullBackOff");
         self.reason == other.reason || (about_image(self) && about_image(other))
     }
 }
 
-/// Where a Pod stands.
+/// The state of a step's Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodState {
-    /// Its container does not run yet.
+    /// The container does not run yet.
     Pending(Option<PodProblem>),
-    /// Its container runs.
+    /// The container runs.
     Running,
-    /// Its container ended.
+    /// The container has terminated.
     Ended(Terminated),
-    /// It ended without its container ever running.
+    /// The Pod ended without its container ever running.
     Failed(PodProblem),
-    /// The cluster gave it up while its container ran: nobody knows how that ended, or whether it did.
+    /// The cluster gave the Pod up while its container ran: how that ended, or whether, is unknown.
     Lost(PodProblem),
 }
 
@@ -138,7 +138,7 @@ impl StepPod {
         self.node.is_some() && !self.has_container_status
     }
 
-    /// Whether nothing of it runs any more.
+    /// Whether no container runs any more.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Failed" | "Succeeded")
     }
@@ -200,7 +200,7 @@ impl StepPod {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// When it was made.
+    /// Returns when it was created.
     pub(crate) fn created(&self) -> Option<Moment> {
         self.metadata.creation_timestamp.as_ref().map(|time| Moment::from(time.0))
     }
@@ -214,7 +214,7 @@ impl StepPod {
         owners.next().map(|owner| (owner.name.as_str(), owner.uid.as_str()))
     }
 
-    /// The digest of what it was made from.
+    /// Returns the digest of the call it was built from.
     pub(crate) fn input_digest(&self) -> Option<&str> {
         self.annotation(names::ANNOTATION_INPUT_DIGEST)
     }
