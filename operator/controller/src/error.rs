@@ -1,6 +1,4 @@
-//! What can go wrong in a reconcile, in four classes that decide the reaction.
-//!
-//! It may not retry anything: the queue does, by class.
+//! The errors of a reconcile, in four classes. The workqueue retries by class.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The tally of an Approval on a thread for evaluations, and what follows where that is stopped.
 //!
 //! A vote whose evaluation is stopped is invalid, and the others are counted without it. Only where no vote is to blame
-//! the Approval is set aside: its deadline and the end of its run still count, and no decision is read.
+//! is the Approval put into quarantine: its deadline and the end of its run still count, and no decision is read.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,6 +1,7 @@
-//! The Approval reconcile: observe, tally, commit, report. The one fenced write *is* the decision.
+//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck *(I/O)* -> commit *(I/O)* -> report. The fenced write *is* the
+//! decision.
 //!
-//! It may not honour anything while the guard is down, and never writes twice for one decision.
+//! **Invariant:** counts no decision while the admission policies are not in force, and never writes twice for one decision.
 
 mod evaluate;
 mod observe;
@@ -12,7 +13,7 @@ use signoff_runtime::Stopped;
 use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name, workqueue::Key};
 use observe::{Observed, Seen};
 
-/// Looks at an Approval and records what follows. Returns when to look again although nothing has happened.
+/// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let looked = look(context, name).await;
     context.approvals.rest(name);

@@ -1,6 +1,6 @@
-//! What is known of an Approval: the object, how its run stands, and whether anybody vouches for its decisions.
+//! Collects the facts about an Approval: the object, the state of its run, and whether its decisions are verified.
 //!
-//! It may not change anything. That a run is gone is believed only of the API server itself.
+//! **Invariant:** changes nothing. Only the API server's own answer proves that a run is gone.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
 pub(super) enum Observed {
     /// An Approval that may be decided.
     Open(Box<Seen>),
-    /// Nothing that could be decided now.
+    /// An Approval that cannot be decided now.
     Nothing,
 }
 
@@ -50,7 +50,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
     Ok(Observed::Open(Box::new(Seen { owner, guard_epoch: guarded.epoch, approval })))
 }
 
-/// How the run stands; none where its journal is a newer operator's, to whom its Approvals belong as well.
+/// Returns the state of the run; `None` where a newer operator wrote its journal, to which its Approvals belong too.
 async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {

@@ -1,6 +1,6 @@
-//! Takes the engine's turn, and fetches the large values it needs.
+//! Computes the engine's transition, and fetches the long values that it needs *(I/O)*.
 //!
-//! It may not do anything that a turn asks for: nothing of it counts before it is committed.
+//! **Invariant:** executes no command of the transition: nothing counts before it is committed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ const ROUNDS: usize = 64;
 /// goes on from there.
 const MOST_STOPPED: usize = 8;
 
-/// Returns the turn, or `None` where it takes another reconcile.
+/// Returns the transition, or `None` where it takes another reconcile.
 pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Option<Turn>, Error> {
     let owner = owner(&seen.name, &seen.uid);
     let mut values = Arc::new(context.runs.values(&seen.name, &seen.uid));
@@ -82,7 +82,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
     Err(Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("a turn took more than {ROUNDS} rounds") })
 }
 
-/// The large values of a turn that the next ones may need. What containers wrote is for people, unless it was the answer.
+/// Returns the long values of a transition that later ones may need. Logs of containers are for people, unless one was the answer.
 fn at_hand(turn: &Turn) -> impl Iterator<Item = (Digest, String)> {
     let records = turn.journal.records();
     let logs = records.iter().filter_map(|record| record.log.as_ref()?.ref_.as_ref());
@@ -121,8 +121,8 @@ fn blamed(context: &Context, seen: &Seen, facts: &[Fact], why: Stopped) -> Resul
     Ok(Fact::TooCostly { path, attempt, why: why.to_string() })
 }
 
-/// Calls that must not be repeated, and that another incarnation of the operator began. Only the holder of the
-/// Lease gets here, so that one is no more.
+/// Returns the calls that must not be repeated and that an earlier process started. Only the holder of the Lease gets here, so that
+/// process has ended.
 fn lost(context: &Context, seen: &Seen, turn: &Turn) -> Vec<Fact> {
     let calls = turn.commands.iter().filter_map(|command| match command {
         // A Pod is found again by its name.
@@ -139,8 +139,8 @@ fn lost(context: &Context, seen: &Seen, turn: &Turn) -> Vec<Fact> {
         .collect()
 }
 
-/// Returns the calls that are due, first or repeated, and that policies no longer allow. Calls in flight are left alone:
-/// what they come to must be known.
+/// Returns the calls that would start now, or again, and that policies no longer allow. Calls in flight go on: their result
+/// must be known.
 fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fact]) -> Vec<Fact> {
     let mut refused = Vec::new();
     for command in &turn.commands {
@@ -171,7 +171,7 @@ fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fac
     refused
 }
 
-/// A large value that the journal names. `names` are those of values whose usual name is another object's.
+/// Fetches a long value that the journal names. `names` are those of values whose usual name is another object's.
 pub(super) async fn fetch(
     context: &Context,
     name: &Name,

@@ -1,7 +1,6 @@
-//! Writes down what a turn came to, before any of it is done.
+//! Stores a transition before any of its commands is executed *(I/O)*: long values -> status.
 //!
-//! It may not write where nothing changed. Large values go first: they are named by their content, so that one
-//! that is never referred to harms nobody.
+//! **Invariant:** writes nothing where nothing changed. Values are named by their content, so an unreferenced one does no harm.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::{
     workqueue::Key,
 };
 
-/// Makes room in the Workflow where its journal has grown long. What is moved out is to be committed with the turn.
+/// Moves records into a segment where the journal has grown long. The segment is committed with the transition.
 pub(super) fn settle(context: &Context, seen: &Seen, turn: &mut Turn) -> Result<Vec<Folded>, Error> {
     let settled = turn.journal.settle(&context.room);
     settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
@@ -47,7 +46,7 @@ pub(super) async fn commit(
     Ok(stored)
 }
 
-/// Writes the status that a turn came to, and the values that it names.
+/// Writes the status of a transition, and the values that it names.
 pub(super) async fn store(
     context: &Context,
     seen: &Seen,
@@ -94,10 +93,10 @@ pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Res
     context
         .reporter
         .report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
-    super::retire::retire(context, &seen.name, &seen.uid, crate::kinds::Kind::due(&*stored)).await
+    super::finish::retire(context, &seen.name, &seen.uid, crate::kinds::Kind::due(&*stored)).await
 }
 
-/// Says that a run is held because nobody vouches for decisions.
+/// Writes that a run is held because the admission policies are not in force.
 pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
     let next = status::unguarded(workflow, why, context.now());
     if workflow.status.as_ref() != Some(&next) {
@@ -114,8 +113,8 @@ pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> R
     Ok(None)
 }
 
-/// The records of a stored journal that may still change, as tests of a JSON Patch. A record that begins draws no
-/// number, so that `status.seq` alone would let a patch that is late undo it.
+/// Returns JSON Patch tests for the records that may still change. A started record draws no number, so that `status.seq` alone
+/// would let a late patch undo it.
 pub(crate) fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
     let open = stored.steps.iter().enumerate().filter(|(_, record)| !record.phase.is_end());
     open.map(|(place, record)| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": record}))

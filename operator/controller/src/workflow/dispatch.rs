@@ -1,6 +1,6 @@
-//! Does what a committed turn asks for: asks people, begins calls.
+//! Executes the commands of a committed transition: creates Approvals *(I/O)*, starts calls.
 //!
-//! It may not wait for either, and adopts no Approval that is not exactly the one it would have made.
+//! **Invariant:** waits for neither, and adopts no Approval but exactly the one that it would have created.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use signoff_engine::{
 use signoff_runtime::RunRef;
 
 use super::{
-    claim::{Claim, Claims},
+    claim_slots::{Claim, Claims},
     observe::Seen,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     kinds::Answer,
 };
 
-/// Returns the Approvals that were made.
+/// Executes the commands. Returns the created Approvals.
 pub(super) async fn dispatch(
     context: &Context,
     seen: &Seen,

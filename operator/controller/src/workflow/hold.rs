@@ -1,13 +1,13 @@
-//! Says that a run does not go on: because of an administrator's policies, or because it is of the old shape.
+//! Holds a run: because of an administrator's policies, or because its Workflow has the old shape.
 //!
-//! It must not end the run or change its journal, but where the run is cancelled: what is pending stays pending.
+//! **Invariant:** the journal stays unchanged unless the run is cancelled.
 
 use signoff_api::{Moment, conditions};
 
 use super::{commit::open_records, observe::Seen, plan::Refusal, quarantine, status};
 use crate::{commit::commit as write, context::Context, error::Error, events::Report};
 
-/// Whoever changes the policies causes the next look.
+/// Writes that policies hold the run. A change of the policies triggers the next reconcile.
 pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::held(&seen.workflow, why, seen.now);
     if next == seen.status {
@@ -24,8 +24,8 @@ pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Resul
     Ok(None)
 }
 
-/// Says once that a run of the old shape stands still. A cancelled one ends without its steps being known, as one that is
-/// set aside does.
+/// Writes once that a run of the old shape does not go on. A cancelled one ends without its steps being read, as one in quarantine
+/// does.
 pub(super) async fn old_shape(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
     if seen.workflow.spec.cancel == Some(true) {
         return quarantine::rest(context, seen, seen.now).await;

@@ -1,6 +1,6 @@
-//! The whole journal of a run: what stands in its status, and the segments that moved out of it.
+//! Loads the journal of a run from its status and its segments *(I/O)*.
 //!
-//! It may not go on without a part of it: a record that is not seen is an activity that would be done again.
+//! **Invariant:** all of it or an error: a missing record would be an activity that is done again.
 
 use signoff_api::{Workflow, WorkflowStatus};
 use signoff_engine::{
@@ -17,7 +17,7 @@ use crate::{
     kinds::{Name, uid},
 };
 
-/// Reads it. That it cannot be read is told as an Event: nothing else would say why the run stands still.
+/// Loads the journal. A failure is reported as an Event, because nothing else would say why the run stands still.
 pub(super) async fn journal(context: &Context, workflow: &Workflow, status: &WorkflowStatus) -> Result<Journal, Error> {
     let read = whole(context, &Name::of(workflow), uid(workflow), status).await;
     if let Err(why) = &read
@@ -47,7 +47,7 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
     }
 }
 
-/// What was moved out by a turn that is committed is at hand for the next one.
+/// Caches the segment of a committed transition for the next one.
 pub(super) fn keep(context: &Context, uid: &str, folded: Vec<Folded>) {
     for Folded { digest, text, records } in folded {
         context.segments.keep(uid, &digest, records, text.len());

@@ -1,20 +1,21 @@
-//! The Workflow reconcile: observe, plan, advance, claim, commit, dispatch, report.
+//! The Workflow reconcile: observe *(I/O)* -> plan *(pure)* -> advance *(pure)* -> claim *(pure)* -> commit *(I/O)* ->
+//! dispatch *(I/O)* -> report.
 //!
-//! It may not await a call: calls are started here and come back as a trigger of the next reconcile.
+//! **Invariant:** awaits no call: a finished call triggers the next reconcile.
 
 mod advance;
-mod claim;
-mod clear;
+mod claim_slots;
 mod commit;
 mod dispatch;
+mod finish;
 mod hold;
 mod journal;
 mod observe;
 mod pending;
 mod plan;
+mod pod_gc;
 mod quarantine;
 mod report;
-mod retire;
 mod status;
 mod unreadable;
 mod version;
@@ -27,7 +28,7 @@ pub(crate) use commit::open_records;
 use observe::{Observed, Seen};
 use plan::Planned;
 
-/// Looks at a Workflow and does what follows. Returns when to look again although nothing has happened.
+/// Reconciles a Workflow. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let mut claimed = false;
     let looked = look(context, name, &mut claimed).await;
@@ -44,7 +45,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     told.and(looked)
 }
 
-/// `claimed`: set once the calls of the run have their slots or places in the queue.
+/// `claimed`: set when the calls of the run have their slots or are queued.
 async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     if let Some(why) = context.unreadable.why(&Key::Workflow(name.clone())) {
         return unreadable::itself(context, name, &why).await;
@@ -58,18 +59,18 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
     };
     let seen = match observed {
         Observed::Run(seen) => *seen,
-        Observed::LeftAlone { until } => return Ok(Some(until)),
-        Observed::Unguarded(workflow, why) => return commit::hold(context, &workflow, &why).await,
-        Observed::Undecided => return Ok(None),
+        Observed::NewerJournal { until } => return Ok(Some(until)),
+        Observed::PoliciesNotInForce(workflow, why) => return commit::hold(context, &workflow, &why).await,
+        Observed::GuardUnsettled => return Ok(None),
         Observed::Over { uid, due } => {
             quarantine::forget(context, name, Some(&uid));
-            let cleared = clear::over(context, name, &uid).await;
-            let due = retire::retire(context, name, &uid, due).await?;
+            let cleared = pod_gc::over(context, name, &uid).await;
+            let due = finish::retire(context, name, &uid, due).await?;
             return cleared.map(|()| due);
         }
         Observed::Gone { uid } => {
             quarantine::forget(context, name, uid.as_deref());
-            return Ok(retire::call_off(context, name, uid.as_deref()));
+            return Ok(finish::call_off(context, name, uid.as_deref()));
         }
     };
     if let Some(until) = quarantine::until(context, &seen) {
@@ -83,7 +84,7 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
     }
 }
 
-/// Goes on with a run by the text of its Workflow.
+/// Reconciles a run that goes on.
 async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     let plan = match plan::plan(context, seen).await? {
         Planned::Runs(plan) => plan,
@@ -93,7 +94,7 @@ async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result
     };
     // Otherwise it goes on at once, behind the others that wait.
     let Some(mut turn) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
-    let claims = claim::claim(context, seen, &mut turn);
+    let claims = claim_slots::claim(context, seen, &mut turn);
     *claimed = true;
     let pending = pending::of(context, seen, &turn, &claims);
     let folded = commit::settle(context, seen, &mut turn)?;
@@ -101,7 +102,7 @@ async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result
     journal::keep(context, &seen.uid, folded);
     let asked = dispatch::dispatch(context, seen, &turn, claims).await?;
     report::report(context, seen, &plan, &turn, &asked);
-    clear::after(context, seen, &turn).await?;
+    pod_gc::after(context, seen, &turn).await?;
     let stored = stalls::clear(context, stored).await?;
-    retire::rest(context, seen, &stored, &turn).await
+    finish::rest(context, seen, &stored, &turn).await
 }

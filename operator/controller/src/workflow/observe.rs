@@ -1,6 +1,6 @@
-//! What is known of a run: its object, what people decided at its open gates, and what its calls came to.
+//! Collects the facts about a run: its object, the decisions at its open gates, and the results of its calls.
 //!
-//! It may not change anything. It asks the API server only where what is known does not suffice.
+//! **Invariant:** changes nothing. Asks the API server only where the cache does not suffice.
 
 use std::sync::Arc;
 
@@ -22,19 +22,19 @@ use crate::{
     store::Found,
 };
 
-/// What a look at a Workflow found.
+/// The state of a Workflow at the beginning of a reconcile.
 pub(super) enum Observed {
     /// A run that goes on.
     Run(Box<Seen>),
-    /// A run that only another version of the operator understands; when to say so again.
-    LeftAlone { until: Moment },
-    /// A run whose decisions nobody vouches for, and why.
-    Unguarded(Arc<Workflow>, String),
-    /// A run of which that is not known for the moment: the guard looks, and then it is looked at again.
-    Undecided,
+    /// The journal was written by a newer operator; when to report it again.
+    NewerJournal { until: Moment },
+    /// The admission policies are not in force, and why.
+    PoliciesNotInForce(Arc<Workflow>, String),
+    /// The guard is inspecting; the run is reconciled again when it has finished.
+    GuardUnsettled,
     /// A run that has ended.
     Over { uid: String, due: Option<Moment> },
-    /// Nothing, or something that is being deleted.
+    /// The Workflow does not exist, or is being deleted.
     Gone { uid: Option<String> },
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Seen {
     pub(super) journal: Journal,
     pub(super) facts: Vec<Fact>,
     pub(super) guarded: Guarded,
-    /// What its long values may have.
+    /// The limits of its long values.
     pub(super) values: ValueLimits,
-    /// The moment of the turn.
+    /// The moment of the transition.
     pub(super) now: Moment,
     /// Whether an open gate of the run is overdue.
     pub(super) overdue: bool,
@@ -75,12 +75,12 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         return Ok(Observed::Over { uid, due });
     }
     if let Some(until) = super::version::left_alone(context, &workflow) {
-        return Ok(Observed::LeftAlone { until });
+        return Ok(Observed::NewerJournal { until });
     }
     let guarded = match context.guard.borrow().clone() {
         GuardStatus::InForce(guarded) => guarded,
-        GuardStatus::Unknown | GuardStatus::Looking(_) => return Ok(Observed::Undecided),
-        broken @ GuardStatus::Broken(_) => return Ok(Observed::Unguarded(workflow, broken.to_string())),
+        GuardStatus::Unknown | GuardStatus::Looking(_) => return Ok(Observed::GuardUnsettled),
+        broken @ GuardStatus::Broken(_) => return Ok(Observed::PoliciesNotInForce(workflow, broken.to_string())),
     };
     let journal = journal(context, &workflow, &status).await?;
     let mut seen = Seen {
@@ -96,7 +96,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         overdue: false,
     };
     if !gates(context, &mut seen).await? {
-        return Ok(Observed::Undecided);
+        return Ok(Observed::GuardUnsettled);
     }
     let results = context.runs.facts(name, &seen.uid, &seen.journal);
     seen.facts.extend(results);
@@ -111,7 +111,7 @@ fn is_asked_again(approval: &Approval, outcome: Option<&Outcome>, uid: &str) -> 
     ended_undecided && approval.belongs_to(uid) && approval.spec.request.is_changed()
 }
 
-/// What became of the open gates. False where it cannot be told for the moment whether that is to be honoured.
+/// Collects the outcomes of the open gates. Returns `false` where the guard has to inspect before they count.
 async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
     let open: Vec<_> =
         seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();

@@ -1,14 +1,12 @@
 //! The steps of a run that wait for their Pods or for a slot, and why.
-//!
-//! Says nothing of a Pod or a call that runs.
 
 use signoff_api::conditions::reason;
 use signoff_engine::Turn;
 
-use super::{claim::Claims, observe::Seen};
+use super::{claim_slots::Claims, observe::Seen};
 use crate::context::Context;
 
-/// The steps that wait: a reason and a sentence for each condition, or `None` where nothing waits.
+/// The reason and message of the conditions about waiting steps; `None` where none waits.
 pub(super) struct Pending {
     /// For the condition `PodsPending`.
     pub(super) pods: Option<(String, String)>,

@@ -1,6 +1,4 @@
-//! Whether a run can go on by the spec it has, and how.
-//!
-//! Reads only the object and the approval policies of its namespace.
+//! Decides whether a run can go on, and by which plan, from the object and the policies of its namespace *(pure)*.
 
 use std::sync::Arc;
 
@@ -11,13 +9,13 @@ use super::observe::Seen;
 use crate::{context::Context, error::Error, plans::Planned as KeptPlan};
 
 pub(super) enum Planned {
-    /// By this plan.
+    /// It goes on by this plan.
     Runs(Arc<Plan>),
-    /// Not until an administrator's policies allow it; nothing is lost meanwhile.
+    /// It is held until an administrator's policies allow it.
     Held(Refusal),
-    /// Never by this operator, which cannot tell what the run was: it stands still until it is cancelled or deleted.
+    /// It has the old shape, which this operator does not read: it does not go on until it is cancelled or deleted.
     OldShape(Refusal),
-    /// Never.
+    /// It ends.
     Refused(Refusal),
 }
 
@@ -25,7 +23,7 @@ pub(super) enum Planned {
 pub(super) struct Refusal {
     /// A reason of the condition `Accepted` or `Held`.
     pub(super) reason: &'static str,
-    /// For people.
+    /// The message of the condition.
     pub(super) message: String,
 }
 
@@ -84,7 +82,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
     }
 }
 
-/// The plan by which a run goes, or everything that is wrong with its Workflow.
+/// Returns the plan of a run, or every error of its Workflow.
 async fn planned(context: &Context, seen: &Seen, policies: &Arc<Policies>) -> Result<KeptPlan, Error> {
     if let Some(planned) = context.plans.find(&seen.workflow, policies) {
         return Ok(planned);
@@ -97,8 +95,8 @@ async fn planned(context: &Context, seen: &Seen, policies: &Arc<Policies>) -> Re
     Ok(planned)
 }
 
-/// Who asked is what the rules put into the spec: a run that was created before they were certain to be in force
-/// could name anybody.
+/// Whether the requester is verified: admission writes the requester into the spec, so a run that was created before the policies
+/// were certainly in force could name anybody.
 fn unverified(seen: &Seen) -> Option<Refusal> {
     let created = seen.workflow.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let since = seen.guarded.since;

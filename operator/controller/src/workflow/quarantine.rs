@@ -1,4 +1,4 @@
-//! The life of a run that is set aside because the evaluation of its text was stopped.
+//! Reconciles a run in quarantine: the evaluation of its text was stopped.
 //!
 //! **Invariant:** nothing here evaluates text of the Workflow. Calls that end are recorded, and cancel, suspend and
 //! `activeDeadline` work; gates are decided by the reconcile of their Approvals.
@@ -9,7 +9,7 @@ use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
 use signoff_engine::status::{say, set_aside};
 use signoff_runtime::Stopped;
 
-use super::{clear, commit, journal, observe::Seen, retire, status::ended};
+use super::{commit, finish, journal, observe::Seen, pod_gc, status::ended};
 use crate::{
     context::Context,
     error::Error,
@@ -45,7 +45,7 @@ pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
     (seen.now < until).then_some(until)
 }
 
-/// Sets a run aside.
+/// Puts a run into quarantine.
 pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Result<Option<Moment>, Error> {
     let generation = seen.workflow.metadata.generation.unwrap_or_default();
     let same = |known: &&Quarantine| known.generation == generation && known.operator_version == VERSION;
@@ -66,12 +66,12 @@ pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Resu
     go_on(context, seen, Some((quarantine, reason(why), message)), aside.until).await
 }
 
-/// Goes on with a run that is set aside already.
+/// Reconciles a run that is in quarantine already.
 pub(super) async fn rest(context: &Context, seen: &Seen, until: Moment) -> Result<Option<Moment>, Error> {
     go_on(context, seen, None, until).await
 }
 
-/// A run is evaluated no more.
+/// Removes the marks of a run that is no longer evaluated.
 pub(super) fn forget(context: &Context, name: &Name, uid: Option<&str>) {
     context.lift_quarantine(&Key::Workflow(name.clone()));
     context.quarantines.committed(name);
@@ -100,8 +100,8 @@ async fn go_on(
     }
     let stored = commit::store(context, seen, next, &turn, &folded).await?;
     journal::keep(context, &seen.uid, folded);
-    clear::after(context, seen, &turn).await?;
-    let due = retire::rest(context, seen, &stored, &turn).await?;
+    pod_gc::after(context, seen, &turn).await?;
+    let due = finish::rest(context, seen, &stored, &turn).await?;
     if turn.end.is_some() {
         forget(context, &seen.name, Some(&seen.uid));
         return Ok(due);

@@ -1,6 +1,4 @@
-//! Tells people what a turn came to: one Event a transition.
-//!
-//! It may not fail, and nothing depends on it.
+//! Reports a transition as Events. Best effort: nothing depends on it.
 
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
-//! The status that follows from a turn on a cluster, and that of a run that has none.
-//!
-//! Pure, and the only place where a cluster's conditions of a Workflow are said. What follows from the same turn twice
-//! is equal, so that nothing is written for it.
+//! Builds the status of a Workflow on a cluster *(pure)*, with all its conditions. The same transition gives the same status, so that
+//! nothing is written twice.
 
 use signoff_api::{
     Moment, Workflow, WorkflowStatus,
@@ -17,7 +15,7 @@ use signoff_expr::text;
 use super::{observe::Seen, pending::Pending, plan::Refusal};
 use crate::guard::foreign_words;
 
-/// The status after a turn: what it says wherever a run is driven from, and that decisions are vouched for.
+/// Returns the status after a transition.
 pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, turn, seen.overdue, now);
@@ -34,7 +32,7 @@ pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> 
     status
 }
 
-/// Removes the conditions of a run that is under way: nothing of it waits or is blocked any more.
+/// Removes the conditions about waiting and blocked steps.
 pub(super) fn ended(status: &mut WorkflowStatus) {
     for kind in [
         conditions::GUARDED,
@@ -49,7 +47,7 @@ pub(super) fn ended(status: &mut WorkflowStatus) {
     }
 }
 
-/// The run is not set aside any more.
+/// Removes the condition of a run that is no longer in quarantine.
 fn evaluated(status: &mut WorkflowStatus) {
     status.quarantine = None;
     conditions::remove(&mut status.conditions, conditions::QUARANTINED);
@@ -71,7 +69,7 @@ fn steps_wait(
     }
 }
 
-/// What policies of administrators come to in this turn: the gates that they added, once, and those that they hold.
+/// Writes the effects of policies in this transition: the gates that they add, once, and those that they hold.
 fn set_held(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, turn: &Turn, now: Moment) {
     status.added_steps = plan.added_steps().to_vec();
     match turn.held.first() {
@@ -86,7 +84,7 @@ fn set_held(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, turn:
     }
 }
 
-/// The status of a run that does not go on for now.
+/// Returns the status of a run that is held.
 pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     evaluated(&mut status);
@@ -96,7 +94,7 @@ pub(super) fn held(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowS
     status
 }
 
-/// The status of a run of the old shape: as it was, but for the only condition that says anything of it.
+/// Returns the status of a run of the old shape: unchanged but for one condition.
 pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     evaluated(&mut status);
@@ -109,7 +107,7 @@ pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> Work
     status
 }
 
-/// The status of a run that ends because of its spec.
+/// Returns the status of a run that ends because of its spec.
 pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     evaluated(&mut status);
@@ -124,7 +122,7 @@ pub(super) fn refused(workflow: &Workflow, why: &Refusal, now: Moment) -> Workfl
     status
 }
 
-/// The status of a run that is held because nobody vouches for decisions.
+/// Returns the status of a run that is held because the admission policies are not in force.
 pub(super) fn unguarded(workflow: &Workflow, why: &str, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     say(&mut status, workflow, now, conditions::GUARDED, false, reason::POLICIES_DIFFER, why);

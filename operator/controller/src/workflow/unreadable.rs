@@ -1,7 +1,6 @@
-//! What a Workflow says where it, or the Approval it waits for, cannot be read: a condition, put beside the others
-//! without reading anything else of the object.
+//! Writes a condition on a Workflow that cannot be read, or that waits for an Approval that cannot be read.
 //!
-//! It may not touch the journal or any other field: somebody who can read the object goes on from there.
+//! **Invariant:** changes nothing but that condition, so that an operator that can read the object goes on.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
@@ -14,7 +13,7 @@ use signoff_expr::text;
 
 use crate::{context::Context, error::Error, events::Report, kinds::Name};
 
-/// The Workflow itself cannot be read.
+/// Reports a Workflow that cannot be read.
 pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
     let message = format!(
         "this version of the operator cannot read the object: {why}; update the operator, or delete the Workflow and apply it again in the shape of this version"
@@ -23,13 +22,13 @@ pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<
     Ok(None)
 }
 
-/// The run waits for an object that cannot be read.
+/// Reports a run that waits for an object that cannot be read.
 pub(super) async fn awaited(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
     let message = format!("the run cannot go on: {error}");
     say(context, name, conditions::WAITING, true, reason::APPROVAL_UNREADABLE, &message).await.map(drop)
 }
 
-/// The run cannot go on before an administrator acts: a condition, and an Event where that is news.
+/// Writes that the run cannot go on before an administrator acts: a condition, and an Event the first time.
 pub(super) async fn blocked(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
     let Some((kind, reason)) = error.blocks() else { return Ok(()) };
     let message = format!("the run cannot go on: {error}");

@@ -1,6 +1,6 @@
-//! Whether a run's journal is one that this operator can read.
+//! Reports a run whose journal was written by a newer operator.
 //!
-//! It may not write: what a newer operator wrote is left as it is, so that going back to that one loses nothing.
+//! **Invariant:** does not write the Workflow, so that the newer operator can go on with it.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::{
     kinds::{Name, uid},
 };
 
-/// How soon to look again: only another operator can help, and its writes are seen anyway.
+/// How soon to report it again. A write by another operator triggers a reconcile anyway.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
-/// Says of a run whose journal is of a later version that it is left alone, and when to say so again.
+/// Reports that a run is left to a newer operator. Returns when to report it again.
 pub(super) fn left_alone(context: &Context, workflow: &Workflow) -> Option<Moment> {
     let version = workflow.status.as_ref().and_then(|status| status.journal_version).unwrap_or(journal::VERSION);
     if version <= journal::VERSION {

@@ -1,7 +1,7 @@
-//! Which calls begin with this turn: those that get a slot are marked as begun by this operator,
-//! so that the commit says so before they do.
+//! Claims slots for the calls of a transition. A call with a slot is marked as started by this operator, and the commit stores that
+//! before the call starts.
 //!
-//! It may not begin one: a turn that is not committed begins nothing.
+//! **Invariant:** starts nothing: the transition is not committed.
 
 use std::collections::BTreeSet;
 
@@ -19,18 +19,18 @@ use crate::{
     pods::{QueuedPod, Wait},
 };
 
-/// A call that begins once the turn is committed.
+/// A call that starts when the transition is committed.
 pub(super) struct Claim {
     pub(super) call: Call,
     pub(super) hold: Hold,
 }
 
-/// What begins with this turn, and which calls and Pods have to wait.
+/// The calls that start with a transition, and those that wait.
 pub(super) struct Claims {
     pub(super) begin: Vec<Claim>,
-    /// The paths of steps that wait for their Pods, and why.
+    /// By path, why a step waits for its Pod.
     pub(super) wait: Vec<(String, Wait)>,
-    /// The paths of steps that wait for a slot, and why.
+    /// By path, why a step waits for a slot.
     pub(super) calls_wait: Vec<(String, CallWait)>,
 }
 
@@ -106,7 +106,7 @@ fn ticket(seen: &Seen, turn: &Turn, call: &Call) -> Option<CallTicket> {
     Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host })
 }
 
-/// A place for a Pod: one that was begun keeps it, whatever the limits say by now.
+/// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
 fn place(context: &Context, seen: &Seen, record: &StepRecord, pod: &PodCall, ours: bool) -> Result<Hold, Wait> {
     let name = seen.name.beside(&pod.name);
     // This process asks for each Pod once: where it does not remember that it did, it did not.

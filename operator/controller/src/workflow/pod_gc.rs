@@ -1,7 +1,6 @@
-//! Lets go of a run's Pods: those that are done and recorded as the run says, and those of a run that is over.
+//! Deletes a run's Pods: those whose result is recorded, as `podGC` says, and those of a finished run.
 //!
-//! It may not delete a Pod that no record names or that is not what its record was given, nor one whose end no commit
-//! holds.
+//! **Invariant:** deletes only the exact Pod that a record names, after its result is committed.
 
 use signoff_api::{
     Workflow,
@@ -19,7 +18,7 @@ use crate::{
     pods::{PodState, StepPod},
 };
 
-/// After a turn that was committed.
+/// Deletes Pods after a commit.
 pub(super) async fn after(context: &Context, seen: &Seen, turn: &Turn) -> Result<(), Error> {
     let pods = context.pods.of_run(&seen.uid);
     if pods.is_empty() {
@@ -34,7 +33,7 @@ pub(super) async fn after(context: &Context, seen: &Seen, turn: &Turn) -> Result
     Ok(())
 }
 
-/// The record that a Pod was made for, exactly as it is, once that one has an end.
+/// Returns the record that a Pod was created for, where that has a result.
 fn done<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
     let name = Name::of(pod);
     let record = journal.records().iter().find(|record| record.object.as_deref() == Some(&*name.name));
@@ -43,7 +42,7 @@ fn done<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
     record.filter(|record| record.phase.is_end() && given(record))
 }
 
-/// For a run that is over, and of which that is all that may be known.
+/// Deletes the Pods of a finished run of which nothing else may be known.
 pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
     let pods = context.pods.of_run(uid);
     if pods.is_empty() {

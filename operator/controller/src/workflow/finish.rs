@@ -1,6 +1,6 @@
-//! What is left to do for a run that rests or is over: let go of memory, end what still waits, delete it in time.
+//! Finishes a reconcile of a run that waits or has finished: frees memory, ends what is in flight, deletes it after its TTL.
 //!
-//! It may not end an Approval itself: that is the Approval's own reconcile, which is only given word.
+//! **Invariant:** does not end an Approval: the Approval's own reconcile is enqueued for that.
 
 use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
 use signoff_engine::Turn;
@@ -12,7 +12,7 @@ use crate::{
     kinds::{Kind, Name},
 };
 
-/// After a turn: when to look again.
+/// Returns when to reconcile again after a transition.
 pub(super) async fn rest(
     context: &Context,
     seen: &Seen,
@@ -33,7 +33,7 @@ pub(super) async fn rest(
     Ok(turn.wake_at)
 }
 
-/// A run that is over: its open Approvals are to be cancelled, and it is to be deleted when its time has come.
+/// Handles a finished run: its open Approvals are cancelled, and it is deleted after its TTL.
 pub(super) async fn retire(
     context: &Context,
     name: &Name,
@@ -52,7 +52,7 @@ pub(super) async fn retire(
     }
 }
 
-/// Nothing more is to happen for this run: its calls end, its Approvals are looked at.
+/// Ends the calls of a run and enqueues its Approvals.
 pub(super) fn call_off(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
     context.runs.close(name);
     context.pod_quota.forget(name);
