@@ -10,12 +10,11 @@ mod status;
 use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     digest::{self, Digest},
-    gate::{Form, PersonRule, Quorum, Subject, SubjectKind, Timeout},
+    gate::{Form, GateType, PersonRule, Quorum, Subject, SubjectKind, Timeout},
     journal::BlobRef,
     values::{JsonObject, Moment},
     verdict::Verdict,
@@ -274,25 +273,6 @@ pub struct GateRef {
     /// The number of the visit of the gate, from 1.
     #[schemars(range(min = 1, max = 1000))]
     pub visit: i32,
-}
-
-/// The types of gates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum GateType {
-    /// A `hitl` step, or a gate that `pattern` names.
-    #[default]
-    Step,
-    /// The route of a router, or the parts of an orchestrator.
-    PlanApproval,
-    /// The result of the run, before it is released.
-    FinalResponse,
-    /// The answer of a step.
-    OutputValidation,
-    /// The handling of a step that failed or whose outcome is unknown.
-    ErrorEscalation,
-    /// A step before it starts.
-    StepStart,
 }
 
 /// The reviewed step of a request.

@@ -12,6 +12,25 @@ use crate::{
     verdict::Verdict,
 };
 
+/// The types of gates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum GateType {
+    /// A `hitl` step, or a gate that `pattern` names.
+    #[default]
+    Step,
+    /// The route of a router, or the parts of an orchestrator.
+    PlanApproval,
+    /// The result of the run, before it is released.
+    FinalResponse,
+    /// The answer of a step.
+    OutputValidation,
+    /// The handling of a step that failed or whose outcome is unknown.
+    ErrorEscalation,
+    /// A step before it starts.
+    StepStart,
+}
+
 /// A user, a group or a service account that can decide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

@@ -9,10 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    values::{JsonObject, Span},
-    workflow::SecretKey,
-};
+use crate::values::{JsonObject, Span};
 
 /// The name of the step's own container in its Pod.
 pub const CONTAINER: &str = "step";
@@ -180,6 +177,18 @@ pub struct ValueFrom {
     /// A key of a ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_key_ref: Option<SecretKey>,
+}
+
+/// A key of an object in the namespace of the Workflow.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKey {
+    /// The name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key in the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
 }
 
 /// A file in the container.

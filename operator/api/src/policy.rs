@@ -10,8 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    approval::GateType,
-    gate::{PersonRule, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
+    gate::{GateType, PersonRule, RejectPolicy, RequiredFrom, Subject, TimeoutAction},
     step::HitlStep,
     values::Span,
     verdict::Verdict,

@@ -13,7 +13,7 @@ use crate::{
     digest::Digest,
     journal::{Segment, StepRecord, Usage},
     pattern::Pattern,
-    pod::PodGc,
+    pod::{PodGc, SecretKey},
     policy::AddedStep,
     step::{HitlStep, Step},
     values::{Json, Moment, Span},
@@ -177,18 +177,6 @@ pub struct OpenAi {
     /// must list the host of `baseURL`, and the creator of the Workflow must be allowed to read the Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_from: Option<SecretKey>,
-}
-
-/// A key of an object in the namespace of the Workflow.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SecretKey {
-    /// The name of the object.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// The key in the object.
-    #[schemars(length(min = 1, max = 253))]
-    pub key: String,
 }
 
 /// Scripted replies of a model.

@@ -27,11 +27,12 @@ use crate::{
     context::{Context, Hold, Start},
     error::Error,
     events::{self, Delivery},
+    exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
     health::Stage,
     kinds::{Name, Readable},
     lease::Tenure,
-    operator::{ExitReason, Operator},
+    operator::Operator,
     pace::Pace,
     plans::Plans,
     pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
@@ -39,7 +40,8 @@ use crate::{
     quarantine::Quarantines,
     runs::{CallKey, Runs},
     segments::SegmentCache,
-    stalls::{self, Stalls},
+    stall_reports,
+    stalls::Stalls,
     store::Store,
     targets,
     under_way::UnderWay,
@@ -294,7 +296,7 @@ impl EventLoop {
                 };
                 match &result {
                     Ok(_) => context.stalls.succeeded(&what),
-                    Err(error) => stalls::failed(&context, &what, error).await,
+                    Err(error) => stall_reports::failed(&context, &what, error).await,
                 }
                 (result, began.elapsed())
             });

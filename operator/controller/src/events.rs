@@ -37,6 +37,8 @@ use crate::{
 
 /// How many may wait.
 const QUEUE: usize = 1024;
+/// How long an operation fails until the object says so.
+pub(crate) const TOLD_AFTER: Duration = Duration::from_secs(60);
 /// For so long an Event gives way to state writes.
 const GIVES_WAY: Duration = Duration::from_secs(1);
 /// What the API server takes as a note, in bytes.

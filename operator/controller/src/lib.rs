@@ -9,7 +9,7 @@
 //! [`Operator::run`].
 //!
 //! # Table of contents
-//! * [`operator`], `event_loop`: what an operator is made of, and its event loop
+//! * [`operator`], `exit_reason`, `event_loop`: what an operator is made of, why it ends, and its event loop
 //! * `workflow`, `approval`: the two reconciles
 //! * [`watch`], `watch_handlers`, [`store`], [`workqueue`]: the cached objects, and those to be reconciled
 //! * `pods`: the Pods of steps
@@ -19,7 +19,7 @@
 //! * [`runs`], [`secrets`], [`blobs`]: the outside world of a run
 //! * [`guard`], [`lease`]: whether and who may act
 //! * [`targets`]: what no call may reach
-//! * [`events`], `stalls`, [`metrics`], [`health`]: telling people
+//! * [`events`], `stalls`, `stall_reports`, [`metrics`], [`health`]: telling people
 
 pub mod blobs;
 pub mod error;
@@ -44,12 +44,14 @@ mod call_slots;
 mod commit;
 mod context;
 mod event_loop;
+mod exit_reason;
 mod packed;
 mod plans;
 mod pods;
 mod policy_index;
 mod quarantine;
 mod segments;
+mod stall_reports;
 mod stalls;
 mod under_way;
 mod unreadable;
@@ -59,10 +61,11 @@ mod watch_handlers;
 mod workflow;
 
 pub use call_slots::CallLimits;
+pub use exit_reason::ExitReason;
 pub use guard::{GuardMode, GuardSettings, GuardStatus, Guarded};
 pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;
-pub use operator::{Config, ExitReason, Operator};
+pub use operator::{Config, Operator};
 pub use pods::PodSettings;
 pub use signoff_runtime::{Caller, Clock, Evaluator, EvaluatorSettings, Outside, RunRef};
 pub use targets::Targets;

@@ -19,9 +19,9 @@ use signoff_engine::Policies;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
+    exit_reason::ExitReason,
     kinds::{Name, Readable},
     metrics::Shared,
-    operator::ExitReason,
     watch::{WatchEvent, follow, name_of},
 };
 

@@ -1,32 +1,17 @@
-//! Objects whose reconcile keeps failing at the same operation, such as a write that a quota or a webhook refuses.
-//! After a minute the object says so: an Event, and the condition `Stalled` where its status can be written.
+//! The objects whose reconcile keeps failing at the same operation, such as a write that a quota or a webhook refuses.
+//! After a minute the object says so, by `stall_reports`.
 //!
 //! Nothing here decides when to try again: the queue does. [`Stalls::due`] only makes it try once more when the minute
 //! is over.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use signoff_api::{Moment, Workflow, conditions};
-use signoff_engine::status::say;
+use signoff_api::Moment;
 
-use crate::{
-    commit::commit,
-    context::Context,
-    error::Error,
-    events::Report,
-    kinds::{Kind, Name},
-    store::{Found, Store},
-    workflow::open_records,
-    workqueue::Key,
-};
-
-/// How long an operation fails until the object says so.
-pub(crate) const TOLD_AFTER: Duration = Duration::from_secs(60);
+use crate::{error::Error, events::TOLD_AFTER, workqueue::Key};
 
 /// The objects whose last reconcile failed.
 #[derive(Default)]
@@ -45,9 +30,9 @@ struct Stall {
 /// A failure to be written to its object now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overdue {
-    since: Moment,
+    pub(crate) since: Moment,
     /// Whether no Event was reported yet.
-    is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 impl Stalls {
@@ -56,7 +41,7 @@ impl Stalls {
     }
 
     /// Records a failure. Returns since when the same operation fails, once that is a minute.
-    fn failed(&self, key: &Key, error: &Error, now: Moment) -> Option<Overdue> {
+    pub(crate) fn failed(&self, key: &Key, error: &Error, now: Moment) -> Option<Overdue> {
         // A contender that wins is no refusal, and what cannot be read is told at once elsewhere.
         if matches!(error, Error::Conflict(_) | Error::Unreadable { .. }) {
             return None;
@@ -92,86 +77,11 @@ impl Stalls {
     }
 }
 
-/// Records that a reconcile failed, and says so on the object once that is due.
-pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
-    let Some(overdue) = context.stalls.failed(key, error, context.now()) else { return };
-    let since = overdue.since;
-    let message = format!("{error}; this fails since {since}, and is tried again until it succeeds");
-    match key {
-        Key::Approval(name) => report(context, &context.approvals, name, &overdue, &message).await,
-        Key::Workflow(name) => {
-            report(context, &context.workflows, name, &overdue, &message).await;
-            if let Some(reason) = error.reason()
-                && let Err(why) = condition(context, name, reason, &message).await
-            {
-                tracing::debug!(workflow = %name, "the condition Stalled could not be written: {why}");
-            }
-        }
-    }
-}
-
-/// Reports an Event, once a stall.
-async fn report<K: Kind>(context: &Context, store: &Store<K>, name: &Name, overdue: &Overdue, message: &str) {
-    if !overdue.is_new {
-        return;
-    }
-    let of_uid = |uid: Option<String>| ObjectMeta {
-        name: Some(name.name.to_string()),
-        namespace: Some(name.namespace.to_string()),
-        uid,
-        ..ObjectMeta::default()
-    };
-    let meta = match store.find(name) {
-        Found::Here(object) => object.meta().clone(),
-        Found::Over { uid, .. } => of_uid(Some(uid)),
-        // Without its uid, `kubectl describe` would not show the Event.
-        Found::Doubtful | Found::Nowhere => match context.fresh(store, name).await {
-            Ok(Some(object)) => object.meta().clone(),
-            _ => of_uid(None),
-        },
-    };
-    let key = overdue.since.to_string();
-    let report = Report::of_meta::<K>(&meta, "Stalled", message, &key, context.clock.now());
-    context.reporter.report(report.warning(true));
-}
-
-/// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes with
-/// every attempt would cost a write each time.
-async fn condition(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
-    let workflow = match context.workflows.find(name) {
-        Found::Here(workflow) => workflow,
-        Found::Doubtful => match context.fresh(&context.workflows, name).await? {
-            Some(workflow) => workflow,
-            None => return Ok(()),
-        },
-        Found::Over { .. } | Found::Nowhere => return Ok(()),
-    };
-    let mut status = workflow.status.clone().unwrap_or_default();
-    let is_said =
-        status.conditions.iter().any(|c| c.type_ == conditions::STALLED && c.status == "True" && c.reason == reason);
-    if is_said || status.phase.is_end() {
-        return Ok(());
-    }
-    let tests = open_records(&status);
-    say(&mut status, &workflow, context.now(), conditions::STALLED, true, reason, message);
-    commit(context, &context.workflows, &*workflow, status, tests).await.map(|_| ())
-}
-
-/// Removes the condition `Stalled` after everything of a reconcile has succeeded. Returns the Workflow as it is stored.
-pub(crate) async fn clear(context: &Context, workflow: Arc<Workflow>) -> Result<Arc<Workflow>, Error> {
-    let mut status = workflow.status.clone().unwrap_or_default();
-    if !conditions::holds(&status.conditions, conditions::STALLED) {
-        return Ok(workflow);
-    }
-    let tests = open_records(&status);
-    conditions::remove(&mut status.conditions, conditions::STALLED);
-    commit(context, &context.workflows, &*workflow, status, tests).await
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::kinds::Name;
 
     fn at(second: i64) -> Moment {
         jiff::Timestamp::from_second(second).unwrap().into()

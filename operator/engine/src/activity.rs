@@ -20,13 +20,13 @@ use signoff_api::{
 use signoff_expr::{LanguageError, Scope, text};
 
 use crate::{
+    complaint::Complaint,
     evaluation::{self, Part, within},
     journal::Journal,
-    plan::{Complaint, Plan, PlannedStep},
-    request,
+    plan::{Plan, PlannedStep},
     scope::{self, Frame},
     turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE, What},
-    values::{References, ValueLimits},
+    values::{self, References, ValueLimits},
 };
 
 /// What a person may switch while a run is under way, and what bounds it.
@@ -380,7 +380,7 @@ impl<'a> Run<'a> {
                     deadline: request.deadline,
                     closes_at: request.closes_at,
                     guard_epoch: request.guard_epoch.clone(),
-                    shows: request::shows(request),
+                    shows: values::shows(request),
                 });
                 books.commands.push(Command::Ask(ask));
             }

@@ -28,11 +28,8 @@ use crate::{
     scope, status,
     steps::Stop,
     turn::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Turn},
-    values::ValueLimits,
+    values::{MAX_VALUE, ValueLimits},
 };
-
-/// The most that one value may have: what fits into a Blob in every encoding.
-pub(crate) const MAX_VALUE: usize = 900 * 1024;
 
 /// Takes one turn.
 #[must_use]

@@ -27,12 +27,13 @@ pub mod tally;
 pub mod turn;
 pub mod values;
 
+mod about;
 mod activity;
 mod advance;
+mod complaint;
 mod decision;
 pub mod evaluation;
 mod excerpt;
-mod inputs;
 mod judged;
 mod patterns;
 mod request;
@@ -43,8 +44,9 @@ mod steps;
 
 pub use activity::Control;
 pub use advance::{advance, set_aside};
+pub use complaint::Complaint;
 pub use journal::{Journal, Room, Segments};
-pub use plan::{Complaint, Plan, Settings};
+pub use plan::{Plan, Settings};
 pub use policy::Policies;
 #[doc(hidden)]
 pub use schema::Schema; // for its benchmark

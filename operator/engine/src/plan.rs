@@ -3,17 +3,19 @@
 //!
 //! A plan says what shall happen and never what has: it is the same at every turn of a run.
 
-mod about;
 mod after_reject;
 mod gate;
 mod gates;
+mod inputs;
 mod patterns;
+mod planned_step;
 mod pod;
 mod policy_gates;
 mod references;
+mod spec_steps;
 mod step;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use signoff_api::{
@@ -26,20 +28,27 @@ use signoff_api::{
     workflow::{Agent, Artifact, Provider, SpecGateType},
 };
 
-use crate::{inputs, judged::Judged, policy::Policies, shape, turn::Call};
+use crate::{
+    about::About,
+    complaint::Complaint,
+    judged::Judged,
+    policy::Policies,
+    shape,
+    turn::{Call, What},
+};
 
 use gates::Gates;
 use signoff_expr::{Condition, Known, Members, Template, nearest::did_you_mean};
 use step::{Ground, Place};
 
-pub(crate) use about::About;
-pub(crate) use gate::{PlannedGate, allowed, form};
 pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
     PlannedPattern, PlannedRouting, PlannedTask,
 };
-pub(crate) use pod::{PlannedPod, is_quantity};
-pub(crate) use step::{Action, PlannedAgentStep, PlannedHttp, PlannedOutput, PlannedStep};
+pub(crate) use planned_step::{
+    Action, PlannedAgentStep, PlannedGate, PlannedHttp, PlannedOutput, PlannedPod, PlannedStep,
+};
+pub(crate) use pod::is_quantity;
 
 /// So many complaints say which name was perhaps meant.
 const MOST_HINTS: usize = 16;
@@ -65,23 +74,6 @@ impl Default for Settings {
             max_call_timeout: Duration::from_secs(3600),
             max_spec_bytes: 512 * 1024,
         }
-    }
-}
-
-/// One thing that is wrong with a Workflow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
-    /// Where: `spec.steps[1].hitl.prompt`.
-    pub field: String,
-    /// What is wrong, and the remedy.
-    pub message: String,
-    /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `PolicyConflict` or `NotAllowed`.
-    pub reason: &'static str,
-}
-
-impl fmt::Display for Complaint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
     }
 }
 
@@ -259,7 +251,11 @@ impl Plan {
     /// Returns why the policies do not allow a call, or `None`.
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {
-        self.policies.refuses(&call.what)
+        match &call.what {
+            What::Pod(pod) => self.policies.refuses_container(&pod.spec),
+            What::Http(http) => self.policies.refuses_url(&http.url),
+            What::Agent(agent) => self.policies.refuses_provider(&agent.provider),
+        }
     }
 
     /// The number of answers that were judged by this plan. It grows while a transition gets on, even one that is stopped.

@@ -8,16 +8,13 @@ mod persons;
 use std::collections::BTreeMap;
 
 use signoff_api::{
-    approval::GateType,
-    gate::PersonRule,
+    gate::{GateType, PersonRule},
     hosts,
     pod::PodStep,
     policy::{AddedStep, ApprovalPolicySpec, ClusterApprovalPolicySpec, PolicyRules},
     workflow::Provider,
 };
 use url::Url;
-
-use crate::turn::What;
 
 pub(crate) use gate::{Contradiction, EffectiveGate, Requester};
 
@@ -85,16 +82,6 @@ impl Policies {
             applied.rules.steps.clone().into_iter().map(move |step| AddedStep { source: source.clone(), step })
         };
         self.list.iter().flat_map(added).collect()
-    }
-
-    /// Returns why a call is not allowed, or `None`.
-    #[must_use]
-    pub fn refuses(&self, what: &What) -> Option<String> {
-        match what {
-            What::Pod(pod) => self.refuses_container(&pod.spec),
-            What::Http(call) => self.refuses_url(&call.url),
-            What::Agent(call) => self.refuses_provider(&call.provider),
-        }
     }
 
     /// Returns why a model provider is not allowed (its host, or the Secret of its key), or `None`.

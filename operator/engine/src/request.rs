@@ -6,20 +6,64 @@ use signoff_api::{
     ApprovalRequest, Digest, Moment,
     approval::{GateRef, Review, WorkflowRef},
     gate::{Quorum, Timeout},
-    journal::BlobRef,
+    journal::{BlobRef, StepKind, StepRecord},
     names,
 };
 use signoff_expr::text;
 
 use crate::{
     activity::{Run, Trouble},
-    advance::MAX_VALUE,
-    excerpt::SHOWN,
+    excerpt::{Fields, SHOWN},
     plan::{PlannedGate, PlannedStep},
     scope::{self, Frame},
-    steps::Reviewed,
     turn::Ask,
+    values::MAX_VALUE,
 };
+
+/// What people decide about.
+#[derive(Clone, Debug)]
+pub(crate) struct Reviewed {
+    /// The path of its record.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// The beginning of each of its fields, where all of it is too long for the request; else the request has the
+    /// beginning of `text`.
+    pub(crate) excerpt: Option<String>,
+    /// Of how many parts it is made, where people may speak of them by number.
+    pub(crate) parts: usize,
+    /// What is known besides; it follows what the gate's author shows.
+    pub(crate) beside: Option<String>,
+    /// The digest of what may run, or be released, once this is approved.
+    pub(crate) binds: Option<Digest>,
+}
+
+impl Reviewed {
+    pub(crate) fn of(path: &str, text: &str) -> Self {
+        let (path, text) = (path.to_owned(), text.to_owned());
+        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None }
+    }
+
+    /// Something with fields, bound by its digest. `head`: what stands above the fields.
+    pub(crate) fn bound(path: &str, head: &str, fields: &Fields, binds: Digest) -> Self {
+        let text = format!("{head}\n{}", fields.whole());
+        let excerpt = (text.len() > SHOWN).then(|| fields.excerpt(head));
+        Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
+    }
+
+    /// The same, with what is known of the container that this record is of.
+    pub(crate) fn with_facts_of(mut self, record: &StepRecord) -> Self {
+        if record.kind != StepKind::Pod {
+            return self;
+        }
+        let mut lines = vec![format!("pod: {}", record.object.as_deref().unwrap_or_default())];
+        lines.extend(record.facts.iter().map(|(name, value)| format!("{name}: {value}")));
+        if let Some(log) = &record.log {
+            lines.push(format!("the end of its log:\n{}", log.tail));
+        }
+        self.beside = Some(lines.join("\n"));
+        self
+    }
+}
 
 /// What distinguishes one asking from another.
 pub(crate) struct Facts<'a> {
@@ -132,10 +176,4 @@ fn review(Reviewed { path, text, excerpt, .. }: Reviewed, ref_: Option<BlobRef>)
     let digest = Digest::of_bytes(text.as_bytes());
     let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());
     Review { path, response, ref_, digest }
-}
-
-/// Returns the long values that a request shows.
-pub(crate) fn shows(request: &ApprovalRequest) -> Vec<BlobRef> {
-    let review = request.reviews.as_ref().and_then(|review| review.ref_.as_ref());
-    request.context_ref.iter().chain(review).cloned().collect()
 }

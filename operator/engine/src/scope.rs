@@ -19,11 +19,7 @@ use crate::{
 };
 
 pub(crate) use frame::{Frame, Listed, all, within};
-pub(crate) use views::{answers, decision, hitl, response, view, word};
-
-/// Names that no input and no variable may take.
-pub(crate) const RESERVED: [&str; 10] =
-    ["inputs", "run", "steps", "last_response", "hitl", "hitl_response", "null", "true", "false", "loop"];
+pub(crate) use views::{ANSWER, answers, decision, hitl, response, view, word};
 
 /// A record that a step can see.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use signoff_api::{Decision, WorkflowSpec, conditions::reason, crds};
 use signoff_expr::{Condition, Scope, budget, text};
 
-use crate::plan::Complaint;
+use crate::complaint::Complaint;
 
 /// The rules of a value, and of what is within it. Parts without any are left out.
 #[derive(Debug, Default)]

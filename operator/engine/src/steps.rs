@@ -26,9 +26,9 @@ use crate::{
 
 use before::GateBefore;
 use failure::StepFailure;
-pub(crate) use gate::{Decided, Reviewed, decide};
+pub(crate) use gate::{Decided, decide};
 use gate::{MOST_AGAIN, Shown};
-pub(crate) use output::{ANSWER, Reads, read_again};
+pub(crate) use output::{Reads, read_again};
 use signoff_expr::Condition;
 
 /// Where a list goes on.

@@ -12,7 +12,7 @@ use signoff_api::{
     workflow::{Provider, WorkflowPhase},
 };
 
-use crate::{journal::Journal, plan::Complaint};
+use crate::{complaint::Complaint, journal::Journal};
 
 /// The error class of a call that the policies do not allow.
 pub const NOT_ALLOWED: &str = "NotAllowed";

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use signoff_api::{
-    Digest, WorkflowStatus,
+    ApprovalRequest, Digest, WorkflowStatus,
     journal::{BlobRef, StepRecord},
 };
 
@@ -13,6 +13,9 @@ use crate::journal::Journal;
 
 /// The most bytes that the long values of a run may have together, where an administrator says nothing else.
 pub const MAX_OF_RUN: u64 = 64 * 1024 * 1024;
+
+/// The most that one value may have: what fits into a Blob in every encoding.
+pub(crate) const MAX_VALUE: usize = 900 * 1024;
 
 /// How many bytes the long values of a run may have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +112,12 @@ pub fn stored(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u6
 pub fn bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
     let sum = stored(journal, status).values().fold(0_u64, |sum, size| sum.saturating_add(*size));
     (sum > 0).then(|| i64::try_from(sum).unwrap_or(i64::MAX))
+}
+
+/// Returns the long values that a request shows.
+pub(crate) fn shows(request: &ApprovalRequest) -> Vec<BlobRef> {
+    let review = request.reviews.as_ref().and_then(|review| review.ref_.as_ref());
+    request.context_ref.iter().chain(review).cloned().collect()
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ pub(crate) use runner::PodRunner;
 pub(crate) use state::{PodState, StepPod};
 
 use crate::{
+    exit_reason::ExitReason,
     metrics::Shared,
-    operator::ExitReason,
     watch::{WatchEvent, follow_in},
 };
 

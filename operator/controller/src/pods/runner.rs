@@ -21,9 +21,8 @@ use super::{
 use crate::{
     context::Context,
     error::{is_ambiguous, plain, status_code},
-    events::Report,
+    events::{Report, TOLD_AFTER},
     kinds::Name,
-    stalls::TOLD_AFTER,
     wire::Wire,
 };
 

@@ -23,7 +23,7 @@ mod version;
 use signoff_api::Moment;
 use signoff_runtime::Stopped;
 
-use crate::{context::Context, error::Error, kinds::Name, stalls, workqueue::Key};
+use crate::{context::Context, error::Error, kinds::Name, stall_reports, workqueue::Key};
 pub(crate) use commit::open_records;
 use observe::{Observed, Seen};
 use plan::Planned;
@@ -103,6 +103,6 @@ async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result
     let asked = dispatch::dispatch(context, seen, &turn, claims).await?;
     report::report(context, seen, &plan, &turn, &asked);
     pod_gc::after(context, seen, &turn).await?;
-    let stored = stalls::clear(context, stored).await?;
+    let stored = stall_reports::clear(context, stored).await?;
     finish::rest(context, seen, &stored, &turn).await
 }

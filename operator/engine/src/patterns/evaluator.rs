@@ -11,8 +11,9 @@ use super::Done;
 use crate::{
     activity::Run,
     plan::{PlannedEvaluator, PlannedStep},
+    request::Reviewed,
     scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Reviewed, Stop},
+    steps::{self, Performed, Reads, Stop},
 };
 
 /// How often an evaluator is asked again for an answer that makes sense.

@@ -12,8 +12,9 @@ use super::{Done, Later, PLANS_AGAIN, parallel::reduce, plain, together::Member,
 use crate::{
     activity::Run,
     plan::PlannedOrchestrator,
+    request::Reviewed,
     scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Reviewed, Stop},
+    steps::{self, Performed, Reads, Stop},
 };
 
 /// How often an orchestrator is asked again for an answer that makes sense.

@@ -9,8 +9,9 @@ use super::{Done, Later, chain, last_response, plain, together::Member, together
 use crate::{
     activity::{Run, Trouble},
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
+    request::Reviewed,
     scope::{self, Frame, Listed},
-    steps::{self, Performed, Reviewed, Stop},
+    steps::{self, Performed, Stop},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Result<Done<'a>, Stop> {

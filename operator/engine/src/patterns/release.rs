@@ -17,8 +17,9 @@ use crate::{
     evaluation::{Part, within},
     excerpt::Fields,
     plan::{PlannedArtifact, PlannedStep, safe_path},
+    request::Reviewed,
     scope::{self, Frame},
-    steps::{self, Performed, Reviewed, Stop},
+    steps::{self, Performed, Stop},
 };
 
 /// The name of the part that renders what is released.

@@ -9,8 +9,9 @@ use super::{Done, PLANS_AGAIN, chain};
 use crate::{
     activity::Run,
     plan::PlannedRouting,
+    request::Reviewed,
     scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Reviewed, Stop},
+    steps::{self, Performed, Reads, Stop},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<Done<'a>, Stop> {

@@ -6,58 +6,22 @@ use std::time::Duration;
 
 use signoff_api::{
     Span, Verdict,
-    approval::RequiredBy,
     conditions::reason,
-    gate::{Form, PersonRule, Question, Quorum, Subject, SubjectKind, TimeoutAction},
+    gate::{Form, Question, Subject, SubjectKind, TimeoutAction},
     step::{HitlStep, OnReject},
     workflow::WorkflowSpec,
 };
-use signoff_expr::{Template, re2};
+use signoff_expr::re2;
 
-use super::{About, Check, Complaint, step::Place};
+use super::{Check, PlannedGate, step::Place};
 
 use crate::{
+    about::{About, allowed, form},
+    complaint::Complaint,
     decision,
     policy::{Contradiction, EffectiveGate, Requester},
     schema::Schema,
 };
-
-/// A gate with every default set and all policies merged into it.
-#[derive(Clone, Debug)]
-pub(crate) struct PlannedGate {
-    pub(crate) spec: HitlStep,
-    pub(crate) prompt: Template,
-    pub(crate) context: Option<Template>,
-    /// What is shown where there is no template for it: data, never rendered.
-    pub(crate) shows: Option<String>,
-    pub(crate) about: About,
-    pub(crate) allowed: Vec<Verdict>,
-    pub(crate) form: Option<Form>,
-    pub(crate) after: Duration,
-    pub(crate) stops_on_reject: bool,
-    /// The quorums that policies demand besides the gate's own.
-    pub(crate) policy_quorums: Vec<Quorum>,
-    pub(crate) persons: Vec<PersonRule>,
-    pub(crate) required_by: Vec<RequiredBy>,
-    /// The conflict with policies because of which the gate is held, or `None`.
-    pub(crate) held: Option<Complaint>,
-    /// Where it is written, for complaints.
-    pub(crate) field: String,
-    /// Where the run may go on after a Reject; empty where that ends it.
-    pub(crate) after_reject: Vec<String>,
-    /// The policies that demand that a Reject ends the run.
-    pub(crate) ends_on_reject: Vec<String>,
-}
-
-impl PlannedGate {
-    /// The position of the reviewed step in its list.
-    pub(crate) fn reviews(&self) -> Option<usize> {
-        match self.about {
-            About::Step(at) => at,
-            _ => None,
-        }
-    }
-}
 
 impl Check<'_> {
     /// A gate of a list of steps: it reviews an earlier one of them.
@@ -336,16 +300,4 @@ impl Check<'_> {
             );
         }
     }
-}
-
-/// What Respond has to fill in: one plain question where the gate has none of its own.
-pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
-    let own = hitl.form.clone().filter(|form| !form.questions.is_empty());
-    let plain = || Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] };
-    own.or_else(|| allowed.contains(&Verdict::Respond).then(plain))
-}
-
-/// What may be decided.
-pub(crate) fn allowed(hitl: &HitlStep, about: &About) -> Vec<Verdict> {
-    if hitl.allowed_verdicts.is_empty() { about.usual(hitl) } else { hitl.allowed_verdicts.clone() }
 }

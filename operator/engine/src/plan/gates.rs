@@ -15,9 +15,11 @@ use signoff_api::{
 use signoff_expr::{Known, Members};
 
 use super::{
-    About, Action, Check, PlannedStep,
-    step::{Ground, Place, PlannedOutput},
+    Action, Check, PlannedOutput, PlannedStep,
+    step::{Ground, Place},
 };
+
+use crate::about::About;
 
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;

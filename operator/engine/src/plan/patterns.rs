@@ -7,15 +7,16 @@ mod dag;
 mod evaluator;
 mod graph;
 mod lists;
-mod spec_steps;
 
 use signoff_api::pattern::Pattern;
 
-use super::{Check, PlannedStep, step::Ground};
+use super::{
+    Check, PlannedStep,
+    spec_steps::{MOST_STEPS, SpecStep, SpecSteps},
+    step::Ground,
+};
 
 use signoff_expr::{Known, When};
-pub(super) use spec_steps::SpecStep;
-use spec_steps::{MOST_STEPS, SpecSteps};
 
 /// What runs in which order.
 #[derive(Clone, Debug)]

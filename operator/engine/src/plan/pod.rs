@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use signoff_api::pod::{CONTAINER, FILES, PodStep, Resources};
-use signoff_expr::Template;
 
-use super::{Check, step::Place};
+use super::{Check, PlannedPod, step::Place};
 
 /// Fields of the step's container that a `podTemplate` may not set, because the step itself says them.
 const OF_CONTAINER: [&str; 9] = [
@@ -32,16 +31,6 @@ const OF_POD: [&str; 7] = [
     "activeDeadlineSeconds",
     "ephemeralContainers",
 ];
-
-/// A container.
-#[derive(Clone, Debug)]
-pub(crate) struct PlannedPod {
-    pub(crate) spec: PodStep,
-    /// Values of the environment, by name.
-    pub(crate) env: BTreeMap<String, Template>,
-    /// Files, by path.
-    pub(crate) files: BTreeMap<String, Template>,
-}
 
 impl Check<'_> {
     pub(super) fn pod_step(&mut self, pod: &PodStep, place: &Place<'_>) -> Option<PlannedPod> {

@@ -7,7 +7,11 @@ use std::collections::BTreeSet;
 use signoff_api::{Verdict, step::Step, workflow::WorkflowSpec};
 use signoff_expr::{Known, Members, Reference, check};
 
-use super::{Check, patterns::SpecStep};
+use super::{Check, spec_steps::SpecStep};
+
+/// Names that no input and no variable may take.
+pub(super) const RESERVED: [&str; 10] =
+    ["inputs", "run", "steps", "last_response", "hitl", "hitl_response", "null", "true", "false", "loop"];
 
 /// What can be asked of a step's record.
 pub(super) const RECORD: [&str; 16] = [

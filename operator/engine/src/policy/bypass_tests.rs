@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Fact,
-    turn::{Call, Failure},
+    turn::{Call, Failure, What},
 };
 
 /// A policy with a gate `release` before steps of these kinds, at which everything may be decided.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::{Verdict, gate::TimeoutAction, step::HitlStep};
 
 use super::{gate::caution, *};
-use crate::{Complaint, Plan, Settings, plan};
+use crate::{Complaint, Plan, Settings, about};
 
 pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
     all(policies, &[])
@@ -32,7 +32,7 @@ fn written(more: Value) -> HitlStep {
 const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None };
 
 fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) -> EffectiveGate {
-    policies.merge_into(hitl, &plan::About::Step(Some(0)), requester, Settings::default().default_gate_timeout, None)
+    policies.merge_into(hitl, &about::About::Step(Some(0)), requester, Settings::default().default_gate_timeout, None)
 }
 
 /// A gate under one policy named `policy` with these demands.
@@ -58,7 +58,7 @@ fn a_gate_is_unchanged_without_policies() {
     let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
     let gate = merge_into(&Policies::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
-    assert_eq!(gate.allowed, plan::allowed(&hitl, &plan::About::Step(Some(0))));
+    assert_eq!(gate.allowed, about::allowed(&hitl, &about::About::Step(Some(0))));
     assert!(gate.policy_quorums.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
 }
 

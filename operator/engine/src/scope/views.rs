@@ -14,8 +14,10 @@ use super::{Frame, Seen};
 use crate::{
     activity::{Run, Trouble},
     plan::{Action, PlannedGate, PlannedStep},
-    steps::ANSWER,
 };
+
+/// The record of what became of an answer, beneath that of its step.
+pub(crate) const ANSWER: &str = ".answer";
 
 /// The response of a record as later steps see it, and the original where a person replaced it.
 ///

@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signoff_api::Verdict;
 
-use super::{Reviewed, Stop, gate, or_stop, rendered, unless_left_out};
+use super::{Stop, gate, or_stop, rendered, unless_left_out};
 use crate::{
     activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
     excerpt::Fields,
     plan::PlannedStep,
+    request::Reviewed,
     turn::{Call, What},
 };
 

@@ -5,10 +5,11 @@
 use serde_json::json;
 use signoff_api::{Verdict, journal::StepError, step::OnError};
 
-use super::{Reviewed, Stop, gate, or_stop};
+use super::{Stop, gate, or_stop};
 use crate::{
     activity::{Change, Run},
     plan::PlannedStep,
+    request::Reviewed,
     scope::Frame,
 };
 

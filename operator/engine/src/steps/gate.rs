@@ -3,7 +3,7 @@
 //! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
 
 use signoff_api::{
-    Digest, Outcome, Verdict,
+    Outcome, Verdict,
     approval::Source,
     journal::{StepKind, StepPhase, StepRecord},
 };
@@ -12,10 +12,10 @@ use signoff_expr::text;
 use super::{Next, Stop, or_stop, unless_skipped};
 
 use crate::{
+    about::About,
     activity::{Opening, Place, Run, Trouble},
-    excerpt::{Fields, SHOWN},
-    plan::{About, PlannedGate, PlannedStep},
-    request::{self, Facts},
+    plan::{PlannedGate, PlannedStep},
+    request::{self, Facts, Reviewed},
     scope::{self, Frame},
 };
 
@@ -26,51 +26,6 @@ const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
 /// What a gate asks about, from what was known at a number.
 pub(crate) type Shown<'f> = &'f dyn Fn(i64) -> Result<Option<Reviewed>, Trouble>;
-
-/// What people decide about.
-#[derive(Clone, Debug)]
-pub(crate) struct Reviewed {
-    /// The path of its record.
-    pub(crate) path: String,
-    pub(crate) text: String,
-    /// The beginning of each of its fields, where all of it is too long for the request; else the request has the
-    /// beginning of `text`.
-    pub(crate) excerpt: Option<String>,
-    /// Of how many parts it is made, where people may speak of them by number.
-    pub(crate) parts: usize,
-    /// What is known besides; it follows what the gate's author shows.
-    pub(crate) beside: Option<String>,
-    /// The digest of what may run, or be released, once this is approved.
-    pub(crate) binds: Option<Digest>,
-}
-
-impl Reviewed {
-    pub(crate) fn of(path: &str, text: &str) -> Self {
-        let (path, text) = (path.to_owned(), text.to_owned());
-        Self { path, text, excerpt: None, parts: 0, beside: None, binds: None }
-    }
-
-    /// Something with fields, bound by its digest. `head`: what stands above the fields.
-    pub(crate) fn bound(path: &str, head: &str, fields: &Fields, binds: Digest) -> Self {
-        let text = format!("{head}\n{}", fields.whole());
-        let excerpt = (text.len() > SHOWN).then(|| fields.excerpt(head));
-        Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
-    }
-
-    /// The same, with what is known of the container that this record is of.
-    pub(crate) fn with_facts_of(mut self, record: &StepRecord) -> Self {
-        if record.kind != StepKind::Pod {
-            return self;
-        }
-        let mut lines = vec![format!("pod: {}", record.object.as_deref().unwrap_or_default())];
-        lines.extend(record.facts.iter().map(|(name, value)| format!("{name}: {value}")));
-        if let Some(log) = &record.log {
-            lines.push(format!("the end of its log:\n{}", log.tail));
-        }
-        self.beside = Some(lines.join("\n"));
-        self
-    }
-}
 
 /// A gate that was decided.
 #[derive(Clone, Debug)]

@@ -12,21 +12,20 @@ use signoff_api::{
 };
 use signoff_expr::{endless, json as extract, text};
 
-use super::{Decided, Reviewed, Stop, attempts, before, before::GateBefore, gate, or_stop};
+use super::{Decided, Stop, attempts, before, before::GateBefore, gate, or_stop};
 
 use crate::{
     activity::{Change, Opening, Place, Run, Work, error},
     evaluation::{self, Part, within},
     plan::{Action, PlannedOutput, PlannedStep},
+    request::Reviewed,
     schema::Schema,
-    scope::Frame,
+    scope::{ANSWER, Frame},
     turn::TOO_COSTLY,
 };
 
 /// How often an agent is asked again for an answer that fits its schema.
 const ASKED_AGAIN: i32 = 2;
-/// The record of what became of an answer, beneath that of its step.
-pub(crate) const ANSWER: &str = ".answer";
 /// The verdicts by which the step runs again, and people are asked about what it then answers.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 /// How much of a problem is quoted, in characters.

@@ -2,6 +2,7 @@
 //! It may not change a file: whatever could be repaired by a command is named with that command.
 
 mod arrows;
+mod circles;
 mod deny;
 mod features;
 mod tidy;
@@ -30,6 +31,7 @@ pub(crate) fn run() -> Tally {
         "crates depend only on those to their left",
         metadata().map(|metadata| found_none(arrows::problems(&metadata))),
     );
+    check("no import circle of more than three modules", circles::problems().map(found_none));
     check("every build has the same features of dependencies", features::problems().map(found_none));
     for (rule, problems) in tidy::rules() {
         check(rule, problems.map(found_none));

@@ -13,10 +13,14 @@ use signoff_expr::Members;
 
 use super::{Check, Ground, Known, PlannedOrchestrator, PlannedPattern, PlannedStep, SpecStep, SpecSteps, count};
 
-use crate::plan::{
-    About, Action, PlannedAgentStep,
-    references::{RECORD, with_decision, with_records},
-    step::{AGENT_TIMEOUT, Place, PlannedRetry},
+use crate::{
+    about::About,
+    plan::{
+        Action, PlannedAgentStep,
+        planned_step::{AGENT_TIMEOUT, PlannedRetry},
+        references::{RECORD, with_decision, with_records},
+        step::Place,
+    },
 };
 
 /// Into how many parts work may be divided where it is not said.

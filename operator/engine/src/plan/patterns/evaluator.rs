@@ -9,7 +9,10 @@ use signoff_expr::Members;
 
 use super::{Check, Ground, Known, PlannedEvaluator, PlannedPattern, SpecSteps, agents::Made, count};
 
-use crate::plan::{About, references::with_decision, step::Place};
+use crate::{
+    about::About,
+    plan::{references::with_decision, step::Place},
+};
 
 /// What is good enough where it is not said, and how often it is tried.
 const USUAL: (i32, usize) = (80, 3);

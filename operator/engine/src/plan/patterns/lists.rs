@@ -9,13 +9,16 @@ use signoff_expr::Members;
 
 use super::{
     Check, Ground, Known, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, SpecSteps, agents::Made,
-    count, spec_steps::SpecBranch,
+    count,
 };
 
-use crate::plan::{
-    About,
-    references::{with_decision, with_records},
-    step::Place,
+use crate::{
+    about::About,
+    plan::{
+        references::{with_decision, with_records},
+        spec_steps::SpecBranch,
+        step::Place,
+    },
 };
 
 /// How often a router is asked again where it is not said.

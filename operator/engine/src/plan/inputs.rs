@@ -5,14 +5,14 @@
 use serde_json::{Map, Value};
 use signoff_api::workflow::{Input, InputType};
 
-use crate::plan::Check;
+use super::{Check, references::RESERVED};
 
 /// The value of every input: the given one, else the default, else null where it is not required.
 pub(crate) fn values(inputs: &[Input], check: &mut Check<'_>) -> Map<String, Value> {
     let mut values = Map::new();
     for (at, input) in inputs.iter().enumerate() {
         let field = |part: &str| format!("spec.inputs[{at}].{part}");
-        if crate::scope::RESERVED.contains(&input.name.as_str()) {
+        if RESERVED.contains(&input.name.as_str()) {
             check.complain(
                 field("name"),
                 format!("{} has a meaning of its own in templates: choose another name", input.name),

@@ -3,7 +3,11 @@
 //! Words only: what a verdict does is the business of whoever asked.
 
 use serde_json::json;
-use signoff_api::{JsonObject, Verdict, approval::GateType, step::HitlStep};
+use signoff_api::{
+    JsonObject, Verdict,
+    gate::{Form, GateType, Question},
+    step::HitlStep,
+};
 
 /// What a gate asks about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,4 +147,16 @@ impl About {
         };
         schemas.as_object().cloned().map(JsonObject)
     }
+}
+
+/// What Respond has to fill in: one plain question where the gate has none of its own.
+pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
+    let own = hitl.form.clone().filter(|form| !form.questions.is_empty());
+    let plain = || Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] };
+    own.or_else(|| allowed.contains(&Verdict::Respond).then(plain))
+}
+
+/// What may be decided.
+pub(crate) fn allowed(hitl: &HitlStep, about: &About) -> Vec<Verdict> {
+    if hitl.allowed_verdicts.is_empty() { about.usual(hitl) } else { hitl.allowed_verdicts.clone() }
 }

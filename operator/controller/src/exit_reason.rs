@@ -1,0 +1,22 @@
+//! The reasons for which an operator ends without being asked to.
+
+/// Why an operator ended without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum ExitReason {
+    /// The Lease was lost: another operator acts, or may.
+    #[error("{0}: this process ends, so that only one operator acts")]
+    LeaseLost(String),
+    /// Another server answered for our objects: the caches may be false.
+    #[error(
+        "the API signoff.dev was served by another server for a time: this process ends, so that the next one starts with nothing learnt from it"
+    )]
+    ForeignApiServer,
+    /// Evaluations did not stop when told to, and their threads go on using the CPU.
+    #[error(
+        "{0} evaluations did not stop: what they belong to is set aside, and this process ends, so that the next one starts without their threads"
+    )]
+    LostThreads(usize),
+    /// A task that must not end has ended.
+    #[error("the operator's {0} ended: internal error; report this as a bug")]
+    Task(&'static str),
+}

@@ -1,0 +1,96 @@
+//! Says on an object that its reconcile has failed for a minute: by an Event, and by the condition `Stalled` where its
+//! status can be written.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use signoff_api::{Workflow, conditions};
+use signoff_engine::status::say;
+
+use crate::{
+    commit::commit,
+    context::Context,
+    error::Error,
+    events::Report,
+    kinds::{Kind, Name},
+    stalls::Overdue,
+    store::{Found, Store},
+    workflow::open_records,
+    workqueue::Key,
+};
+
+/// Records that a reconcile failed, and says so on the object once that is due.
+pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
+    let Some(overdue) = context.stalls.failed(key, error, context.now()) else { return };
+    let since = overdue.since;
+    let message = format!("{error}; this fails since {since}, and is tried again until it succeeds");
+    match key {
+        Key::Approval(name) => report(context, &context.approvals, name, &overdue, &message).await,
+        Key::Workflow(name) => {
+            report(context, &context.workflows, name, &overdue, &message).await;
+            if let Some(reason) = error.reason()
+                && let Err(why) = condition(context, name, reason, &message).await
+            {
+                tracing::debug!(workflow = %name, "the condition Stalled could not be written: {why}");
+            }
+        }
+    }
+}
+
+/// Reports an Event, once a stall.
+async fn report<K: Kind>(context: &Context, store: &Store<K>, name: &Name, overdue: &Overdue, message: &str) {
+    if !overdue.is_new {
+        return;
+    }
+    let of_uid = |uid: Option<String>| ObjectMeta {
+        name: Some(name.name.to_string()),
+        namespace: Some(name.namespace.to_string()),
+        uid,
+        ..ObjectMeta::default()
+    };
+    let meta = match store.find(name) {
+        Found::Here(object) => object.meta().clone(),
+        Found::Over { uid, .. } => of_uid(Some(uid)),
+        // Without its uid, `kubectl describe` would not show the Event.
+        Found::Doubtful | Found::Nowhere => match context.fresh(store, name).await {
+            Ok(Some(object)) => object.meta().clone(),
+            _ => of_uid(None),
+        },
+    };
+    let key = overdue.since.to_string();
+    let report = Report::of_meta::<K>(&meta, "Stalled", message, &key, context.clock.now());
+    context.reporter.report(report.warning(true));
+}
+
+/// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes with
+/// every attempt would cost a write each time.
+async fn condition(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
+    let workflow = match context.workflows.find(name) {
+        Found::Here(workflow) => workflow,
+        Found::Doubtful => match context.fresh(&context.workflows, name).await? {
+            Some(workflow) => workflow,
+            None => return Ok(()),
+        },
+        Found::Over { .. } | Found::Nowhere => return Ok(()),
+    };
+    let mut status = workflow.status.clone().unwrap_or_default();
+    let is_said =
+        status.conditions.iter().any(|c| c.type_ == conditions::STALLED && c.status == "True" && c.reason == reason);
+    if is_said || status.phase.is_end() {
+        return Ok(());
+    }
+    let tests = open_records(&status);
+    say(&mut status, &workflow, context.now(), conditions::STALLED, true, reason, message);
+    commit(context, &context.workflows, &*workflow, status, tests).await.map(|_| ())
+}
+
+/// Removes the condition `Stalled` after everything of a reconcile has succeeded. Returns the Workflow as it is stored.
+pub(crate) async fn clear(context: &Context, workflow: Arc<Workflow>) -> Result<Arc<Workflow>, Error> {
+    let mut status = workflow.status.clone().unwrap_or_default();
+    if !conditions::holds(&status.conditions, conditions::STALLED) {
+        return Ok(workflow);
+    }
+    let tests = open_records(&status);
+    conditions::remove(&mut status.conditions, conditions::STALLED);
+    commit(context, &context.workflows, &*workflow, status, tests).await
+}

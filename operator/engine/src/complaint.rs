@@ -1,0 +1,20 @@
+//! A complaint: one thing that is wrong with a Workflow, found before it runs or before a gate asks.
+
+use std::fmt;
+
+/// One thing that is wrong with a Workflow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// Where: `spec.steps[1].hitl.prompt`.
+    pub field: String,
+    /// What is wrong, and the remedy.
+    pub message: String,
+    /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `PolicyConflict` or `NotAllowed`.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}

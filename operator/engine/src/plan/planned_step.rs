@@ -1,0 +1,249 @@
+//! The planned steps: what a step does, with every default filled in and every text parsed.
+//!
+//! Data without checks: those are in the files about steps, gates and containers beside this one.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use signoff_api::{
+    JsonObject, Span, Verdict,
+    approval::RequiredBy,
+    gate::{Form, PersonRule, Quorum},
+    journal::StepRecord,
+    pod::PodStep,
+    step::{HitlStep, HttpStep, OnError, Retry},
+};
+use signoff_expr::{Condition, Template};
+
+use crate::{about::About, complaint::Complaint};
+
+/// How long one attempt of an agent may take where it is not said.
+pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// One step, wherever it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedStep {
+    pub(crate) name: String,
+    /// Where its records stand, without visits: `billing/refund`, `.router`.
+    pub(crate) path: String,
+    pub(crate) vars: Vec<(String, Template)>,
+    /// It is left out where this holds.
+    pub(crate) skip_if: Option<Condition>,
+    /// It is left out where this does not hold.
+    pub(crate) only_if: Option<Condition>,
+    pub(crate) retry: PlannedRetry,
+    pub(crate) timeout: Duration,
+    pub(crate) on_error: OnError,
+    pub(crate) action: Action,
+    /// What its response must look like, and who is asked about it.
+    pub(crate) output: Option<PlannedOutput>,
+    /// Who is asked when it failed, and after how many attempts.
+    pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
+    /// The policy that added it: the author's templates do not see it.
+    pub(crate) added_by: Option<String>,
+    /// Who is asked whether it may begin, and is shown what will run.
+    pub(crate) start: Option<Box<PlannedStep>>,
+    /// Gates that policies put before it: nothing runs that they did not approve.
+    pub(crate) policy_gates: Vec<PlannedStep>,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Agent(PlannedAgentStep),
+    Pod(Box<PlannedPod>),
+    Http(PlannedHttp),
+    Set(Template),
+    Gate(Box<PlannedGate>),
+}
+
+/// A turn of an agent.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedAgentStep {
+    pub(crate) agent: String,
+    /// What it is told; none means its own instructions.
+    pub(crate) input: Option<Template>,
+    /// What it is told besides, always the same.
+    pub(crate) addition: Option<String>,
+    pub(crate) fresh: bool,
+}
+
+/// One HTTP request.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedHttp {
+    pub(crate) spec: HttpStep,
+    pub(crate) url: Template,
+    pub(crate) headers: BTreeMap<String, Template>,
+    pub(crate) body: Option<Template>,
+}
+
+/// What becomes of what a step answered.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedOutput {
+    pub(crate) schema: Option<JsonObject>,
+    /// Who is asked about it.
+    pub(crate) gate: Option<Box<PlannedStep>>,
+    /// Whether they are asked also about an answer that is as it should be.
+    pub(crate) always: bool,
+}
+
+/// How often and how fast a failed step is tried again.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedRetry {
+    /// None where it was not said: then never, or as often as it takes until people are asked.
+    pub(crate) limit: Option<i32>,
+    pub(crate) base: Duration,
+    pub(crate) factor: f64,
+    pub(crate) max: Duration,
+    pub(crate) jitter: f64,
+    /// Only failures of these classes, or with these exit codes; all where there are none of either.
+    on_reasons: Vec<String>,
+    on_exit_codes: Vec<i32>,
+}
+
+impl PlannedStep {
+    /// A step of this name and nothing but what it does.
+    pub(super) fn new(name: &str, action: Action) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: name.to_owned(),
+            vars: Vec::new(),
+            skip_if: None,
+            only_if: None,
+            retry: PlannedRetry::of(None),
+            timeout: AGENT_TIMEOUT,
+            on_error: OnError::Fail,
+            action,
+            output: None,
+            escalation: None,
+            added_by: None,
+            start: None,
+            policy_gates: Vec::new(),
+        }
+    }
+
+    /// What can be given to it anew, before it begins or when it failed.
+    pub(super) fn can_be_changed(&self) -> &'static [&'static str] {
+        match &self.action {
+            Action::Agent(_) => &["input"],
+            Action::Pod(_) => &["image", "memory", "cpu"],
+            Action::Http(_) => &["url", "body"],
+            Action::Set(_) => &["value"],
+            Action::Gate(_) => &[],
+        }
+    }
+
+    /// Whether running it twice does no harm. Behind a gate of a policy the kind and the method say so, and not the
+    /// author.
+    pub(crate) fn is_idempotent(&self) -> bool {
+        let author_says = self.policy_gates.is_empty();
+        match &self.action {
+            Action::Http(http) if author_says => http.spec.is_idempotent(),
+            Action::Http(http) => http.spec.method.unwrap_or_default().is_idempotent(),
+            Action::Pod(pod) => author_says && pod.spec.is_idempotent(),
+            Action::Agent(_) | Action::Set(_) | Action::Gate(_) => true,
+        }
+    }
+
+    /// How often it is tried again before people are asked, where its author does not say: a container runs once.
+    pub(crate) fn unless_told(&self) -> i32 {
+        if matches!(self.action, Action::Pod(_)) && !self.is_idempotent() { 0 } else { i32::MAX }
+    }
+
+    /// Whether it asks people and does nothing else.
+    pub(crate) fn is_gate(&self) -> bool {
+        matches!(self.action, Action::Gate(_))
+    }
+
+    /// Whether it is a turn of an agent.
+    pub(crate) fn is_agent(&self) -> bool {
+        matches!(self.action, Action::Agent(_))
+    }
+
+    /// The gate that it is.
+    pub(crate) fn gate(&self) -> Option<&PlannedGate> {
+        match &self.action {
+            Action::Gate(gate) => Some(gate),
+            _ => None,
+        }
+    }
+
+    /// The step and everything that belongs to it.
+    pub(crate) fn with_its_gates(&self) -> impl Iterator<Item = &Self> {
+        let output = self.output.iter().filter_map(|output| output.gate.as_deref());
+        let escalation = self.escalation.iter().map(|(_, gate)| &**gate);
+        self.policy_gates.iter().chain(self.start.as_deref()).chain(output).chain(escalation).chain([self])
+    }
+}
+
+impl PlannedRetry {
+    pub(super) fn of(retry: Option<&Retry>) -> Self {
+        let limit = retry.map(|retry| retry.limit.clamp(0, 20));
+        let retry = retry.cloned().unwrap_or_default();
+        let backoff = retry.backoff.unwrap_or_default();
+        Self {
+            limit,
+            base: backoff.base.map_or(Duration::from_secs(1), Span::duration),
+            factor: backoff.factor.unwrap_or(2.0).clamp(1.0, 10.0),
+            max: backoff.max.map_or(Duration::from_secs(300), Span::duration),
+            jitter: backoff.jitter.unwrap_or(0.1).clamp(0.0, 1.0),
+            on_reasons: retry.on_reasons,
+            on_exit_codes: retry.on_exit_codes,
+        }
+    }
+
+    /// Whether a failure is one of those that are tried again.
+    pub(crate) fn covers(&self, failed: &StepRecord) -> bool {
+        let class = failed.error.as_ref().map(|error| &error.class);
+        let code = failed.facts.get("exitCode").and_then(|code| code.parse::<i32>().ok());
+        let all = self.on_reasons.is_empty() && self.on_exit_codes.is_empty();
+        all || class.is_some_and(|class| self.on_reasons.contains(class))
+            || code.is_some_and(|code| self.on_exit_codes.contains(&code))
+    }
+}
+
+/// A container.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedPod {
+    pub(crate) spec: PodStep,
+    /// Values of the environment, by name.
+    pub(crate) env: BTreeMap<String, Template>,
+    /// Files, by path.
+    pub(crate) files: BTreeMap<String, Template>,
+}
+
+/// A gate with every default set and all policies merged into it.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedGate {
+    pub(crate) spec: HitlStep,
+    pub(crate) prompt: Template,
+    pub(crate) context: Option<Template>,
+    /// What is shown where there is no template for it: data, never rendered.
+    pub(crate) shows: Option<String>,
+    pub(crate) about: About,
+    pub(crate) allowed: Vec<Verdict>,
+    pub(crate) form: Option<Form>,
+    pub(crate) after: Duration,
+    pub(crate) stops_on_reject: bool,
+    /// The quorums that policies demand besides the gate's own.
+    pub(crate) policy_quorums: Vec<Quorum>,
+    pub(crate) persons: Vec<PersonRule>,
+    pub(crate) required_by: Vec<RequiredBy>,
+    /// The conflict with policies because of which the gate is held, or `None`.
+    pub(crate) held: Option<Complaint>,
+    /// Where it is written, for complaints.
+    pub(crate) field: String,
+    /// Where the run may go on after a Reject; empty where that ends it.
+    pub(crate) after_reject: Vec<String>,
+    /// The policies that demand that a Reject ends the run.
+    pub(crate) ends_on_reject: Vec<String>,
+}
+
+impl PlannedGate {
+    /// The position of the reviewed step in its list.
+    pub(crate) fn reviews(&self) -> Option<usize> {
+        match self.about {
+            About::Step(at) => at,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The import circles within a crate: modules of which each imports, directly or through the others, every other one.
+//!
+//! A module with everything beneath it counts as one module among its siblings, and its children are looked at among each
+//! other. An import of a child from a module above it is not counted, nor the reverse: a parent holds what its children
+//! share. A name that a module re-exports counts as an import of the module that defines it.
+//!
+//! Pipeline: read files *(I/O)* -> imports -> resolve -> circles *(pure)*.
+
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::cargo::{root, shown};
+use imports::Imports;
+
+/// The folder of the crates that are checked.
+const CRATES: &str = "operator";
+/// The most modules of a circle.
+const MOST: usize = 3;
+/// The most re-exports that are followed to a definition.
+const MOST_REEXPORTS: usize = 16;
+
+/// A module of a crate by its path; the crate's root is empty.
+type Module = Vec<String>;
+
+/// The imports between siblings: from whom, to whom, and one place where it stands.
+type Edges = BTreeMap<Module, BTreeMap<Module, String>>;
+
+/// Returns a sentence for each circle of more than [`MOST`] modules in a crate of this workspace.
+///
+/// # Errors
+/// A file that cannot be read or is not Rust.
+pub(super) fn problems() -> Result<Vec<String>> {
+    let mut roots = Vec::new();
+    for entry in fs::read_dir(root().join(CRATES)).with_context(|| format!("reading {CRATES}"))? {
+        roots.extend(Some(entry?.path().join("src")).filter(|folder| folder.is_dir()));
+    }
+    let mut problems = Vec::new();
+    while let Some(folder) = roots.pop() {
+        let mut files = BTreeMap::new();
+        read(&folder, &Module::new(), &mut files, &mut roots)?;
+        problems.extend(circles(&files).iter().map(|circle| format!("{}: {circle}", shown(&folder))));
+    }
+    problems.sort();
+    Ok(problems)
+}
+
+/// Reads the modules of a folder and of the folders in it. A folder with a `main.rs` is a program with modules of its own, and
+/// goes to `roots`.
+fn read(folder: &Path, above: &Module, files: &mut BTreeMap<Module, Imports>, roots: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry?.path();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let own = [above.as_slice(), std::slice::from_ref(&stem)].concat();
+        if path.is_dir() {
+            if path.join("main.rs").is_file() {
+                roots.push(path);
+            } else {
+                read(&path, &own, files, roots)?;
+            }
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let is_of_folder = ["lib", "main", "mod"].contains(&stem.as_str());
+            let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+            let imports = Imports::read(&text).with_context(|| path.display().to_string())?;
+            // `main.rs` beside `lib.rs` names modules of the same folder.
+            files.entry(if is_of_folder { above.clone() } else { own }).or_default().add(imports);
+        }
+    }
+    Ok(())
+}
+
+/// The circles of more than [`MOST`] modules, each in words.
+fn circles(files: &BTreeMap<Module, Imports>) -> Vec<String> {
+    let is_test = |module: &Module| {
+        (0..module.len()).any(|at| files.get(&module[..at]).is_some_and(|above| above.tests.contains(&module[at])))
+    };
+    let files: BTreeMap<&Module, &Imports> = files.iter().filter(|(module, _)| !is_test(module)).collect();
+    let names = names(&files);
+    let mut edges = Edges::new();
+    for (module, imports) in &files {
+        for path in &imports.paths {
+            let Some(written) = absolute(&files, module, path) else { continue };
+            let defined_in = resolve(&files, &names, written, 0);
+            let shared = module.iter().zip(&defined_in).take_while(|(one, other)| one == other).count();
+            if let (Some(_), Some(_)) = (module.get(shared), defined_in.get(shared)) {
+                let from = module[..=shared].to_vec();
+                let place = format!("{} in {}", path.segments.join("::"), module.join("::"));
+                edges.entry(from).or_default().entry(defined_in[..=shared].to_vec()).or_insert(place);
+            }
+        }
+    }
+    groups(&edges).iter().filter(|group| group.len() > MOST).map(|group| in_words(group, &edges)).collect()
+}
+
+/// The names that modules have by `use`, as far as they are of this crate. Children see those of their parent too.
+fn names(files: &BTreeMap<&Module, &Imports>) -> BTreeMap<(Module, String), Module> {
+    let mut names = BTreeMap::new();
+    for (module, imports) in files {
+        for one in &imports.names {
+            if let Some(path) = absolute(files, module, &one.path) {
+                names.insert(([module.as_slice(), &one.path.inline].concat(), one.name.clone()), path);
+            }
+        }
+    }
+    names
+}
+
+/// The path from the crate's root; `None` for one into another crate.
+fn absolute(files: &BTreeMap<&Module, &Imports>, module: &Module, path: &imports::Path) -> Option<Module> {
+    let mut base = [module.as_slice(), &path.inline].concat();
+    let mut rest = path.segments.as_slice();
+    match rest.first()?.as_str() {
+        "crate" => (base, rest) = (Module::new(), &rest[1..]),
+        "self" => rest = &rest[1..],
+        "super" => {
+            while let Some(("super", behind)) = rest.split_first().map(|(first, behind)| (first.as_str(), behind)) {
+                base.pop()?;
+                rest = behind;
+            }
+        }
+        child => {
+            let is_child = files.contains_key(&[base.as_slice(), &[child.to_owned()]].concat());
+            is_child.then_some(())?;
+        }
+    }
+    Some([base.as_slice(), rest].concat())
+}
+
+/// The module that defines what a path from the crate's root names.
+fn resolve(
+    files: &BTreeMap<&Module, &Imports>,
+    names: &BTreeMap<(Module, String), Module>,
+    path: Module,
+    followed: usize,
+) -> Module {
+    let mut at = Module::new();
+    for (position, segment) in path.iter().enumerate() {
+        let below = [at.as_slice(), std::slice::from_ref(segment)].concat();
+        if files.contains_key(&below) {
+            at = below;
+            continue;
+        }
+        let reexport = names.get(&(at.clone(), segment.clone())).filter(|target| **target != path[..=position]);
+        if let (Some(target), true) = (reexport, followed < MOST_REEXPORTS) {
+            let rest = [target.as_slice(), &path[position + 1..]].concat();
+            return resolve(files, names, rest, followed + 1);
+        }
+        break;
+    }
+    at
+}
+
+/// The modules that reach each other, in groups of two and more.
+fn groups(edges: &Edges) -> Vec<BTreeSet<&Module>> {
+    let reached: BTreeMap<&Module, BTreeSet<&Module>> = edges.keys().map(|from| (from, reach(edges, from))).collect();
+    let mut groups = BTreeSet::new();
+    for (from, to) in &reached {
+        let back = |other: &&&Module| reached.get(**other).is_some_and(|others| others.contains(from));
+        let group: BTreeSet<&Module> = to.iter().filter(back).copied().collect();
+        if group.len() > 1 {
+            groups.insert(group);
+        }
+    }
+    groups.into_iter().collect()
+}
+
+/// Every module that is imported from `from`, directly or through others.
+fn reach<'e>(edges: &'e Edges, from: &Module) -> BTreeSet<&'e Module> {
+    let mut found = BTreeSet::new();
+    let mut open: VecDeque<&Module> = edges.get(from).into_iter().flat_map(BTreeMap::keys).collect();
+    while let Some(module) = open.pop_front() {
+        if found.insert(module) {
+            open.extend(edges.get(module).into_iter().flat_map(BTreeMap::keys));
+        }
+    }
+    found
+}
+
+/// A walk through all modules of a group that ends where it began, each step with its import, and the remedy.
+fn in_words(group: &BTreeSet<&Module>, edges: &Edges) -> String {
+    let mut left = group.clone();
+    let Some(first) = left.pop_first() else { return String::new() };
+    let (mut walk, mut at) = (Vec::new(), first);
+    loop {
+        let goal = if left.is_empty() { BTreeSet::from([first]) } else { left.clone() };
+        let Some(steps) = shortest(edges, group, at, &goal) else { break };
+        for (from, to) in steps.windows(2).map(|pair| (pair[0], pair[1])) {
+            walk.push(format!("{} -> {} ({})", from.join("::"), to.join("::"), edges[from][to]));
+            left.remove(to);
+            at = to;
+        }
+        if goal == BTreeSet::from([first]) {
+            break;
+        }
+    }
+    format!(
+        "{} modules import each other in a circle, and at most {MOST} may: {}; move what one of these imports names into \
+         the module that imports it, or into a module of its own",
+        group.len(),
+        walk.join(", ")
+    )
+}
+
+/// The shortest walk within a group from a module to one of the goals.
+fn shortest<'e>(
+    edges: &'e Edges,
+    group: &BTreeSet<&'e Module>,
+    from: &'e Module,
+    goals: &BTreeSet<&'e Module>,
+) -> Option<Vec<&'e Module>> {
+    let mut seen = BTreeSet::new();
+    let mut open = VecDeque::from([vec![from]]);
+    while let Some(walk) = open.pop_front() {
+        for next in edges.get(*walk.last()?).into_iter().flat_map(BTreeMap::keys).filter(|next| group.contains(next)) {
+            let longer = [walk.as_slice(), &[next]].concat();
+            if goals.contains(next) {
+                return Some(longer);
+            }
+            if seen.insert(next) {
+                open.push_back(longer);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::{Imports, Module, circles};
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        let module =
+            |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
+        circles(&files.iter().map(|(path, source)| (module(path), Imports::read(source).unwrap())).collect())
+    }
+
+    #[test]
+    fn a_circle_of_four_is_named_with_its_path_and_the_remedy() {
+        let found = found(&[
+            ("", "mod a; mod b; mod c; mod d; mod e;"),
+            ("a", "use crate::b::B;"),
+            ("b", "fn f() { crate::c::f() }"),
+            ("c", "use super::{d::D, e::E};"),
+            ("d", "use crate::{a, e};"),
+            ("e", "pub struct E;"),
+        ]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let walk =
+            "a -> b (crate::b::B in a), b -> c (crate::c::f in b), c -> d (super::d::D in c), d -> a (crate::a in d)";
+        assert!(
+            found[0].contains(&format!("4 modules import each other in a circle, and at most 3 may: {walk}; move")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_tree_passes() {
+        let files = [
+            ("", "mod a; mod b; mod c; mod d;"),
+            ("a", "mod child; use crate::{b, c, d};"),
+            ("a::child", "use super::A; use crate::d::D;"),
+            ("b", "use crate::{c, d};"),
+            ("c", "use crate::d;"),
+            ("d", "pub struct D;"),
+        ];
+        assert_eq!(found(&files), [] as [String; 0]);
+    }
+
+    #[test]
+    fn a_circle_of_three_passes() {
+        assert_eq!(found(&[("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "use crate::a;")]), [] as [String; 0]);
+    }
+
+    #[test]
+    fn a_circle_through_children_and_reexports_is_found() {
+        let files = [
+            ("", "pub use a::A;"),
+            ("a", "mod inner; pub use inner::A;"),
+            ("a::inner", "use crate::b::B;"),
+            ("b", "mod child;"),
+            ("b::child", "use crate::c::C;"),
+            ("c", "use crate::d::D;"),
+            ("d", "use crate::A;"),
+        ];
+        assert_eq!(found(&files).len(), 1);
+    }
+
+    #[test]
+    fn siblings_that_import_each_other_through_their_parent_are_found() {
+        let parent = ("p", "mod a; mod b; mod c; mod d; use a::A; use b::B; use c::C; use d::D;");
+        let circle = [parent, ("p::a", "use super::B;"), ("p::b", "use super::C;"), ("p::c", "use super::D;")];
+        assert_eq!(found(&circle), [] as [String; 0]);
+        let closed = [circle.as_slice(), &[("p::d", "use super::A;")]].concat();
+        assert_eq!(found(&closed).len(), 1);
+    }
+
+    #[test]
+    fn tests_are_not_counted() {
+        let tests = ("d", "#[cfg(test)] mod tests { use crate::a::A; }");
+        let files = [("a", "use crate::b;"), ("b", "use crate::c;"), ("c", "use crate::d;"), tests];
+        assert_eq!(found(&files), [] as [String; 0]);
+        let apart = [("d", "#[cfg(test)] mod tests;"), ("d::tests", "use crate::a::A;")];
+        assert_eq!(found(&[&files[..3], &apart].concat()), [] as [String; 0]);
+    }
+}
