@@ -108,7 +108,7 @@ async fn a_status_that_a_webhook_or_a_policy_refuses_is_told_by_an_event_and_a_n
         assert_eq!(events.len(), 1, "{}", stage.server.story());
         let note = events[0]["note"].as_str().unwrap();
         assert!(note.starts_with("writing the status of Workflow default/refund: ") && note.contains(denied), "{note}");
-        assert!(!note.contains("mistake of the operator"), "{note}");
+        assert!(!note.contains("internal error"), "{note}");
         assert_eq!(stage.metric("signoff_stalled"), 1);
         assert_eq!(stage.condition("Stalled").0, "");
         stage.server.heal();

@@ -78,8 +78,8 @@ pub enum Error {
         /// Why.
         why: signoff_runtime::Stopped,
     },
-    /// A mistake of the operator.
-    #[error("{object}: {what}; this is a mistake of the operator, please report it")]
+    /// An internal error.
+    #[error("{object}: {what}; internal error; report this as a bug")]
     Bug {
         /// The object.
         object: String,
