@@ -82,7 +82,7 @@ fn opens_with_its_purpose(file: &File) -> Option<String> {
     let first = file.text.lines().find(|line| !line.starts_with("#!"));
     let opens = first.is_some_and(|line| line.starts_with("//! ") && line.len() > "//! ".len());
     (rust && !opens)
-        .then(|| format!("{}: begin with `//!` and one sentence on what the file is and may not do", file.path))
+        .then(|| format!("{}: begin with `//!` and one plain sentence on what the file is", file.path))
 }
 
 fn has_a_package_comment(file: &File) -> Option<String> {
