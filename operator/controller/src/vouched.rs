@@ -1,6 +1,7 @@
 //! Outcomes that this process has confirmed and written itself: the run that takes one need not ask again.
 //!
-//! It may not hold what nobody takes: a run that has ended takes nothing, so the oldest make room.
+//! It may not hold what nobody takes: a run that has ended takes nothing, so the oldest make room. It holds no outcome
+//! itself, because one may be as long as a vote.
 
 use std::{
     num::NonZeroUsize,
@@ -9,13 +10,14 @@ use std::{
 
 use kube::ResourceExt;
 use lru::LruCache;
-use signoff_api::{Approval, approval::Outcome};
+use signoff_api::{Approval, Digest, approval::Outcome};
 
 /// More than this are being taken at once only where runs end faster than they look.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
-/// By uid and version, the outcomes as they were confirmed. What another program made of one on its way is another outcome.
-pub(crate) struct Vouched(Mutex<LruCache<(String, String), Outcome>>);
+/// By uid and version, the digests of the outcomes as they were confirmed. What another program made of one on its way is
+/// another outcome.
+pub(crate) struct Vouched(Mutex<LruCache<(String, String), Digest>>);
 
 impl Default for Vouched {
     fn default() -> Self {
@@ -24,19 +26,71 @@ impl Default for Vouched {
 }
 
 impl Vouched {
-    pub(crate) fn add(&self, approval: &Approval, confirmed: Outcome) {
+    /// Keeps that the outcome of this Approval was confirmed. One that has no digest is asked about again.
+    pub(crate) fn add(&self, approval: &Approval, confirmed: &Outcome) {
+        let Ok(digest) = Digest::of(confirmed) else { return };
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.put(key(approval), confirmed);
+        held.put(key(approval), digest);
     }
 
     /// Whether the outcome of this Approval is the one that was confirmed.
     pub(crate) fn knows(&self, approval: &Approval) -> bool {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
-        outcome.is_some() && held.peek(&key(approval)) == outcome
+        let Some(digest) = outcome.and_then(|outcome| Digest::of(outcome).ok()) else { return false };
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.peek(&key(approval)) == Some(&digest)
     }
 }
 
 fn key(approval: &Approval) -> (String, String) {
     (approval.uid().unwrap_or_default(), approval.resource_version().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn approval(version: &str, outcome: &Value) -> Approval {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        serde_json::from_value(json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": version},
+            "spec": {"request": {
+                "workflow": {"name": "w", "uid": "w"}, "gate": {"name": "g", "path": "g", "visit": 1, "type": "step"},
+                "specDigest": digest, "guardEpoch": "e", "deadline": "2026-01-01T00:00:00Z", "prompt": "Go on?",
+                "allowedVerdicts": ["Modify"], "quorums": [], "requestedBy": "dana",
+                "timeout": {"action": "Reject"}, "digest": digest,
+            }},
+            "status": {"phase": "Modified", "outcome": outcome},
+        }))
+        .unwrap()
+    }
+
+    fn modified(response: &str) -> Value {
+        let parameters = json!({"response": response});
+        json!({"verdict": "Modify", "phase": "Modified", "source": "Human", "parameters": parameters})
+    }
+
+    #[test]
+    fn only_the_outcome_that_was_confirmed_is_known_in_its_version_alone() {
+        let held = Vouched::default();
+        let confirmed = approval("7", &modified("as it was decided"));
+        held.add(&confirmed, confirmed.status.as_ref().unwrap().outcome.as_ref().unwrap());
+        assert!(held.knows(&confirmed));
+        assert!(!held.knows(&approval("7", &modified("as another program made it"))));
+        assert!(!held.knows(&approval("8", &modified("as it was decided"))));
+        assert!(!held.knows(&approval("7", &Value::Null)));
+    }
+
+    #[test]
+    fn what_is_held_does_not_grow_with_the_length_of_an_outcome() {
+        let held = Vouched::default();
+        let long = approval("7", &modified(&"x".repeat(100_000)));
+        held.add(&long, long.status.as_ref().unwrap().outcome.as_ref().unwrap());
+        assert!(held.knows(&long));
+        assert!(held.0.lock().unwrap().iter().all(|(_, held)| held.as_str().len() == 71));
+    }
 }
