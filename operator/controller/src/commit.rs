@@ -42,7 +42,7 @@ pub(crate) async fn commit<K: Kind>(
             Err(Error::Conflict(name.as_a::<K>()))
         }
         Err(error) if status_code(&error) == Some(409) => patch(context, store, observed, &next, tests).await,
-        Err(error) => Err(judge(store, &name, error)),
+        Err(error) => Err(judge(store, observed, error)),
     }
 }
 
@@ -90,14 +90,16 @@ async fn patch<K: Kind>(
             store.doubt(&name);
             Err(conflict())
         }
-        Err(error) => Err(judge(store, &name, error)),
+        Err(error) => Err(judge(store, observed, error)),
     }
 }
 
-fn judge<K: Kind>(store: &Store<K>, name: &Name, error: kube::Error) -> Error {
+fn judge<K: Kind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
+    let name = Name::of(observed);
     match status_code(&error) {
         Some(404) => {
-            store.nowhere(name);
+            // Another object may have the name by now.
+            store.gone(name.clone(), uid(observed));
             Error::Conflict(name.as_a::<K>())
         }
         Some(422 | 400 | 413) if !is_denied(&error) => Error::Bug {
@@ -106,7 +108,7 @@ fn judge<K: Kind>(store: &Store<K>, name: &Name, error: kube::Error) -> Error {
         },
         _ => {
             if is_ambiguous(&error) {
-                store.doubt(name);
+                store.doubt(&name);
             }
             Error::of(format!("writing the status of {}", name.as_a::<K>()))(error)
         }

@@ -221,10 +221,11 @@ impl Context {
 
     /// Gets the newest version of an object.
     pub(crate) async fn fresh<K: Kind>(&self, store: &Store<K>, name: &Name) -> Result<Option<Arc<K>>, Error> {
+        let known = store.version_of(name);
         match self.wire.get::<K>(name).await? {
             Some(object) => Ok(Some(store.record(object))),
             None => {
-                store.nowhere(name);
+                store.nowhere(name, known.as_deref());
                 Ok(None)
             }
         }

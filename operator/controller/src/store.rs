@@ -85,7 +85,10 @@ impl<K: Kind> Entry<K> {
     fn differs_from(&self, object: &K) -> bool {
         match &self.body {
             Body::Full(known) => **known != *object,
-            Body::Packed(packed) => !packed.is_json_of(object),
+            // The API server sorts the keys of free-form JSON: other bytes may be the same object.
+            Body::Packed(packed) => {
+                !packed.is_json_of(object) && packed.unpack::<K>().is_none_or(|known| known != *object)
+            }
             // Nothing else is kept of it.
             Body::Gist => (self.over, self.due) != (object.is_over(), object.due()),
         }
@@ -235,9 +238,18 @@ impl<K: Kind> Store<K> {
         if known { inner.bury(name) } else { None }
     }
 
-    /// Takes the server's word that nothing has this name.
-    pub fn nowhere(&self, name: &Name) {
-        self.lock().remove(name);
+    /// Returns the version that is known of an object.
+    pub fn version_of(&self, name: &Name) -> Option<Box<str>> {
+        self.lock().entries.get(name).map(|entry| entry.version.clone())
+    }
+
+    /// Takes the server's word that nothing has this name. `known`: the version that was known when it was asked. What came
+    /// since then was made after the answer, and stays.
+    pub fn nowhere(&self, name: &Name, known: Option<&str>) {
+        let mut inner = self.lock();
+        if inner.entries.get(name).is_some_and(|entry| Some(&*entry.version) == known) {
+            inner.remove(name);
+        }
     }
 
     /// What is known of an object.

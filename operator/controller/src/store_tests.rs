@@ -47,6 +47,23 @@ fn what_was_written_after_a_list_was_taken_survives_it() {
 }
 
 #[test]
+fn word_that_a_name_is_free_does_not_hide_what_was_made_under_it_since() {
+    let store = Store::default();
+    let name = Name::new("n", "w");
+    store.see(workflow("8", "Running"));
+    let known = store.version_of(&name);
+    let mut other = workflow("10", "Pending");
+    other.metadata.uid = Some("other".to_owned());
+    assert!(store.see(other));
+    store.nowhere(&name, known.as_deref());
+    store.nowhere(&name, None);
+    assert_eq!(store.gone(name.clone(), "u"), None, "word of its predecessor");
+    assert_eq!(version(&store), "10");
+    store.nowhere(&name, store.version_of(&name).as_deref());
+    assert!(matches!(store.find(&name), Found::Nowhere));
+}
+
+#[test]
 fn after_a_lost_answer_only_the_server_is_believed() {
     let store = Store::default();
     store.see(workflow("8", "Running"));
@@ -158,6 +175,35 @@ fn an_echo_of_what_was_sent_is_no_news_in_whatever_form_it_is_kept() {
         assert!(!store.lock().entries[&name].sent);
         assert!(store.is_own(&name, &object.resource_version().unwrap()));
         assert!(!store.see(object), "and once more");
+    }
+}
+
+#[test]
+fn an_echo_whose_free_form_json_has_its_keys_in_another_order_is_no_news() {
+    let read = |parameters: &str| {
+        let request = json!({
+            "workflow": {"name": "w", "uid": "u"}, "gate": {"name": "g", "path": "g", "visit": 1, "type": "step"},
+            "specDigest": format!("sha256:{}", "0".repeat(64)), "guardEpoch": "e", "deadline": "2026-01-01T00:00:00Z",
+            "prompt": "Go on?", "allowedVerdicts": ["Modify"], "quorums": [], "requestedBy": "dana",
+            "parameters": serde_json::from_str::<serde_json::Value>(parameters).unwrap(),
+            "timeout": {"action": "Reject"}, "digest": format!("sha256:{}", "0".repeat(64)),
+        });
+        let metadata = json!({"name": "a", "namespace": "n", "uid": "v", "resourceVersion": "10"});
+        let object = json!({"metadata": metadata, "spec": {"request": request}, "status": {}});
+        serde_json::from_value::<crate::kinds::Read<signoff_api::Approval>>(object).unwrap().0
+    };
+    let sent = read(r#"{"Modify": {"type": "object", "required": ["route"]}}"#);
+    let stored = read(r#"{"Modify": {"required": ["route"], "type": "object"}}"#);
+    assert_ne!(serde_json::to_string(&sent).unwrap(), serde_json::to_string(&stored).unwrap());
+    let name = Name::of(&sent);
+    for is_packed in [false, true] {
+        let store = Store::default();
+        store.record_sent(sent.clone());
+        if is_packed {
+            store.compress(&name);
+        }
+        assert!(!store.see(stored.clone()), "packed: {is_packed}");
+        assert!(store.is_own(&name, "10"), "packed: {is_packed}");
     }
 }
 
