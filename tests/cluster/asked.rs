@@ -1,5 +1,5 @@
 //! A namespace with Approvals in it as the operator would ask them, for tests of how people decide.
-//! It may not decide anything, and asks by no other way than as the operator.
+//! It must not decide anything, and asks by no other way than as the operator.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,5 +1,5 @@
 //! The chart by real helm on control planes of its own: installed, upgraded with Approvals pending, uninstalled.
-//! These tests may not use the suite's cluster: they change what everybody shares.
+//! These tests must not use the suite's cluster: they change what everybody shares.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

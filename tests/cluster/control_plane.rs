@@ -1,5 +1,5 @@
 //! The test cluster itself: it answers, knows its people, and leaves nothing behind.
-//! It may not test Signoff.
+//! It must not test Signoff.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! The lines of the guide to deciding, taken out of the page and run as the people it names.
-//! It may not contain any command of its own: what is wrong on the page fails here.
+//! It must not contain any command of its own: what is wrong on the page fails here.
 
 use std::fs;
 use std::path::Path;

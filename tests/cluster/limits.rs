@@ -51,7 +51,7 @@ impl Service {
     }
 
     fn url(&self, path: &str) -> String {
-        // The API server is at 127.0.0.1, where runs may not go.
+        // The API server is at 127.0.0.1, where runs must not go.
         format!("http://127.0.0.6:{}/{path}", self.port)
     }
 }

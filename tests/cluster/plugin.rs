@@ -1,5 +1,5 @@
 //! `kubectl approve` by the real kubectl, as real users, against the rules in force. No operator runs: what is stored
-//! is what was sent. It may not test what a decision leads to.
+//! is what was sent. It must not test what a decision leads to.
 
 use std::process::Stdio;
 
@@ -106,7 +106,7 @@ async fn a_refusal_is_the_policys_own_sentence() {
     );
     assert_eq!(
         said("erin", &["reject", &name]).await,
-        "refused: erin@example.com is not an approver of this gate, by name or by group"
+        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums)"
     );
     assert_eq!(said("bob", &["skip", &name]).await, "refused: verdict must be one of Approve, Reject");
     let dana = said("dana", &["approve", &name]).await;

@@ -1,5 +1,5 @@
 //! Runs with a gate each, in a namespace of their own on a cluster with an operator, for tests of what disturbs them.
-//! It may not judge, but for one thing: whether a gate that nobody disturbs is decided in time.
+//! It must not judge, but for one thing: whether a gate that nobody disturbs is decided in time.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! What stands around the operator is out of bounds for runs: nodes, the API server, and the operator's own neighbours,
 //! as the cluster says at that moment.
-//! It may not reach anything but this machine; addresses elsewhere are only refused.
+//! It must not reach anything but this machine; addresses elsewhere are only refused.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -161,7 +161,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     assert_eq!(runs.until(&at("127.0.0.2"), Result::is_ok).await.unwrap(), "the inside");
     first.stop().await.unwrap();
 
-    // An operator that may not see nodes takes no private address for an ordinary one, and says why.
+    // An operator that cannot list nodes takes no private address for an ordinary one, and says why.
     let words = ["get", "clusterrole", "signoff-operator", "--output=json"];
     let mut role: Value = serde_json::from_str(&cluster.kubectl(words).run().await.unwrap().ok().unwrap()).unwrap();
     role["rules"].as_array_mut().unwrap().retain(|rule| rule["resources"] != json!(["nodes"]));

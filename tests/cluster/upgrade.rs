@@ -1,5 +1,5 @@
 //! From the first shape that anybody could have stored, frozen in `tests/contract/upgrade/`, to this one: by real helm,
-//! with runs in flight. The test has a control plane of its own, and may not edit what is frozen.
+//! with runs in flight. The test has a control plane of its own, and must not edit what is frozen.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! The chart as real helm renders it: linted, compared with snapshots, and true to the generated files.
-//! These tests may not need a cluster. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes the snapshots anew.
+//! These tests must not need a cluster. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes the snapshots anew.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

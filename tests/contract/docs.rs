@@ -1,5 +1,5 @@
 //! The documentation: every link leads somewhere, every Workflow in it can be run, every metric it names exists.
-//! These tests may not need a cluster or a network: links to other sites are not followed.
+//! These tests must not need a cluster or a network: links to other sites are not followed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
-//! The CRDs may grow, and may not take back what they once accepted: a rule that is new or tighter would freeze every
+//! The CRDs may grow, and must not take back what they once accepted: a rule that is new or tighter would freeze every
 //! object that breaks it, its status too. Compared with the shape frozen in `tests/contract/upgrade/`.
-//! These tests may not need a cluster; `tests/cluster/upgrade.rs` tries the same on one.
+//! These tests must not need a cluster; `tests/cluster/upgrade.rs` tries the same on one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! The generated files that are committed are the ones the code generates.
-//! It may not write them: that is `cargo xtask codegen`.
+//! It must not write them: that is `cargo xtask codegen`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

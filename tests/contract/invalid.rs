@@ -1,5 +1,5 @@
 //! What is refused: a file a rule, each with the exact words people read, and every sentence of the plan has one.
-//! These tests may not need a cluster.
+//! These tests must not need a cluster.
 
 use std::path::{Path, PathBuf};
 

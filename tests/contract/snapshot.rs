@@ -1,5 +1,5 @@
 //! Snapshots: what was made before, kept as files. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes them anew.
-//! It may not forgive a difference.
+//! It must not forgive a difference.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
 //! Files of the Strands CLI: what each becomes is kept, and each becomes something that runs.
-//! These tests may not need the Strands CLI: its format is what `signoff_strands::fields` lists.
+//! These tests must not need the Strands CLI: its format is what `signoff_strands::fields` lists.
 
 use std::path::{Path, PathBuf};
 

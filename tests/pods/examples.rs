@@ -1,5 +1,5 @@
 //! The examples whose steps are containers, each run to its end by the answers beside it and people of the cast.
-//! It may not change an example.
+//! It must not change an example.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};

@@ -1,5 +1,5 @@
 //! The machine that a program and its pods have to themselves: it is cleared away, however it ends.
-//! One is made inside the other here. It may not start a node.
+//! One is made inside the other here. It must not start a node.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! The node itself: it runs pods to their ends, and says what became of them as every kubelet does.
-//! It may not test Signoff.
+//! It must not test Signoff.
 
 use k8s_openapi::api::core::v1::{ContainerState, Node, Pod};
 use kube::Api;

@@ -1,5 +1,5 @@
 //! People in a simulation: they wait until they are asked, take their time, and decide.
-//! They may not know whether an operator lives: all they see are objects.
+//! They must not know whether an operator lives: all they see are objects.
 
 use std::time::Duration;
 

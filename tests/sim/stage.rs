@@ -1,5 +1,5 @@
 //! The stage of every simulation: a simulated API server, a world of effects, and the real operator between them.
-//! It may not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the simulation's.
+//! It must not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the simulation's.
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,5 +1,5 @@
 //! Telling a scenario to its end under whatever goes wrong, and comparing how it ended with how it ends in peace.
-//! It may not say what goes wrong: that is each test's own.
+//! It must not say what goes wrong: that is each test's own.
 
 use serde_json::Value;
 use signoff_engine::Room;

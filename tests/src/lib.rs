@@ -1,6 +1,6 @@
 //! What the tests, the demo and the benchmark share: a real control plane and the people on it, a real node
 //! for it, a simulated control plane, and the writer of images.
-//! It may not decide what is right: assertions belong to the tests, and nothing here depends on the operator's code.
+//! It must not decide what is right: assertions belong to the tests, and nothing here depends on the operator's code.
 
 pub mod attacks;
 pub mod control_plane;

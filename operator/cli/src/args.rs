@@ -1,6 +1,6 @@
 //! The command line: what may be typed, and nothing of what it does.
 //!
-//! It may not read files, the environment or the cluster.
+//! It must not read files, the environment or the cluster.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use signoff_api::Verdict;

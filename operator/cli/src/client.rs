@@ -1,6 +1,6 @@
 //! The connection: which cluster, as whom, and the Approvals there.
 //!
-//! It may not decide anything, and it acts as nobody but the user whose kubeconfig it is.
+//! It must not decide anything, and it acts as nobody but the user whose kubeconfig it is.
 
 use k8s_openapi::{api::authentication::v1::SelfSubjectReview, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{

@@ -1,6 +1,6 @@
 //! Deciding: read the request, send one's own entry, and see that exactly that was stored.
 //!
-//! It may not judge whether a decision is allowed, and it does not wait for what comes of it.
+//! It must not judge whether a decision is allowed, and it does not wait for what comes of it.
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source, gate::RequiredFrom};

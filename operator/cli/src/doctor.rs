@@ -1,7 +1,7 @@
 //! `doctor`: whether the rules that vouch for decisions are in force, and who could impersonate the operator, for
 //! anybody who may read the rules.
 //!
-//! It may not mend anything.
+//! It must not mend anything.
 
 use signoff_api::policies::Identity;
 use signoff_guard::{READER_ROLE, inspect_as, installed_for, serves_mutating_policies};

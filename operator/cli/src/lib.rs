@@ -1,6 +1,6 @@
 //! What both programs of this package share: the terminal, and how text of others is shown on it.
 //!
-//! It may not know a command of either program.
+//! It must not know a command of either program.
 
 pub mod clock;
 pub mod fence;

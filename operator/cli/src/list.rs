@@ -1,6 +1,6 @@
 //! `list`: the Approvals that wait for whoever asks, soonest deadline first.
 //!
-//! It may not decide anything, and what it leaves out it leaves out only by `mine`.
+//! It must not decide anything, and what it leaves out it leaves out only by `mine`.
 
 use signoff_api::{Approval, Moment, Verdict, approval::ApprovalPhase};
 

@@ -1,6 +1,6 @@
 //! `kubectl approve`: lists, shows and decides Approvals from a terminal.
 //!
-//! It may not be trusted by anybody: the API server checks every decision again, and the plugin has no rights but
+//! It must not be trusted by anybody: the API server checks every decision again, and the plugin has no rights but
 //! its user's.
 
 mod args;

@@ -1,6 +1,6 @@
 //! What was typed, as the entry of `spec.decisions` that is sent, and as the patch that puts it there.
 //!
-//! Pure: it may not read files or the cluster. What it cannot send unchanged it refuses, instead of sending less.
+//! Pure: it must not read files or the cluster. What it cannot send unchanged it refuses, instead of sending less.
 
 use std::collections::BTreeMap;
 

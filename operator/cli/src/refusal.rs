@@ -1,6 +1,6 @@
 //! What went wrong, in one sentence: a policy's own words where a policy refused, else which server and what to do.
 //!
-//! It may not turn a failure into success, and prints nothing itself.
+//! It must not turn a failure into success, and prints nothing itself.
 
 use kube::core::Status;
 use signoff_expr::text::display;

@@ -1,6 +1,6 @@
 //! `show`: one Approval with everything one has to know to decide it: facts first, then the words of others, fenced.
 //!
-//! It may not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
+//! It must not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
 
 use serde_json::Value;
 use signoff_api::{

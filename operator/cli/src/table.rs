@@ -1,6 +1,6 @@
 //! Tables as kubectl prints them: upper-case headers, no borders, three spaces between columns.
 //!
-//! It may not shorten or clean a cell: what it is given is printed.
+//! It must not shorten or clean a cell: what it is given is printed.
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 

@@ -1,6 +1,6 @@
 //! The one place that writes to the terminal or reads from it.
 //!
-//! It may not choose words, and text of others must have passed the fence before it comes here.
+//! It must not choose words, and text of others must have passed the fence before it comes here.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 

@@ -1,6 +1,6 @@
 //! `whoami`: the user and groups the API server takes one for, and what that lets one decide.
 //!
-//! It may not promise anything: RBAC and the gates are asked again when a decision is sent.
+//! It must not promise anything: RBAC and the gates are asked again when a decision is sent.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SelfSubjectRulesReview,
@@ -40,7 +40,7 @@ pub async fn whoami(session: &Session) -> Result<String, Failure> {
     let (me, approve, grant, delegate) =
         tokio::try_join!(session.me(), may(session, "approve"), may(session, "grant"), delegate(session))?;
     let powers = Powers { approve, grant, delegate };
-    // Whoever may not read Approvals still learns who they are.
+    // Users who cannot read Approvals still learns who they are.
     let waiting = session.list(false, &fields).await;
     let waiting = waiting.map(|(found, _)| {
         found.iter().filter(|seen| mine::obstacle(&seen.approval, &me, clock::now()).is_none()).count()

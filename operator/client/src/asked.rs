@@ -1,6 +1,6 @@
 //! What a request reads, by its method and path.
 //!
-//! It may not look at a body.
+//! It must not look at a body.
 
 use http::{Method, Uri};
 

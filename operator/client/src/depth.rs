@@ -1,6 +1,6 @@
 //! Hides what nests too deep in JSON, as its bytes pass by.
 //!
-//! It may not hold bytes back, look into texts, or change anything that is not too deep. Of bytes that are no JSON it
+//! It must not hold bytes back, look into texts, or change anything that is not too deep. Of bytes that are no JSON it
 //! promises nothing but to end.
 
 use bytes::Bytes;

@@ -4,7 +4,7 @@
 //! serde_json reads; the whole list is lost then, with everybody's objects in it. The layer put around a client here
 //! hides what nests too deep in every answer, whoever asked: reads and lists, our own watches and those of kube.
 //!
-//! It may not know any kind, cache, retry, or change an answer that is no JSON.
+//! It must not know any kind, cache, retry, or change an answer that is no JSON.
 
 mod asked;
 mod depth;

@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::{kinds::Name, runs::CallKey};
 
-/// How many calls of models and addresses run at once.
+/// The limits of calls of models and addresses in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
     /// In all.
@@ -84,7 +84,7 @@ struct Line {
     last: Option<Name>,
 }
 
-/// A call that is to run.
+/// A call that waits for a slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallTicket {
     /// The `seq` of its record: the calls of a Workflow run in this order.

@@ -1,6 +1,6 @@
 //! Writes a status, fenced: it is stored only where nothing but labels and the like changed since it was decided.
 //!
-//! It may not decide what to write, and never writes the same decision over somebody else's: a lost fence is a
+//! It must not decide what to write, and never writes the same decision over somebody else's: a lost fence is a
 //! conflict, and whoever asked looks again. An answer of metadata that does not belong to what was sent is a conflict too.
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use signoff_api::conditions::{self, reason};
 use signoff_expr::text;
 use signoff_runtime::blobs::BlobError;
 
-/// Why a reconcile did not come to its end.
+/// The error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Somebody else wrote first: look again at once.

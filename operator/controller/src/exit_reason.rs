@@ -1,6 +1,6 @@
 //! The reasons for which an operator ends without being asked to.
 
-/// Why an operator ended without being asked to.
+/// The reason why an operator ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum ExitReason {
     /// The Lease was lost: another operator acts, or may.

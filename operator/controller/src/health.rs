@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::{context::Context, guard::GuardStatus, metrics::Shared};
 
-/// How far the operator has come.
+/// The stage of an operator's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Another operator holds the Lease; this one takes over when that one is gone.

@@ -1,7 +1,7 @@
 //! The kinds as the controller reads them: which parts of the JSON are kept, and what every reconcile needs to know of
 //! a Workflow or an Approval.
 //!
-//! It may not fail because of what it does not read: `managedFields` in particular is skipped, however it nests.
+//! It must not fail because of what it does not read: `managedFields` in particular is skipped, however it nests.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -35,29 +35,29 @@ pub trait Placed: Readable + Resource<Scope = NamespaceResourceScope> {}
 
 impl<K: Readable + Resource<Scope = NamespaceResourceScope>> Placed for K {}
 
-/// What the controller needs to know of a kind that it works on.
+/// A kind that is reconciled.
 pub trait Kind: Placed + Serialize + PartialEq {
-    /// What is.
+    /// The status type.
     type Status: DeserializeOwned + Serialize + Clone + Default + PartialEq + Send + Sync;
 
-    /// What is, if anything is.
+    /// Returns the status, if set.
     fn status(&self) -> Option<&Self::Status>;
     /// Returns the object with this metadata and this status.
     #[must_use]
     fn stored_as(&self, metadata: ObjectMeta, status: Self::Status) -> Self;
-    /// The number that fences a status.
+    /// Returns the number that fences a status.
     fn seq(status: &Self::Status) -> i64;
-    /// Whether it has come to its end.
+    /// Whether it has finished.
     fn is_over(&self) -> bool;
-    /// When it is to be deleted, where it is.
+    /// Returns when it is deleted, or `None`.
     fn due(&self) -> Option<Moment> {
         None
     }
-    /// How many bytes its long values have together.
+    /// Returns the bytes of its long values.
     fn value_bytes(&self) -> u64 {
         0
     }
-    /// The name and uid of the Workflow that it belongs to, where it is not one itself.
+    /// Returns the name and uid of the Workflow that owns it, or `None`.
     fn owner(&self) -> Option<(&str, &str)> {
         None
     }

@@ -55,7 +55,7 @@ pub struct Config {
     pub lease: Option<LeaseSettings>,
     /// How it learns whether the admission policies are in force.
     pub guard: GuardMode,
-    /// What calls may not reach because of where it stands, and who is told of it; nobody where there are no calls.
+    /// What calls must not reach because of where it stands, and who is told of it; nobody where there are no calls.
     pub targets: Option<Targets>,
     /// The limits of calls in flight.
     pub call_limits: CallLimits,

@@ -14,7 +14,7 @@ const MOST: usize = 512;
 /// The bytes of the specs of all plans; a plan takes several times as many.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// A plan, or everything that is wrong with the Workflow.
+/// A plan, or every error of the Workflow.
 pub(crate) type Planned = Result<Arc<Plan>, Arc<Vec<Complaint>>>;
 
 /// The uid of a Workflow and its generation: another generation is another spec.

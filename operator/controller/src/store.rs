@@ -1,7 +1,7 @@
 //! What is known of the objects of one kind, newest version first: what the watch showed, and what the operator's
 //! own writes returned until the watch has passed them.
 //!
-//! It may not ask the API server. What is at rest is kept compressed, save the small objects that came to rest last; what is
+//! It must not ask the API server. What is at rest is kept compressed, save the small objects that came to rest last; what is
 //! over is kept as a few words. So thousands of waiting runs fit, and one that goes on at once is not compressed in between.
 
 use std::{
@@ -106,7 +106,7 @@ impl<K: Kind> Body<K> {
     }
 }
 
-/// What is known of one object.
+/// The result of a lookup in the store.
 #[derive(Debug)]
 pub enum Found<K> {
     /// All of it.
@@ -124,7 +124,7 @@ pub enum Found<K> {
     Nowhere,
 }
 
-/// An object that is no more.
+/// A deleted object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gone {
     /// Where it was.

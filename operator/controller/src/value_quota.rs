@@ -18,7 +18,7 @@ use crate::{kinds::Name, store::Store};
 /// The long values that transitions read may have so many KiB in memory together.
 const MEMORY_KIB: u32 = 128 * 1024;
 
-/// How many bytes long values may have together.
+/// The limits of long values, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueSettings {
     /// Those of a Workflow.

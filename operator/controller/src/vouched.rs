@@ -1,6 +1,6 @@
 //! Outcomes that this process has confirmed and written itself: the run that takes one need not ask again.
 //!
-//! It may not hold what nobody takes: a run that has ended takes nothing, so the oldest make room. It holds no outcome
+//! It must not hold what nobody takes: a run that has ended takes nothing, so the oldest make room. It holds no outcome
 //! itself, because one may be as long as a vote.
 
 use std::{

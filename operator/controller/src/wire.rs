@@ -1,7 +1,7 @@
 //! The requests by which objects of both kinds are read and written, each with an end in time and a number in the
 //! metrics.
 //!
-//! It may not retry, cache or judge: an answer goes to whoever asked.
+//! It must not retry, cache or judge: an answer goes to whoever asked.
 
 use std::{future::Future, time::Duration};
 
@@ -29,7 +29,7 @@ use crate::{
 /// How long an answer may take. A connection that died without a word must not hold an object for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How much of the stored object the answer to a write is to hold.
+/// How much of the stored object the answer to a write has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// All of it.
@@ -58,7 +58,7 @@ struct Version<'a> {
     resource_version: &'a Option<String>,
 }
 
-/// The way to the API server.
+/// The requests to the API server.
 #[derive(Clone)]
 pub struct Wire {
     client: Client,

@@ -1,4 +1,4 @@
-//! What a gate asks about, and so which verdicts mean something there and what they take along.
+//! The subjects of gates: which verdicts each allows, and which payload a verdict takes.
 //!
 //! Words only: what a verdict does is the business of whoever asked.
 
@@ -9,7 +9,7 @@ use signoff_api::{
     step::HitlStep,
 };
 
-/// What a gate asks about.
+/// The subject of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The step at this position of its list, or nothing.
@@ -20,13 +20,13 @@ pub(crate) enum About {
     Subtasks(usize),
     /// A draft and the judgement on it.
     Draft,
-    /// What the workers came to.
+    /// The results of the workers.
     Workers,
-    /// What the branches or workers came to, joined.
+    /// The joined results of the branches or workers.
     Result,
-    /// What the run has to show, and whether there is an agent who could make it anew.
+    /// The outputs of the run, and whether an agent can write them again.
     Final(bool),
-    /// What a step answered.
+    /// The response of a step.
     Output,
     /// A step that is about to begin; what it is given has these fields.
     Start(&'static [&'static str]),
@@ -52,7 +52,7 @@ impl About {
         !matches!(self, Self::Step(None) | Self::Failure([]))
     }
 
-    /// What means nothing here, with what to say instead.
+    /// Returns the verdicts without a meaning here, with the remedy.
     pub(crate) fn meaningless(&self) -> &'static [(Verdict, &'static str)] {
         match self {
             Self::Step(_) | Self::Output | Self::Final(true) => &[],
@@ -83,7 +83,7 @@ impl About {
         matches!(self, Self::Step(_) | Self::Result)
     }
 
-    /// What may be decided where the gate does not say.
+    /// Returns the verdicts that are allowed by default.
     pub(crate) fn usual(&self, hitl: &HitlStep) -> Vec<Verdict> {
         let questions = || hitl.form.iter().flat_map(|form| &form.questions);
         let options = questions().next().is_some() && questions().all(|q| !q.takes_text());
@@ -149,14 +149,14 @@ impl About {
     }
 }
 
-/// What Respond has to fill in: one plain question where the gate has none of its own.
+/// Returns the form that Respond fills in: one plain question where the gate has none.
 pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
     let own = hitl.form.clone().filter(|form| !form.questions.is_empty());
     let plain = || Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] };
     own.or_else(|| allowed.contains(&Verdict::Respond).then(plain))
 }
 
-/// What may be decided.
+/// Returns the allowed verdicts.
 pub(crate) fn allowed(hitl: &HitlStep, about: &About) -> Vec<Verdict> {
     if hitl.allowed_verdicts.is_empty() { about.usual(hitl) } else { hitl.allowed_verdicts.clone() }
 }

@@ -29,18 +29,18 @@ use crate::{
     values::{self, References, ValueLimits},
 };
 
-/// What a person may switch while a run is under way, and what bounds it.
+/// The switches of a running Workflow (cancel, suspend), and its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     /// Start nothing new.
     pub suspend: bool,
     /// End the run.
     pub cancel: bool,
-    /// How many bytes its long values may have.
+    /// The limits of its long values.
     pub values: ValueLimits,
 }
 
-/// One turn of a run.
+/// The computation of one transition of a run.
 pub(crate) struct Run<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) control: Control,
@@ -49,7 +49,7 @@ pub(crate) struct Run<'a> {
     pub(crate) books: RefCell<Books>,
     /// Whether anything but the author's text has come into the journal.
     is_answered: OnceCell<bool>,
-    /// How often each path was begun in this replay.
+    /// How often each path was started in this replay.
     visits: RefCell<BTreeMap<String, i32>>,
     /// The path and attempt of the answer that was settled last.
     pub(crate) settled: RefCell<(String, i32)>,
@@ -57,7 +57,7 @@ pub(crate) struct Run<'a> {
     pub(crate) told: RefCell<BTreeMap<(String, i32), Rc<Work<'a>>>>,
 }
 
-/// A step at work: enough to say again what it was given.
+/// The invocation of a step: enough to render its input again.
 #[derive(Clone)]
 pub(crate) struct Work<'a> {
     pub(crate) frame: Frame<'a>,
@@ -98,20 +98,20 @@ impl<'a> Work<'a> {
         self.last_asked.unwrap_or(seq)
     }
 
-    /// What the templates of an attempt see that begins at `seq`.
+    /// Returns the values that the templates of an attempt started at `seq` can use.
     pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, Trouble> {
         scope::at(run, &self.frame, self.step, self.began(run, seq))
     }
 }
 
-/// What a step is given instead of, or besides, what its author wrote.
+/// Values that replace or extend what the author of a step wrote.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
     /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`, `image`, `memory`.
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
-/// What a turn has come to so far.
+/// The state of a transition while it is computed.
 pub(crate) struct Books {
     pub(crate) journal: Journal,
     pub(crate) commands: Vec<Command>,
@@ -120,7 +120,7 @@ pub(crate) struct Books {
     pub(crate) wake_at: Option<Moment>,
     /// Gates whose Approval is not there.
     pub(crate) gone: BTreeSet<String>,
-    /// Why gates do not ask that otherwise would.
+    /// The reasons why gates are held.
     pub(crate) held: Vec<Complaint>,
     /// Activities that must not be evaluated, and why.
     pub(crate) costly: BTreeMap<(String, i32), String>,
@@ -153,7 +153,7 @@ impl Books {
     }
 }
 
-/// How an activity begins.
+/// The start of an activity.
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub(crate) enum Opening {
@@ -171,7 +171,7 @@ pub(crate) enum Opening {
     Held(Complaint),
 }
 
-/// Where an activity stands in the journal.
+/// The key of an activity in the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) path: String,
@@ -193,13 +193,13 @@ fn is_call(kind: StepKind) -> bool {
     matches!(kind, StepKind::Agent | StepKind::Pod | StepKind::Http)
 }
 
-/// Why something could not be rendered.
+/// The reason why a template could not be rendered.
 pub(crate) enum Trouble {
     /// A large value has to be fetched first.
     Missing,
     /// The template or condition has no value here.
     Language(LanguageError),
-    /// What was rendered cannot be used.
+    /// The rendered value is invalid.
     Invalid(String),
 }
 
@@ -491,7 +491,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Why records are closed that were under way when a run ended.
+/// The reason of records that were open when their run ended.
 pub(crate) const RUN_ENDED: &str = "the run ended";
 /// The class of the error of a call that was under way when a run ended.
 pub(crate) const CANCELLED: &str = "Cancelled";

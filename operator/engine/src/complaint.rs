@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// One thing that is wrong with a Workflow.
+/// An error in a Workflow, with its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// Where: `spec.steps[1].hitl.prompt`.
     pub field: String,
-    /// What is wrong, and the remedy.
+    /// The error and the remedy.
     pub message: String,
     /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `PolicyConflict` or `NotAllowed`.
     pub reason: &'static str,

@@ -13,7 +13,7 @@ use crate::{
     turn::{Ask, Command, Failure, Reply, What},
 };
 
-/// A run that is driven by hand.
+/// A run that a test drives step by step.
 pub(crate) struct Driven {
     pub(crate) plan: Plan,
     pub(crate) journal: Journal,
@@ -254,7 +254,7 @@ impl Driven {
         self.decide(path, Outcome { guidance: Some(guidance.into()), ..decided(Verdict::Defer) })
     }
 
-    /// What the run came to, where it ended well.
+    /// Returns the result of a run that succeeded.
     #[track_caller]
     pub(crate) fn succeeded(&self) -> &str {
         match &self.turn.end {
@@ -308,7 +308,7 @@ pub(crate) fn plan_of(spec: Value) -> Plan {
     plan.unwrap_or_else(|why| panic!("{why:?}\n{spec:#}"))
 }
 
-/// What is wrong with a spec.
+/// Returns the errors of a spec.
 pub(crate) fn complaints(spec: Value) -> Vec<String> {
     match Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default()) {
         Ok(_) => Vec::new(),

@@ -7,7 +7,7 @@ use std::{cell::RefCell, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// A part of an evaluation whose text may come from somebody else than the author of the Workflow.
+/// A part of an evaluation whose text may come from others than the author of the Workflow.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Part {
     /// The decision under this key of an Approval.
@@ -38,7 +38,7 @@ impl Part {
     }
 }
 
-/// Is told which part of an evaluation is at work on this thread.
+/// Receives which part of an evaluation runs on this thread.
 pub trait Observer {
     /// A part begins.
     fn enter(&self, part: Part);

@@ -24,7 +24,7 @@ const BESIDE: usize = 24;
 const CUT: &str =
     "# not all of it fits here: what ends with `… N more bytes, sha256:…` goes on; the digest is that of the whole";
 
-/// The fields of something that people approve, in the order in which they are shown.
+/// The fields of what people approve, in the order shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Fields {
     list: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! What strangers may send, as plain functions of bytes: a whole Workflow, and a decision about an Approval.
+//! Entry points for fuzzing: a whole Workflow, and a decision about an Approval, from bytes.
 //!
 //! None of them may panic, whatever the bytes. `fuzz/` hands them to cargo-fuzz; the tests below run a bounded
 //! number of mutations of a corpus on any machine.

@@ -14,7 +14,7 @@ use signoff_expr::budget;
 
 /// The bytes that the judged answers of one plan may take.
 const MAX_BYTES: usize = 512 << 10;
-/// What an entry takes besides its texts.
+/// The bytes of an entry beside its texts.
 const OVERHEAD: usize = 128;
 
 /// The problem of an answer, or `None` where it is as it should be.

@@ -1,6 +1,6 @@
-//! What the `parameters` of a verdict look like at a gate: as a schema, in words, and as an example.
+//! The `parameters` of a verdict at a gate: as a schema, in words, and as an example.
 //!
-//! It may not judge a decision, and what it says is not made fit for a terminal: whoever shows it does that.
+//! It must not judge a decision, and what it says is not made fit for a terminal: whoever shows it does that.
 
 use serde_json::{Map, Value, json};
 use signoff_api::{ApprovalRequest, Verdict};

@@ -24,7 +24,7 @@ use crate::{
     steps::{self, Stop},
 };
 
-/// What a run that succeeded has to show.
+/// The result of a run that succeeded.
 pub(crate) struct Shown {
     pub(crate) outputs: String,
     /// Relative paths, and what stands in them.

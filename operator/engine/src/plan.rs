@@ -53,10 +53,10 @@ pub(crate) use pod::is_quantity;
 /// So many complaints say which name was perhaps meant.
 const MOST_HINTS: usize = 16;
 
-/// What the administrator decided for all runs.
+/// The administrator's settings for all runs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long people have at a gate that does not say.
+    /// The default timeout of a gate.
     pub default_gate_timeout: Duration,
     /// The longest time a gate may give.
     pub max_gate_timeout: Duration,
@@ -77,7 +77,7 @@ impl Default for Settings {
     }
 }
 
-/// A Workflow that can be run.
+/// A validated Workflow, ready to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) namespace: String,
@@ -95,9 +95,9 @@ pub struct Plan {
     pub(crate) end: Vec<PlannedStep>,
     pub(crate) outputs: Option<Template>,
     pub(crate) artifacts: Vec<PlannedArtifact>,
-    /// Who is asked before the outputs are released.
+    /// The gates before the outputs are released.
     pub(crate) release: Option<PlannedStep>,
-    /// How each agent makes a final response anew.
+    /// The step by which each agent writes a final response again.
     revisers: Vec<PlannedStep>,
     pub(crate) active_deadline: Option<Duration>,
     pub(crate) policies: Arc<Policies>,
@@ -221,7 +221,7 @@ impl Plan {
         self.pattern.steps().iter().position(|step| step.path == place)
     }
 
-    /// How the agent of a step makes a final response anew.
+    /// Returns the step by which an agent writes a final response again.
     pub(crate) fn reviser_of(&self, step: &PlannedStep) -> Option<&PlannedStep> {
         let agent = |step: &PlannedStep| match &step.action {
             Action::Agent(agent) => Some(agent.agent.clone()),
@@ -264,7 +264,7 @@ impl Plan {
         self.judged.count()
     }
 
-    /// What is allowed but was perhaps not meant.
+    /// Returns warnings: what is allowed but suspicious.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -337,7 +337,7 @@ fn without_visits(path: &str) -> String {
     path.split('/').map(place).collect::<Vec<_>>().join("/")
 }
 
-/// What a check of a Workflow has found so far.
+/// The validator of a Workflow, with the errors so far.
 pub(crate) struct Check<'a> {
     settings: &'a Settings,
     policies: &'a Policies,
@@ -387,7 +387,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the run has to show in the end.
+    /// Validates the outputs of the run.
     fn outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
         let Some(outputs) = &spec.outputs else { return (None, Vec::new()) };
         let from = outputs.from.as_ref().and_then(|source| self.known_template(source, "spec.outputs.from", known));

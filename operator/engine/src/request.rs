@@ -20,7 +20,7 @@ use crate::{
     values::MAX_VALUE,
 };
 
-/// What people decide about.
+/// The subject of a review.
 #[derive(Clone, Debug)]
 pub(crate) struct Reviewed {
     /// The path of its record.
@@ -65,7 +65,7 @@ impl Reviewed {
     }
 }
 
-/// What distinguishes one asking from another.
+/// The facts that distinguish one request from another.
 pub(crate) struct Facts<'a> {
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
@@ -164,14 +164,14 @@ fn quorums(name: &str, gate: &PlannedGate) -> Vec<Quorum> {
     std::iter::once(own).chain(gate.policy_quorums.iter().cloned()).collect()
 }
 
-/// What the gate's author shows, and after it what is known of a container that ran.
+/// Returns the context that the gate's author shows, followed by the facts about a container that ran.
 fn with_what_is_beside(context: Option<String>, reviewed: Option<&Reviewed>) -> Option<String> {
     let beside = reviewed.and_then(|one| one.beside.as_deref()).map(text::clean);
     let all: Vec<_> = context.into_iter().chain(beside).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// What is decided about.
+/// Returns the subject of the review.
 fn review(Reviewed { path, text, excerpt, .. }: Reviewed, ref_: Option<BlobRef>) -> Review {
     let digest = Digest::of_bytes(text.as_bytes());
     let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());

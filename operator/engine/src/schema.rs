@@ -194,7 +194,7 @@ fn size(value: &Value) -> Size {
     size
 }
 
-/// How large and how deep a part of a schema is, its references replaced.
+/// The size and depth of a part of a schema, its references replaced.
 #[derive(Clone, Copy)]
 struct Measure {
     values: u64,

@@ -37,7 +37,7 @@ pub(crate) fn parts(path: &str) -> (&str, i32) {
     }
 }
 
-/// The names that something asks for.
+/// The names that a template refers to.
 pub(crate) struct Wanted<'w>(&'w BTreeSet<Reference>);
 
 impl Wanted<'_> {

@@ -1,6 +1,6 @@
 //! The status of a Workflow that follows from a turn, wherever the run is driven from.
 //!
-//! Pure: what follows from the same turn twice is equal, so that nothing is written for it. It may not speak of the
+//! Pure: what follows from the same turn twice is equal, so that nothing is written for it. It must not speak of the
 //! cluster: what the guard and administrators come to is the controller's to say.
 
 use signoff_api::{

@@ -31,7 +31,7 @@ use gate::{MOST_AGAIN, Shown};
 pub(crate) use output::{Reads, read_again};
 use signoff_expr::Condition;
 
-/// Where a list goes on.
+/// Where a list of steps continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// With the next step.
@@ -42,7 +42,7 @@ pub(crate) enum Next {
     Refused(String),
 }
 
-/// Why a pattern ends early.
+/// The reason why a pattern ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     Failed(String),
@@ -52,7 +52,7 @@ pub(crate) enum Stop {
     Aborted(String),
 }
 
-/// What became of a step that is no gate.
+/// The result of a step that is not a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Performed {
     /// It answered this.
@@ -220,7 +220,7 @@ fn unless_left_out<'a>(
     open()
 }
 
-/// What an attempt is given, where it is what people approved.
+/// Returns the input of an attempt that people approved.
 fn open<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
     let opening = rendered(run, work, seq, place)?;
     let Opening::Call(call) = &opening else { return Ok(opening) };
@@ -235,7 +235,7 @@ fn open<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<O
     Err(Trouble::Invalid(why.to_owned()))
 }
 
-/// What an attempt is given, rendered from the values known at `seq`.
+/// Returns the input of an attempt, rendered from the values as of `seq`.
 fn rendered<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
     match &work.step.action {
         Action::Agent(agent) => agent::call(run, work, agent, seq, place),

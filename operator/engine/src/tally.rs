@@ -24,7 +24,7 @@ use quorum::Quorums;
 use signoff_expr::text;
 use votes::Ballot;
 
-/// How the run stands that an Approval belongs to.
+/// The state of the run that owns an Approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// It waits.
@@ -35,7 +35,7 @@ pub enum Owner {
     Gone,
 }
 
-/// What a tally came to.
+/// The result of a tally.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruling {
     /// The status as it shall be.
@@ -44,11 +44,11 @@ pub struct Ruling {
     pub changed: bool,
     /// When to look again although nothing has happened.
     pub wake_at: Option<Moment>,
-    /// What people shall be told.
+    /// The Events to be reported.
     pub notes: Vec<Note>,
 }
 
-/// Something that people shall be told.
+/// An Event to be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// A CamelCase word.
@@ -64,7 +64,7 @@ pub struct Note {
 /// The bound of an escalation, by people or by timeouts.
 const MAX_LEVEL: i32 = 8;
 
-/// Which decisions a tally evaluates.
+/// The decisions that a tally evaluates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// All but those under these keys, which cost too much: they are invalid for the reason given.

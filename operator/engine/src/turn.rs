@@ -1,4 +1,4 @@
-//! What goes into a turn of the engine and what comes out of it: facts in, records and commands out.
+//! The types of the engine's interface: facts in, a transition of records and commands out.
 //!
 //! Facts are what has happened, commands are wishes. Nothing here does anything.
 
@@ -23,10 +23,10 @@ pub const TOO_COSTLY: &str = "TooCostly";
 /// The class of the failure of a step whose response is too large, by itself or with the run's other values.
 pub const TOO_LARGE: &str = "TooLarge";
 
-/// Large values by their digest, as far as whoever calls the engine has fetched them.
+/// Long values by digest, as far as the caller has fetched them.
 pub type Blobs = BTreeMap<Digest, String>;
 
-/// The moment of a turn: the only clock the engine knows.
+/// The moment of a transition: the engine's only clock.
 #[derive(Clone, Debug)]
 pub struct Now {
     /// The time.
@@ -35,7 +35,7 @@ pub struct Now {
     pub guard_epoch: String,
 }
 
-/// Something that has happened outside.
+/// A fact from outside: the result of a call, or the outcome of an Approval.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// A call ended.
@@ -92,7 +92,7 @@ impl Fact {
     }
 }
 
-/// What a call returned.
+/// The reply of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
     /// The text, or JSON.
@@ -101,11 +101,11 @@ pub struct Reply {
     pub facts: BTreeMap<String, String>,
     /// Tokens, where a model was asked.
     pub usage: Option<Usage>,
-    /// What a container wrote.
+    /// The log of a container.
     pub log: Option<String>,
 }
 
-/// How a call failed.
+/// The failure of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// A CamelCase word: `Timeout`, `Unreachable`, `Status`, …
@@ -120,11 +120,11 @@ pub struct Failure {
     pub not_before: Option<Moment>,
     /// Facts beside it: `statusCode` of an http call, `exitCode` of a container.
     pub facts: BTreeMap<String, String>,
-    /// What a container wrote.
+    /// The log of a container.
     pub log: Option<String>,
 }
 
-/// What a turn came to.
+/// The engine's transition: new records and commands.
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// The journal with everything that this turn added.
@@ -150,7 +150,7 @@ pub struct Turn {
     pub artifacts: Vec<(String, String)>,
 }
 
-/// Something that shall be done.
+/// A command of a transition, executed after it is committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Ask people: create this Approval unless it is there.
@@ -181,13 +181,13 @@ pub struct Call {
     pub attempt: i32,
     /// Whether it may be repeated with identical input when its result was lost.
     pub idempotent: bool,
-    /// How long it may take.
+    /// The timeout.
     pub timeout: std::time::Duration,
-    /// What to call.
+    /// The content.
     pub what: What,
 }
 
-/// What a call is about.
+/// The content of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// One turn of an agent.
@@ -211,22 +211,22 @@ pub struct AgentCall {
     pub system: Option<String>,
     /// The conversation, oldest first; the last one is the user's.
     pub messages: Vec<Message>,
-    /// How freely it chooses its words.
+    /// The sampling temperature.
     pub temperature: Option<f64>,
-    /// How long its answer may get, in tokens.
+    /// The longest answer, in tokens.
     pub max_tokens: Option<i32>,
 }
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Message {
-    /// Who said it.
+    /// The role of the sender.
     pub role: Role,
     /// What.
     pub text: String,
 }
 
-/// Who says something in a conversation.
+/// The role of a message in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum Role {
     /// The run.
@@ -259,7 +259,7 @@ pub struct HttpCall {
     pub expect_status: Vec<u16>,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// Well; what the run has to show.

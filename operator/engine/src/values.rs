@@ -17,12 +17,12 @@ pub const MAX_OF_RUN: u64 = 64 * 1024 * 1024;
 /// The most that one value may have: what fits into a Blob in every encoding.
 pub(crate) const MAX_VALUE: usize = 900 * 1024;
 
-/// How many bytes the long values of a run may have together.
+/// The limits of the long values of a run, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueLimits {
     /// For every run.
     pub of_run: u64,
-    /// What the other runs of its namespace leave.
+    /// The bytes that the other runs of its namespace leave.
     pub left_in_namespace: u64,
 }
 

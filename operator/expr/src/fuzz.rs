@@ -1,6 +1,6 @@
 //! Fuzz entry points: any bytes as a template, as a condition, as what decides an edge, as an answer that may hold JSON.
 //!
-//! They may not panic, overflow the stack or run long, whatever the bytes. What they compute is
+//! They must not panic, overflow the stack or run long, whatever the bytes. What they compute is
 //! thrown away, except that what must hold for every input is asserted.
 
 mod mutations;

@@ -1,6 +1,6 @@
 //! The reference of both languages as a page: each word with an example, and what the code makes of it.
 //!
-//! It may not say what the code does not do: every result on the page is computed when the page is made, every limit
+//! It must not say what the code does not do: every result on the page is computed when the page is made, every limit
 //! is the constant that enforces it, and a test compares the words with the vocabulary.
 
 mod conditions;

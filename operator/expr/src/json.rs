@@ -1,6 +1,6 @@
 //! Finding the JSON a model meant, in an answer that may hold more than JSON.
 //!
-//! It never evaluates or repairs: text either holds well-formed JSON or it does not. It may not
+//! It never evaluates or repairs: text either holds well-formed JSON or it does not. It must not
 //! look further than its bounds, whatever the text.
 
 use serde_json::Value;

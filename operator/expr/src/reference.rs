@@ -1,6 +1,6 @@
 //! Which names an expression uses, and whether they will exist when it is evaluated.
 //!
-//! It looks at names only and may not evaluate anything: a plan is refused for a misspelt name
+//! It looks at names only and must not evaluate anything: a plan is refused for a misspelt name
 //! before its first step runs, not when the step is reached at night.
 
 use std::collections::{BTreeMap, BTreeSet};

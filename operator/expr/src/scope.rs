@@ -1,6 +1,6 @@
 //! What names mean: the ordered values that templates and conditions see.
 //!
-//! A scope holds JSON and nothing else; it may not compute, fetch or expire anything. Later values
+//! A scope holds JSON and nothing else; it must not compute, fetch or expire anything. Later values
 //! of a name replace earlier ones, so precedence is the order of setting.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Templates: Jinja that turns a scope into text, once and within bounds.
 //!
-//! Rendering is one pass. It may not load, include or define anything, may not render a value
-//! again, and may not touch a clock, a file or a network; an undefined name is an error, never
+//! Rendering is one pass. It must not load, include or define anything, may not render a value
+//! again, and must not touch a clock, a file or a network; an undefined name is an error, never
 //! an empty text.
 
 mod body;

@@ -1,6 +1,6 @@
 //! Untrusted text: what is stored of it, and how it is shown.
 //!
-//! Nothing here interprets text. It may not decide what an answer means, and what [`display`]
+//! Nothing here interprets text. It must not decide what an answer means, and what [`display`]
 //! returns is for eyes only: it must never be stored, compared or hashed in place of the text.
 
 use unicode_normalization::UnicodeNormalization;
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn stored_text_is_in_normal_form_c_and_cleaning_is_idempotent() {
         assert_eq!(clean("e\u{301}"), "é");
-        // A control character between a letter and its accent may not keep them apart.
+        // A control character between a letter and its accent must not keep them apart.
         assert_eq!(clean("e\u{1}\u{301}"), "é");
         let once = clean("A\u{30a}\u{0}\u{327}ﬁ\u{202e}");
         assert_eq!(clean(&once), once);

@@ -1,7 +1,7 @@
 //! What decides whether an edge of a graph is taken: a CEL condition, or a template in `{{ }}` that must
 //! come to exactly `true` or `false`.
 //!
-//! It may not guess: a template that comes to any other text is an error, never `false`. Gates, `skipIf` and
+//! It must not guess: a template that comes to any other text is an error, never `false`. Gates, `skipIf` and
 //! grants take conditions only.
 
 use std::collections::BTreeSet;

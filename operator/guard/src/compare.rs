@@ -1,6 +1,6 @@
 //! Compares what is in force with what this build ships.
 //!
-//! It may not overlook a difference: what is not understood differs.
+//! It must not overlook a difference: what is not understood differs.
 
 use jiff::Timestamp;
 use k8s_openapi::{

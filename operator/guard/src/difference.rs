@@ -1,6 +1,6 @@
 //! Where two objects differ, for people who have to find out why.
 //!
-//! It may not decide whether a difference matters: every one does.
+//! It must not decide whether a difference matters: every one does.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Other people's webhooks and mutating policies that match our objects: each could change a vote on its way, after
 //! its author has sent it and before the rules look at it.
 //!
-//! It may not try to understand selectors and conditions: what matches by its rules matches.
+//! It must not try to understand selectors and conditions: what matches by its rules matches.
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, MutatingWebhookConfiguration};
 use signoff_api::GROUP;

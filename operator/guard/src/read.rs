@@ -1,7 +1,7 @@
 //! Reads what is in force: the policies with their bindings, the CRDs, who serves the API, who else may change a
 //! request on its way, and who asks.
 //!
-//! It may not judge.
+//! It must not judge.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What an inspection found, for people: every object, what differs, and how to mend it.
 //!
-//! It may not leave anything out, also not what is well.
+//! It must not leave anything out, also not what is well.
 
 use signoff_api::policies::Identity;
 

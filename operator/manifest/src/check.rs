@@ -1,6 +1,6 @@
 //! Everything that is wrong with the documents of a text: YAML, fields, schema, and what only the plan can see.
 //!
-//! It may not stop at the first mistake, and it may not run anything.
+//! It must not stop at the first mistake, and it must not run anything.
 
 mod kubectl;
 

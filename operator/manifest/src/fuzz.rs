@@ -1,6 +1,6 @@
 //! What strangers may send, as a plain function of bytes: a file to check.
 //!
-//! It may not panic, overflow the stack or run long, whatever the bytes. `fuzz/` hands them to cargo-fuzz; the
+//! It must not panic, overflow the stack or run long, whatever the bytes. `fuzz/` hands them to cargo-fuzz; the
 //! tests below run a bounded number of mutations of a corpus on any machine.
 
 use signoff_engine::Settings;

@@ -1,6 +1,6 @@
 //! What authors write: YAML and JSON with positions, what is wrong with it, and what would run.
 //!
-//! It may not read a file, ask a cluster or print: it is given texts and gives back objects, problems and texts.
+//! It must not read a file, ask a cluster or print: it is given texts and gives back objects, problems and texts.
 
 mod check;
 pub mod explain;

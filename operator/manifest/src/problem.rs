@@ -1,6 +1,6 @@
 //! What is wrong with a file: one problem, where it stands, and the remedy.
 //!
-//! It may not decide what is wrong, and its texts may hold what strangers wrote: only [`crate::report`] shows them.
+//! It must not decide what is wrong, and its texts may hold what strangers wrote: only [`crate::report`] shows them.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Problems as people and programs read them: with the place marked in the text, or as JSON.
 //!
-//! It may not let through anything of a file that moves a cursor, colours or hides.
+//! It must not let through anything of a file that moves a cursor, colours or hides.
 
 use std::fmt::Write as _;
 

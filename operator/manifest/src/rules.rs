@@ -34,7 +34,7 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
     }
 }
 
-/// The one rule that is about a pattern only known when it is evaluated, which conditions may not have.
+/// The one rule that is about a pattern only known when it is evaluated, which conditions must not have.
 const PATTERNS_COMPILE: &str = "self.all(r, ''.matches('^(?:' + r.pattern + ')$') ? true : true)";
 
 fn compiles(pattern: &str) -> bool {

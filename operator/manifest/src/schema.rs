@@ -1,6 +1,6 @@
 //! The schema of each kind as the API server goes by it, and what a document breaks of it.
 //!
-//! It may not be gentler or stricter than the API server on what the schema says, and it knows nothing that the
+//! It must not be gentler or stricter than the API server on what the schema says, and it knows nothing that the
 //! schema does not say.
 
 use std::{

@@ -1,6 +1,6 @@
 //! YAML and JSON as trees whose every key and value knows where it stands.
 //!
-//! It may not know what a field means: that is the schema's.
+//! It must not know what a field means: that is the schema's.
 
 use std::{fmt, ops::Range};
 

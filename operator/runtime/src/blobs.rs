@@ -1,6 +1,6 @@
 //! Values too large for a Workflow object, kept under the digest of their content.
 //!
-//! It may not serve bytes that do not have the digest they were asked by, nor write outside of its
+//! It must not serve bytes that do not have the digest they were asked by, nor write outside of its
 //! folder. A blob is never changed: the same name always means the same bytes, so writing one
 //! twice is harmless.
 

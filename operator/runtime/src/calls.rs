@@ -1,6 +1,6 @@
 //! What a run calls outside: the trait, and the real thing over models and http.
 //!
-//! It may not decide whether a call is made, or made again: it makes one, once, and says how it went.
+//! It must not decide whether a call is made, or made again: it makes one, once, and says how it went.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 

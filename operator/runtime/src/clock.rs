@@ -1,6 +1,6 @@
 //! The one source of time: what is written into objects comes from a `Clock`, waiting is tokio's.
 //!
-//! It may not wait or decide what is due.
+//! It must not wait or decide what is due.
 
 use std::time::Duration;
 

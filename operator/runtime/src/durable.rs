@@ -1,6 +1,6 @@
 //! Files that are whole or absent, whatever happens while they are written: a crash, a kill, a full disk.
 //!
-//! It may not decide what a file holds or where it lies.
+//! It must not decide what a file holds or where it lies.
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
 //! How a call to the outside world failed, and what that means for calling again.
 //!
-//! It may not hold a prompt, a key or a raw answer: messages end in a Workflow's status and in
+//! It must not hold a prompt, a key or a raw answer: messages end in a Workflow's status and in
 //! logs.
 
 use std::time::Duration;

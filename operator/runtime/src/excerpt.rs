@@ -1,6 +1,6 @@
 //! Foreign text made fit for an error message: one short line, nothing invisible, no known secret.
 //!
-//! It may not be used for data: what a run sees of an answer is the whole answer.
+//! It must not be used for data: what a run sees of an answer is the whole answer.
 
 /// The most characters of foreign text that an error message quotes.
 const LIMIT: usize = 200;

@@ -1,7 +1,7 @@
 //! The outside world of a run: HTTP calls, model providers, blobs, Secrets, and the permits that
 //! bound them; and [`local`], which puts them together to runs without a cluster.
 //!
-//! It may not decide what a run does next or hold a Kubernetes client: the engine decides, and this
+//! It must not decide what a run does next or hold a Kubernetes client: the engine decides, and this
 //! crate only does what it is told and says how it went.
 
 pub mod address;

@@ -1,7 +1,7 @@
-//! Name resolution that leaves out the addresses calls may not reach, so that the check is made on
+//! Name resolution that leaves out the addresses calls must not reach, so that the check is made on
 //! the very addresses the connection is opened to.
 //!
-//! It may not answer a name with an address that `address` refuses, and keeps nothing between
+//! It must not answer a name with an address that `address` refuses, and keeps nothing between
 //! calls: a name that changes its addresses between two look-ups gains nothing.
 
 use std::error::Error as StdError;

@@ -1,6 +1,6 @@
 //! Secret values, and the hosts each may be sent to.
 //!
-//! It may not read Secrets, log them or keep them: the controller fetches them over the Kubernetes
+//! It must not read Secrets, log them or keep them: the controller fetches them over the Kubernetes
 //! API as the call is made, and what is missing or unclear is refused.
 
 use async_trait::async_trait;

@@ -1,6 +1,6 @@
 //! The arguments of `signoff-operator`.
 //!
-//! It may not read the cluster: what an argument means there is said elsewhere.
+//! It must not read the cluster: what an argument means there is said elsewhere.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -1,6 +1,6 @@
 //! `signoff-operator guard check`: what is in force of the rules that vouch for decisions, for people.
 //!
-//! It may not change anything, and needs no rights but to read the rules.
+//! It must not change anything, and needs no rights but to read the rules.
 
 use std::{io::Write, process::ExitCode};
 

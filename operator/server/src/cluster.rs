@@ -1,6 +1,6 @@
 //! The way to the API server: from a kubeconfig file that was named, else from the Pod.
 //!
-//! It may not take the ambient kubeconfig: a cluster is served because somebody meant it.
+//! It must not take the ambient kubeconfig: a cluster is served because somebody meant it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
 //! The binary `signoff-operator`: arguments, wiring, shutdown.
 //!
-//! It may not decide anything that a test of the controller should know of.
+//! It must not decide anything that a test of the controller should know of.
 
 mod arguments;
 mod check;

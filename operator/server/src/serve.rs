@@ -1,6 +1,6 @@
 //! `/metrics`, `/healthz` and `/readyz`.
 //!
-//! It may not serve anything that a stranger in the cluster must not see.
+//! It must not serve anything that a stranger in the cluster must not see.
 
 use axum::{
     Router,

@@ -1,6 +1,6 @@
 //! The log on standard error. `RUST_LOG` says how much of it there is.
 //!
-//! It may not log to standard output, which belongs to whoever pipes.
+//! It must not log to standard output, which belongs to whoever pipes.
 
 use std::io::IsTerminal;
 

@@ -1,6 +1,6 @@
 //! Conditions of the Strands CLI as conditions of a Workflow: CEL where it says the same, else a template.
 //!
-//! It may not guess: a condition that cannot be told in CEL is none, and the caller says so. CEL never takes a text or a
+//! It must not guess: a condition that cannot be told in CEL is none, and the caller says so. CEL never takes a text or a
 //! number for true or false, so neither does this.
 
 use signoff_expr::Condition;

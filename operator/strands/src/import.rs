@@ -1,6 +1,6 @@
 //! One import: what is known of the file while it is read.
 //!
-//! It may not know a pattern or a provider: those have files of their own.
+//! It must not know a pattern or a provider: those have files of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,6 @@
 //! Conditions that CEL cannot say, as templates that come to `true` or `false`.
 //!
-//! It may not change what a condition asks: only JMESPath's words become those of templates.
+//! It must not change what a condition asks: only JMESPath's words become those of templates.
 
 use super::{
     parts::{COMPARES, cut, is_shallow, is_whole, split, trim},

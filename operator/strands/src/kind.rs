@@ -1,6 +1,6 @@
 //! What kind of value each field of the format takes, and where a value is of another.
 //!
-//! It may not know a field: [`super::fields`] does. Where a kind is checked nothing is converted.
+//! It must not know a field: [`super::fields`] does. Where a kind is checked nothing is converted.
 
 use std::{fmt, ops::Range};
 

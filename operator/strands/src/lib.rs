@@ -1,6 +1,6 @@
 //! The importer: workflow files of the Strands CLI as Workflows.
 //!
-//! It may not drop anything in silence: what has no equivalent is told in a note, and so is what is written otherwise.
+//! It must not drop anything in silence: what has no equivalent is told in a note, and so is what is written otherwise.
 //!
 //! | module | answers |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Names that change on the way: ids become DNS labels, and names that only the Strands CLI knows become expressions.
 //!
-//! It may not touch a text: [`super::rewrite`] does.
+//! It must not touch a text: [`super::rewrite`] does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

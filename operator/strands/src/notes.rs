@@ -1,7 +1,7 @@
 //! What an import tells: everything that has no equivalent, everything that is written differently, and every value of a
 //! kind that its field does not take.
 //!
-//! It may not be silent about a field, and it may not decide whether the import is good enough: the caller does.
+//! It must not be silent about a field, and it must not decide whether the import is good enough: the caller does.
 
 use std::{fmt, ops::Range};
 

@@ -1,6 +1,6 @@
 //! Artifacts: files that a run leaves behind.
 //!
-//! It may not let a path out of the folder that a run writes to.
+//! It must not let a path out of the folder that a run writes to.
 
 use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;

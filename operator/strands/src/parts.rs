@@ -1,6 +1,6 @@
 //! Parts of expressions: what stands between which words, and in which brackets.
 //!
-//! It may not know what a word means: that is for whoever cuts there.
+//! It must not know what a word means: that is for whoever cuts there.
 
 use super::tokens::Token;
 

@@ -1,6 +1,6 @@
 //! Templates and conditions with the names of the imported Workflow: token by token, so that nothing else changes.
 //!
-//! It may not evaluate, and a text in quotes changes only where it is compared with a name that changed.
+//! It must not evaluate, and a text in quotes changes only where it is compared with a name that changed.
 
 use std::{collections::BTreeSet, ops::Range};
 

@@ -1,7 +1,7 @@
 //! What an expression comes to, as far as that can be told before a run: CEL asks lists and texts in different ways, and
 //! takes nothing but true and false for a condition.
 //!
-//! It may not guess: what could be several things is unknown.
+//! It must not guess: what could be several things is unknown.
 
 use super::{
     names::Names,

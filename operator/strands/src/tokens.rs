@@ -1,6 +1,6 @@
 //! Templates as tokens, so that names can be changed without touching anything else.
 //!
-//! It may not understand a template: what it does not know, it gives back as it was.
+//! It must not understand a template: what it does not know, it gives back as it was.
 
 /// A piece of a template; all of them together are its text again.
 #[derive(Clone, Debug, PartialEq, Eq)]

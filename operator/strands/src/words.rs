@@ -1,6 +1,6 @@
 //! The words that a file compares people's answers with, so that Approve and Reject say just these.
 //!
-//! It may not decide what an answer means: it only looks for what is compared with what.
+//! It must not decide what an answer means: it only looks for what is compared with what.
 
 use signoff_api::{Verdict, verdict::Word};
 

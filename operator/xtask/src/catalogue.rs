@@ -1,5 +1,5 @@
 //! The index of the examples, made from the comment on top of each.
-//! It may not say anything about an example that the example does not say itself.
+//! It must not say anything about an example that the example does not say itself.
 
 use std::collections::BTreeMap;
 use std::fs;

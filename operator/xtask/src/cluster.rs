@@ -1,5 +1,5 @@
 //! `cargo xtask cluster`: the cluster tests' control plane to work with by hand.
-//! It may not start an operator, and leaves nothing behind when it ends.
+//! It must not start an operator, and leaves nothing behind when it ends.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
 //! Writes the generated files, or finds those that are not what would be written.
-//! It may not make their content: that is the API crate's, the engine's, the runtime's and the table of attacks', so that a test can
+//! It must not make their content: that is the API crate's, the engine's, the runtime's and the table of attacks', so that a test can
 //! compare without this program.
 
 use std::collections::BTreeSet;

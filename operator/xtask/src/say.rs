@@ -1,5 +1,5 @@
 //! What xtask tells the person at the terminal.
-//! It may not decide anything; results go to standard output, everything on the way to them to standard error.
+//! It must not decide anything; results go to standard output, everything on the way to them to standard error.
 
 /// A heading: what is being done now.
 #[expect(clippy::print_stderr, reason = "an output module")]

@@ -1,5 +1,5 @@
 //! Counts what passed and what failed, and reads the same out of what test programs print.
-//! It may not forgive: an ignored test and a test program that never reported count as failures.
+//! It must not forgive: an ignored test and a test program that never reported count as failures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

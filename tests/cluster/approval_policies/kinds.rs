@@ -1,5 +1,5 @@
 //! The two kinds themselves: what the API server takes for a policy, and who may write one.
-//! These tests may not run a Workflow.
+//! These tests must not run a Workflow.
 
 use serde_json::{Value, json};
 

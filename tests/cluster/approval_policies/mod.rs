@@ -260,7 +260,7 @@ async fn under_the_regulated_example_every_call_is_let_through_or_not_made() {
     let refused = stage.decide("bob", &approval, modify).await.unwrap_err();
     assert!(refused.contains("verdict must be one of Approve, Reject, Abort"), "{refused}");
     let unknown = stage.decide("tilde", &approval, approve(&["finance"])).await.unwrap_err();
-    assert!(unknown.contains("is a person"), "{unknown}");
+    assert!(unknown.contains("must match a rule of spec.request.persons"), "{unknown}");
     stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let (approval, _) = stage.asked("refund", "release-pay").await;
     stage.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();

@@ -1,5 +1,5 @@
 //! An Approval and its Workflow deleted and made again under the approver's hand: what was typed for the old one must
-//! not land on the new. It may not need an operator: the names alone hold it.
+//! not land on the new. It must not need an operator: the names alone hold it.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};

@@ -1,5 +1,5 @@
 //! Carries attacks out: sets the scene, sends the attack, looks whether anything of it is there, sends the honest twin.
-//! It may not stop at the first failure.
+//! It must not stop at the first failure.
 
 use futures::StreamExt;
 use kube::{Client, Error};

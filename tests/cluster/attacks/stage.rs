@@ -1,4 +1,4 @@
-//! Where attacks are carried out: two grounds, and a client for every actor. It may not judge.
+//! Where attacks are carried out: two grounds, and a client for every actor. It must not judge.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};

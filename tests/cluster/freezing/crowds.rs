@@ -1,5 +1,5 @@
 //! Too much of something: labels that change without end, labels beyond number.
-//! It may not use anything that an approver or requester does not have.
+//! It must not use anything that an approver or requester does not have.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

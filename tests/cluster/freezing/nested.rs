@@ -1,5 +1,5 @@
 //! JSON that nests deeper than it is read, in whatever a stranger may write: it hides nothing.
-//! It may not weaken the API server: what that refuses cannot do harm.
+//! It must not weaken the API server: what that refuses cannot do harm.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;

@@ -1,5 +1,5 @@
 //! Objects that are stored and that the operator cannot decode: it names them and goes on with all others.
-//! It may not touch the suite's own control planes: a CRD is the cluster's.
+//! It must not touch the suite's own control planes: a CRD is the cluster's.
 
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};

@@ -1,5 +1,5 @@
 //! The stage of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and somebody who
-//! forges. It may not judge.
+//! forges. It must not judge.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

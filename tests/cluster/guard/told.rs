@@ -27,7 +27,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         stage.cluster.run(&program, words).run().await.unwrap()
     };
 
-    // Whoever may not read the rules is told which role lets them.
+    // Users who cannot read the rules is told which role lets them.
     let doctor = kubectl("viktor", &["approve", "doctor"]).await;
     assert_eq!(doctor.code, 1);
     assert!(

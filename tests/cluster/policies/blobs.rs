@@ -1,5 +1,5 @@
 //! Blobs on a real API server: who may do what with them, and how large one may be.
-//! These tests may not start an operator.
+//! These tests must not start an operator.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::{Api, DeleteParams, PostParams};

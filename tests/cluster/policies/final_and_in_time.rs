@@ -1,4 +1,4 @@
-//! A decision is final, and comes in time. These tests may not rely on anything but the API server's own clock.
+//! A decision is final, and comes in time. These tests must not rely on anything but the API server's own clock.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
 //! What the chart installed is what this build ships, and the API server found nothing to complain about.
-//! These tests may not put anything in force.
+//! These tests must not put anything in force.
 
 use std::time::Duration;
 

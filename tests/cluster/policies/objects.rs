@@ -1,5 +1,5 @@
 //! The Approval as an object: what it holds is its makers', whoever else may write it.
-//! These tests may not know anything about the verdicts.
+//! These tests must not know anything about the verdicts.
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};

@@ -1,5 +1,5 @@
 //! What the operator may do by its roles: it reports, and decides nothing.
-//! These tests may not start an operator.
+//! These tests must not start an operator.
 
 use super::stage::Stage;
 

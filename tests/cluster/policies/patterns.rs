@@ -1,5 +1,5 @@
 //! What the API server makes of a form's patterns: exactly what the plan of a Workflow takes them for.
-//! These tests may not run an operator: the table that they share with its tests is what joins the two.
+//! These tests must not run an operator: the table that they share with its tests is what joins the two.
 
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};

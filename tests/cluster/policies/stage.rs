@@ -1,5 +1,5 @@
 //! The stage of one test: a namespace of its own, Approvals made as the operator makes them, and people who act.
-//! It may not judge: it hands back what the API server said.
+//! It must not judge: it hands back what the API server said.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! Whose vote it is, and who may vote at all. These tests may not know anything about what a vote says.
+//! Whose vote it is, and who may vote at all. These tests must not know anything about what a vote says.
 
 use kube::ResourceExt;
 use serde_json::json;

@@ -1,5 +1,5 @@
 //! Every way in which Kubernetes lets people and programs write: each decides, and each is held to the rules.
-//! These tests may not use anything of Signoff's own clients.
+//! These tests must not use anything of Signoff's own clients.
 
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};

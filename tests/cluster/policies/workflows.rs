@@ -1,4 +1,4 @@
-//! Who asked, what they may ask for, and that neither changes afterwards. These tests may not run a Workflow.
+//! Who asked, what they may ask for, and that neither changes afterwards. These tests must not run a Workflow.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;

@@ -1,5 +1,5 @@
 //! Who attacks: one of each kind of people, machines and stolen tokens.
-//! It may not hold a secret or a right: what each may do is the ground's business.
+//! It must not hold a secret or a right: what each may do is the ground's business.
 
 /// Who sends a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
 //! Every attack on a decision that goes through the API server, as data: who tries what, how, and what is answered.
-//! It may not send anything, and knows no cluster: the cluster tests carry the table out, and the page in the
+//! It must not send anything, and knows no cluster: the cluster tests carry the table out, and the page in the
 //! documentation is rendered from it, so that the two can never differ.
 
 mod actors;

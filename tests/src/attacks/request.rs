@@ -1,5 +1,5 @@
 //! The ways in which Kubernetes lets one write: the same change as a merge patch, a JSON patch, an apply, a PUT.
-//! It may not send anything: it says what would be sent.
+//! It must not send anything: it says what would be sent.
 
 use serde_json::{Map, Value, json};
 

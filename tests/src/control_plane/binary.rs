@@ -1,5 +1,5 @@
 //! Finds the programs of a control plane, or builds them once with the ordinary Go client into a cache outside the tree.
-//! It may not download a program by other means, and never takes a cluster from the environment: programs only.
+//! It must not download a program by other means, and never takes a cluster from the environment: programs only.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};

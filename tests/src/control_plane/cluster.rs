@@ -1,5 +1,5 @@
 //! One cluster as its users see it: clients by person, kubeconfig files, kubectl and helm.
-//! It may not choose a cluster by itself: it is our own control plane, the suite's, or one that was named.
+//! It must not choose a cluster by itself: it is our own control plane, the suite's, or one that was named.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Runs real kubectl, helm and plugins against one kubeconfig and returns what they printed.
-//! It may not judge their answers: a refusal is a result like any other until the caller asks for [`Finished::ok`].
+//! It must not judge their answers: a refusal is a result like any other until the caller asks for [`Finished::ok`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Installs Signoff by its chart, waits until its rules hold, and takes on the operator's identity.
-//! It may not install anything by another way than helm, and never weakens a policy to get on.
+//! It must not install anything by another way than helm, and never weakens a policy to get on.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Longer than any suite; a demo that stays up renews.
 const TOKEN_SECONDS: i64 = 12 * 3600;
 const DEFAULT_POD: &str = "signoff-operator-outside";
-/// Whom holders of `signoff-delegate` may speak for on a test cluster; everybody else they may not.
+/// Whom holders of `signoff-delegate` may speak for on a test cluster; everybody else they must not.
 const DELEGATES_SPEAK_FOR: &str = "roles.delegate.people={alice@example.com,bob@example.com}";
 
 /// The operator's service account by a token bound to a Pod: what admission policies take for the operator.

@@ -1,5 +1,5 @@
 //! The key pair that signs a control plane's service-account tokens.
-//! It may not be kept: every control plane draws its own, so that no private key lies in a repository.
+//! It must not be kept: every control plane draws its own, so that no private key lies in a repository.
 
 use std::fs;
 use std::path::Path;

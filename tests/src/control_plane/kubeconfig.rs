@@ -1,5 +1,5 @@
 //! Writes kubeconfig files: one context a person, under their short names.
-//! It may not read anybody's own kubeconfig unless its path was given, and never the environment's.
+//! It must not read anybody's own kubeconfig unless its path was given, and never the environment's.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,5 +1,5 @@
 //! A real Kubernetes control plane for tests, demo and benchmark: start it, install the chart, act as named people.
-//! It may not touch a cluster that was not named explicitly, and the environment's `KUBECONFIG` is never looked at.
+//! It must not touch a cluster that was not named explicitly, and the environment's `KUBECONFIG` is never looked at.
 //!
 //! [`Cluster`] is the way in: [`Cluster::shared`] in most tests, [`Cluster::own`] where cluster-wide policies are
 //! touched, [`Cluster::existing`] for a cluster that somebody named on a command line.

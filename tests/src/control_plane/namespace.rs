@@ -1,5 +1,5 @@
 //! A fresh namespace with the cast's roles bound in it: what a test has to itself on a shared cluster.
-//! It may not grant anything cluster-wide.
+//! It must not grant anything cluster-wide.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

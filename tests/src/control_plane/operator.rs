@@ -1,5 +1,5 @@
 //! The operator's own binary as a process beside the cluster, to be started, stopped, frozen and killed.
-//! It may not reach into the operator: arguments, HTTP answers, signals and the log are all there is.
+//! It must not reach into the operator: arguments, HTTP answers, signals and the log are all there is.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
 //! The fixed cast of every test and of the demo: who they are, their groups, and what each namespace grants them.
-//! It may not grant anything itself and holds no secrets: tokens are drawn anew for every control plane.
+//! It must not grant anything itself and holds no secrets: tokens are drawn anew for every control plane.
 
 use std::io::Read;
 

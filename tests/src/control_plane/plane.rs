@@ -1,6 +1,6 @@
 //! etcd, kube-apiserver and kube-controller-manager on free loopback ports: a real control plane, without nodes unless
 //! it is given a network that pods can reach it by; then a scheduler too.
-//! It may not know about Signoff, and no process of it survives whoever started it.
+//! It must not know about Signoff, and no process of it survives whoever started it.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -185,7 +185,7 @@ impl ControlPlane {
 
     fn apiserver_arguments(&self, etcd: &str, at: SocketAddrV4, network: Option<&Network>) -> Vec<String> {
         let file = |name| self.file(name).display().to_string();
-        // An endpoint may not be on loopback, so only one that pods can reach is told.
+        // An endpoint must not be on loopback, so only one that pods can reach is told.
         let (services, reconciler) = match network {
             Some(network) => (network.services(), "lease"),
             None => ("10.96.0.0/16".to_owned(), "none"),
@@ -227,7 +227,7 @@ impl ControlPlane {
         .into()
     }
 
-    /// Under its own name: what admission lets nobody do, an administrator may not do either.
+    /// Under its own name: what admission lets nobody do, an administrator must not do either.
     fn scheduler_arguments(&self) -> Result<Vec<String>> {
         let login = kubeconfig::login(&self.kubeconfig(), SCHEDULER.name)?;
         Ok([

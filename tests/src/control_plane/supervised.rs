@@ -1,5 +1,5 @@
 //! One program that cannot outlive whoever started it, by a small shell that holds the other end of a pipe.
-//! It may not know what the program is, and it never signals a process it did not start itself.
+//! It must not know what the program is, and it never signals a process it did not start itself.
 //!
 //! Why a pipe: a parent-death signal (`PR_SET_PDEATHSIG`) is tied to the *thread* that forked, so a program
 //! started from a runtime's blocking thread would die as soon as that thread goes idle, and setting it needs

@@ -1,5 +1,5 @@
 //! The real kubelet, with its pods in a control group of their own.
-//! It may not change settings of the machine: on a machine of its own it finds copies of them.
+//! It must not change settings of the machine: on a machine of its own it finds copies of them.
 
 use std::fs;
 use std::path::Path;

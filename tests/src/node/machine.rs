@@ -1,6 +1,6 @@
 //! A machine of its own for a program and its pods: namespaces in which it is the first process, and which the kernel
 //! clears away with it, however it ends.
-//! It may not change the machine around it: what the kernel does not put back, `guard.sh` does, also after `kill -9`.
+//! It must not change the machine around it: what the kernel does not put back, `guard.sh` does, also after `kill -9`.
 
 use std::collections::BTreeSet;
 use std::fs;

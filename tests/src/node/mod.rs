@@ -1,5 +1,5 @@
 //! A real node under our real control plane: containerd, runc and the kubelet, on a machine of its own ([`Machine`]).
-//! It may not run on the machine as it is, and knows nothing of Signoff.
+//! It must not run on the machine as it is, and knows nothing of Signoff.
 //!
 //! [`Node::start`] is the way in. Two of them on one machine do not meet: each has its own control plane, bridge,
 //! containerd and control group.

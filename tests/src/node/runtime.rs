@@ -1,5 +1,5 @@
 //! containerd with a folder of its own, and the way to put images into it.
-//! It may not be any other containerd than the one started here.
+//! It must not be any other containerd than the one started here.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! A scheduler and a kubelet: they run the containers of Pods as the world answers, and say so in their statuses.
-//! They may not speak to an operator: all it learns is what the server stores. Each start of a container is an effect in
+//! They must not speak to an operator: all it learns is what the server stores. Each start of a container is an effect in
 //! the world, so that its ledger is the witness of how often one ran.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What is typed, and what of it is sent.
 //!
-//! It may not need a cluster.
+//! It must not need a cluster.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 

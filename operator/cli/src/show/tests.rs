@@ -1,6 +1,6 @@
 //! The page of `show`, as people and as attackers see it.
 //!
-//! It may not need a cluster.
+//! It must not need a cluster.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{

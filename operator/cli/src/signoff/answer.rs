@@ -1,6 +1,6 @@
 //! Answers to gates, as they are given on the command line or in a file: decisions, each for one gate.
 //!
-//! It may not decide whether one counts, and gives out each only once: one answer never satisfies two gates.
+//! It must not decide whether one counts, and gives out each only once: one answer never satisfies two gates.
 
 pub mod editor;
 pub mod lines;

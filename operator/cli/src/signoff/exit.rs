@@ -1,6 +1,6 @@
 //! The exit codes of `signoff`, in one table, and errors that carry one.
 //!
-//! It may not print or end the process.
+//! It must not print or end the process.
 
 use std::process::ExitCode;
 

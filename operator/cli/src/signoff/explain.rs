@@ -1,6 +1,6 @@
 //! `signoff explain`: what a field, a word or an exit code means.
 //!
-//! It may not look at any object or session.
+//! It must not look at any object or session.
 
 use clap::Args;
 use signoff_cli::terminal;

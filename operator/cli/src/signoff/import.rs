@@ -1,6 +1,6 @@
 //! `signoff import`: a workflow file of the Strands CLI as a Workflow, with notes on everything that has no equivalent.
 //!
-//! It may not decide what becomes of a field, and it never overwrites a file that it was not told to.
+//! It must not decide what becomes of a field, and it never overwrites a file that it was not told to.
 
 use std::{fs::OpenOptions, io::Write, path::PathBuf};
 

@@ -1,6 +1,6 @@
 //! `signoff plan`: what would run, in which order, and who would be asked what.
 //!
-//! It may not run or check anything that `signoff validate` does not.
+//! It must not run or check anything that `signoff validate` does not.
 
 use std::path::PathBuf;
 

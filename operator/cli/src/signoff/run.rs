@@ -1,6 +1,6 @@
 //! `signoff run`: runs a Workflow on this machine, or goes on with one that was paused.
 //!
-//! It may not know what a Workflow means or what an answer is worth: it reads, asks, tells and writes.
+//! It must not know what a Workflow means or what an answer is worth: it reads, asks, tells and writes.
 
 mod attendant;
 mod source;

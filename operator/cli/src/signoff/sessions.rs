@@ -1,6 +1,6 @@
 //! `signoff sessions`: what runs there are on this machine, and what became of them.
 //!
-//! It may not go on with a run, and removes only what it is told to.
+//! It must not go on with a run, and removes only what it is told to.
 
 use std::{path::PathBuf, time::Duration};
 

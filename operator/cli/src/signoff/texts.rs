@@ -1,6 +1,6 @@
 //! The texts that commands are given: files, folders of files, and standard input.
 //!
-//! It may not look into a text.
+//! It must not look into a text.
 
 use std::{
     fs, io,

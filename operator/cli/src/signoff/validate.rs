@@ -1,6 +1,6 @@
 //! `signoff validate`: everything that is wrong with files, before anybody runs or applies them.
 //!
-//! It may not decide what is wrong, and it may not stop at the first problem.
+//! It must not decide what is wrong, and it must not stop at the first problem.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
 //! Runs without a terminal: pausing, answering in another process, and the exit code of each way to end.
-//! They may not read anything but what the program prints and writes.
+//! They must not read anything but what the program prints and writes.
 
 use std::{fs, process::Stdio};
 

@@ -1,5 +1,5 @@
 //! What must hold when processes meet, die, or find no room.
-//! They may not sleep: each waits for what the program does.
+//! They must not sleep: each waits for what the program does.
 
 use std::{
     fs,

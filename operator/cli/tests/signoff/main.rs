@@ -1,5 +1,5 @@
 //! The program `signoff` as people and scripts meet it: its exit codes, its terminal, its files.
-//! These tests may not reach the network beyond this machine, and need no cluster.
+//! These tests must not reach the network beyond this machine, and need no cluster.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod answers;

@@ -1,5 +1,5 @@
 //! One run of each pattern, with gates where the pattern has places for them.
-//! They may not say what a pattern means: that is the engine's tests' business.
+//! They must not say what a pattern means: that is the engine's tests' business.
 
 use super::*;
 

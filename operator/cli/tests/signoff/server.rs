@@ -1,5 +1,5 @@
 //! A server on this machine that takes requests and answers only when it is told to.
-//! It may not do anything but that.
+//! It must not do anything but that.
 
 use std::{
     io::{Read, Write},

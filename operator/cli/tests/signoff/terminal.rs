@@ -1,5 +1,5 @@
 //! Runs on a terminal: what is asked there, and what becomes of what people type.
-//! They may not look at colours or columns, and wait for words and never for time.
+//! They must not look at colours or columns, and wait for words and never for time.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,5 +1,5 @@
 //! What `signoff validate` looks at in a folder, and what it leaves to others.
-//! They may not read anything but what the program prints.
+//! They must not read anything but what the program prints.
 
 use std::fs;
 

@@ -58,7 +58,7 @@ pub enum GuardStatus {
 pub struct Guarded {
     /// Changes whenever one of the guard's objects is changed or created again.
     pub epoch: Arc<str>,
-    /// Since when, by the API server's clock. What was created earlier may not have been verified.
+    /// Since when, by the API server's clock. What was created earlier was perhaps not verified.
     pub since: Timestamp,
     /// Mutating webhooks and policies of others that could change a vote, by kind and name.
     pub external_mutators: Arc<[String]>,

@@ -44,7 +44,7 @@ pub(crate) struct QueuedPod {
     pub(crate) pod: Name,
 }
 
-/// Why a Pod has to wait.
+/// The reason why a Pod waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// The namespace is full: how many have waited longer there, and its limit.

@@ -1,4 +1,4 @@
-//! What a turn keeps: short values in the journal, long ones in the blob store.
+//! Stores values: short ones in the journal, long ones in the blob store.
 //!
 //! Must not store a value for which there is no room, but for what people decided.
 
@@ -12,7 +12,7 @@ use super::Books;
 
 /// Values above this many bytes go to the blob store.
 const INLINE: usize = 1024;
-/// What all inline values of a run may have together.
+/// The bytes of all inline values of a run together.
 const INLINE_A_RUN: usize = 256 * 1024;
 
 impl Books {

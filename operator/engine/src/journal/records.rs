@@ -1,6 +1,6 @@
 //! A look at a journal's records, one after the other.
 //!
-//! It may not say how they are kept, nor change any.
+//! It must not say how they are kept, nor change any.
 
 use std::{fmt, slice};
 
@@ -13,7 +13,7 @@ use super::Entry;
 #[derive(Clone, Copy)]
 pub struct Records<'j>(&'j [Entry]);
 
-/// One record after the other, from either end.
+/// The iterator over records, from either end.
 #[derive(Clone)]
 pub struct Iter<'j>(slice::Iter<'j, Entry>);
 
@@ -29,7 +29,7 @@ impl<'j> Records<'j> {
         Iter(self.0.iter())
     }
 
-    /// How many there are.
+    /// Returns the number of records.
     #[must_use]
     pub fn len(self) -> usize {
         self.0.len()

@@ -1,7 +1,7 @@
 //! The part of a long journal that does not stand in the Workflow itself: finished records in segments, each named by
 //! its content.
 //!
-//! It may not store or fetch one, and moves nothing that may still change.
+//! It must not store or fetch one, and moves nothing that may still change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,13 +20,13 @@ use super::{Entry, Journal};
 /// Workflow stays small as long as its run is short, and a long run has few segments.
 const SHARE: usize = 16;
 
-/// The records of a segment; a copy is the same ones.
+/// The shared records of a segment; a clone is cheap.
 pub type SharedRecords = Arc<[Arc<StepRecord>]>;
 
-/// The records of segments that are at hand.
+/// The cached records of segments.
 pub type Segments = BTreeMap<Digest, SharedRecords>;
 
-/// How much of a journal may stand in the Workflow itself, and how much in a segment; in bytes. Both grow with the journal.
+/// The limits of a journal in the Workflow and of a segment, in bytes. Both grow with the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Of `status.steps` before the first segment.
@@ -52,7 +52,7 @@ impl Room {
     }
 }
 
-/// A segment that is to be stored before the journal that names it.
+/// A segment to be stored before the journal that names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
     /// Its name.
@@ -63,7 +63,7 @@ pub struct Folded {
     pub records: SharedRecords,
 }
 
-/// Why a journal cannot be read from a status.
+/// The reason why a journal cannot be read from a status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Incomplete {
     /// These segments have to be fetched first.

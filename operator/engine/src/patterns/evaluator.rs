@@ -16,7 +16,7 @@ use crate::{
     steps::{self, Performed, Reads, Stop},
 };
 
-/// How often an evaluator is asked again for an answer that makes sense.
+/// How often an evaluator's answer is requested again where it does not parse.
 const ASKED_AGAIN: i32 = 1;
 
 /// A draft that was judged.
@@ -100,7 +100,7 @@ fn evaluation(text: &str) -> Result<(f64, Value), String> {
     }
 }
 
-/// What can be seen while a draft is judged, looked at or revised.
+/// Returns the variables that are visible while a draft is judged, reviewed or revised.
 fn at_work<'a>(frame: &Frame<'a>, draft: &str, iteration: usize, judged: &[Judged]) -> Frame<'a> {
     let (draft, judged) = (draft.to_owned(), judged.to_vec());
     frame.giving(move |_, _, _, scope| {

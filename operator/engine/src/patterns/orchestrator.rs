@@ -17,10 +17,10 @@ use crate::{
     steps::{self, Performed, Reads, Stop},
 };
 
-/// How often an orchestrator is asked again for an answer that makes sense.
+/// How often an orchestrator's answer is requested again where it does not parse.
 const ASKED_AGAIN: i32 = 2;
 
-/// What a worker came to: its answer and its status.
+/// The result of a worker: its answer and its status.
 #[derive(Clone)]
 struct Part {
     response: Value,

@@ -8,7 +8,7 @@ use super::{
     patterns::{PlannedDag, PlannedGraph},
 };
 
-/// What follows the last step of a run.
+/// The continuation after the last step of a run.
 const END: &str = "the end of the run";
 
 impl Check<'_> {

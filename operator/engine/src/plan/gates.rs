@@ -24,7 +24,7 @@ use crate::about::About;
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;
 
-/// What may be asked of `error`.
+/// The fields of `error` in templates.
 const ERROR: [&str; 5] = ["class", "message", "attempt", "exitCode", "log"];
 
 /// The gates of a spec, and what they have met so far.
@@ -148,7 +148,7 @@ impl Check<'_> {
         self.spec_gate(ground, field, gate, path, known.clone(), about)
     }
 
-    /// Who is asked about the answers and the failures of a step.
+    /// Returns the gates about the answers and failures of a step.
     pub(super) fn with_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, place: &Place<'_>) {
         if step.is_gate() {
             return;
@@ -189,7 +189,7 @@ impl Check<'_> {
         }
     }
 
-    /// Who is asked whether a step may begin.
+    /// Returns the gate before a step.
     fn with_start(&mut self, step: &mut PlannedStep, place: &Place<'_>) {
         let found = place.ground.gates.for_step(SpecGateType::StepStart, step);
         let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_));

@@ -18,7 +18,7 @@ use super::{
 
 use signoff_expr::{Known, When};
 
-/// What runs in which order.
+/// The pattern of a run: which step runs when.
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedPattern {
     Chain(Vec<PlannedStep>),

@@ -16,7 +16,7 @@ use signoff_expr::{Condition, Template};
 
 use crate::{about::About, complaint::Complaint};
 
-/// How long one attempt of an agent may take where it is not said.
+/// The default timeout of one attempt of an agent.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// One step, wherever it stands.
@@ -34,19 +34,19 @@ pub(crate) struct PlannedStep {
     pub(crate) timeout: Duration,
     pub(crate) on_error: OnError,
     pub(crate) action: Action,
-    /// What its response must look like, and who is asked about it.
+    /// How its response is validated and reviewed.
     pub(crate) output: Option<PlannedOutput>,
-    /// Who is asked when it failed, and after how many attempts.
+    /// The gate about its failure, and after how many attempts it asks.
     pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
     /// The policy that added it: the author's templates do not see it.
     pub(crate) added_by: Option<String>,
-    /// Who is asked whether it may begin, and is shown what will run.
+    /// The gate before it starts, which shows what will run.
     pub(crate) start: Option<Box<PlannedStep>>,
     /// Gates that policies put before it: nothing runs that they did not approve.
     pub(crate) policy_gates: Vec<PlannedStep>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Agent(PlannedAgentStep),
@@ -60,9 +60,9 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedAgentStep {
     pub(crate) agent: String,
-    /// What it is told; none means its own instructions.
+    /// The input; `None`: its own instructions.
     pub(crate) input: Option<Template>,
-    /// What it is told besides, always the same.
+    /// A constant addition to the input.
     pub(crate) addition: Option<String>,
     pub(crate) fresh: bool,
 }
@@ -76,17 +76,17 @@ pub(crate) struct PlannedHttp {
     pub(crate) body: Option<Template>,
 }
 
-/// What becomes of what a step answered.
+/// How the response of a step is validated and reviewed.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedOutput {
     pub(crate) schema: Option<JsonObject>,
-    /// Who is asked about it.
+    /// The gate that reviews it.
     pub(crate) gate: Option<Box<PlannedStep>>,
     /// Whether they are asked also about an answer that is as it should be.
     pub(crate) always: bool,
 }
 
-/// How often and how fast a failed step is tried again.
+/// The retry policy of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedRetry {
     /// None where it was not said: then never, or as often as it takes until people are asked.
@@ -121,7 +121,7 @@ impl PlannedStep {
         }
     }
 
-    /// What can be given to it anew, before it begins or when it failed.
+    /// Returns the fields that Modify can replace, before it starts or after it failed.
     pub(super) fn can_be_changed(&self) -> &'static [&'static str] {
         match &self.action {
             Action::Agent(_) => &["input"],
@@ -217,7 +217,7 @@ pub(crate) struct PlannedGate {
     pub(crate) spec: HitlStep,
     pub(crate) prompt: Template,
     pub(crate) context: Option<Template>,
-    /// What is shown where there is no template for it: data, never rendered.
+    /// The text that is shown without a template: data, never rendered.
     pub(crate) shows: Option<String>,
     pub(crate) about: About,
     pub(crate) allowed: Vec<Verdict>,

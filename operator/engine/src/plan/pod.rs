@@ -1,6 +1,6 @@
 //! A `pod` step: what its author could have got wrong about the container.
 //!
-//! It may not let a template near a command line: what is rendered reaches a container as environment or as a file.
+//! **Invariant:** no template is part of a command line: a rendered value reaches a container as environment or as a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use signoff_api::pod::{CONTAINER, FILES, PodStep, Resources};
 
 use super::{Check, PlannedPod, step::Place};
 
-/// Fields of the step's container that a `podTemplate` may not set, because the step itself says them.
+/// Fields of the step's container that a `podTemplate` must not set, because the step itself sets them.
 const OF_CONTAINER: [&str; 9] = [
     "image",
     "command",
@@ -21,7 +21,7 @@ const OF_CONTAINER: [&str; 9] = [
     "imagePullPolicy",
     "restartPolicy",
 ];
-/// Fields of a Pod's spec that a `podTemplate` may not set.
+/// Fields of a Pod's spec that a `podTemplate` must not set.
 const OF_POD: [&str; 7] = [
     "restartPolicy",
     "serviceAccountName",
@@ -153,7 +153,7 @@ fn within(value: &Value) -> Vec<(String, &Value)> {
     below.collect()
 }
 
-/// What a `podTemplate` may not say, each with its place in it; `ours`: the volumes of the step.
+/// Returns the forbidden fields of a `podTemplate`; `ours`: the volumes of the step.
 fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)> {
     let mut refused = Vec::new();
     let mut no = |place: String, why: &str| refused.push((place, why.to_owned()));

@@ -13,7 +13,7 @@ use super::{Check, spec_steps::SpecStep};
 pub(super) const RESERVED: [&str; 10] =
     ["inputs", "run", "steps", "last_response", "hitl", "hitl_response", "null", "true", "false", "loop"];
 
-/// What can be asked of a step's record.
+/// The fields of a step's record in templates.
 pub(super) const RECORD: [&str; 16] = [
     "name",
     "type",
@@ -32,7 +32,7 @@ pub(super) const RECORD: [&str; 16] = [
     "exitCode",
     "log",
 ];
-/// What can be asked of the newest decision.
+/// The fields of the newest decision in templates.
 const HITL: [&str; 9] =
     ["decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval"];
 

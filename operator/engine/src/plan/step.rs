@@ -22,7 +22,7 @@ use super::{
 
 use crate::{policy, schema::Schema};
 
-/// How long one attempt of a container may take where it is not said.
+/// The default timeout of one attempt of a container.
 const POD_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Where lists of steps stand while they are checked.

@@ -1,6 +1,6 @@
 //! The rules by which user names are persons, checked so that the API server and this program read them alike.
 //!
-//! It may not guess: a name that no rule matches is nobody, and a rule that may be read in two ways is refused.
+//! It must not guess: a name that no rule matches is nobody, and a rule that may be read in two ways is refused.
 
 use regex::Regex;
 use signoff_api::gate::{PersonRule, Subject, SubjectKind};
@@ -54,7 +54,7 @@ impl Persons {
     }
 }
 
-/// Why a rule may be read in two ways; none where it may not. The API server says most of this when the policy is
+/// Why a rule may be read in two ways; none where it must not. The API server says most of this when the policy is
 /// applied; what it cannot say is only found here.
 pub(super) fn ambiguous(rule: &PersonRule) -> Option<&'static str> {
     let pattern = &rule.pattern;

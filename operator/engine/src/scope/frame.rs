@@ -15,10 +15,10 @@ use crate::{
     plan::PlannedStep,
 };
 
-/// The names that a pattern gives besides records, as they were at a number of the journal.
+/// The variables of a pattern, as of a number of the journal.
 pub(crate) type Given<'a> = Rc<dyn Fn(&Run<'a>, &Wanted<'_>, i64, &mut Scope) -> Result<(), Trouble> + 'a>;
 
-/// How templates name the records of a list.
+/// The namespace in which templates name the records of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     /// Not at all.
@@ -31,7 +31,7 @@ pub(crate) enum Listed {
     Visited,
 }
 
-/// Where a list of steps stands in a run.
+/// The scope of a list of steps in a run.
 #[derive(Clone)]
 pub(crate) struct Frame<'a> {
     /// Before the names of its records: empty, or `billing/`.
@@ -47,7 +47,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) memory: String,
     /// Besides the gates that can be seen, agents hear what people decided at this path and beneath it.
     pub(crate) hears: Option<String>,
-    /// How many calls may be in flight at once among the records that begin with a text.
+    /// The most calls in flight among the records whose path begins with a text.
     pub(crate) limit: Option<(String, usize)>,
 }
 

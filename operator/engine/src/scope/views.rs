@@ -1,6 +1,6 @@
-//! What templates read of one record: its response as people left it, its status, its decision.
+//! The view of one record in templates: its response as people left it, its status, its decision.
 //!
-//! It may not change what a person or a model said; a replaced response is shown beside the original.
+//! **Invariant:** the words of people and models stay unchanged; a replaced response stands beside the original.
 
 use serde_json::{Value, json};
 use signoff_api::{
@@ -116,7 +116,7 @@ pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, Tr
     }
 }
 
-/// What `steps.<name>` holds.
+/// Returns the value of `steps.<name>`.
 pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i64) -> Result<Value, Trouble> {
     let record = &one.record;
     let (response, original) = response(run, frame, one, seq)?;
@@ -144,7 +144,7 @@ pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i6
     Ok(view)
 }
 
-/// What `hitl` holds.
+/// Returns the value of `hitl`.
 pub(crate) fn hitl(run: &Run<'_>, gate: &Seen<'_>) -> Result<Value, Trouble> {
     let outcome = decision(run, &gate.record)?;
     let Action::Gate(planned) = &gate.step.action else { return Ok(no_decision()) };
@@ -168,7 +168,7 @@ pub(super) fn no_decision() -> Value {
     })
 }
 
-/// What templates read of a verdict.
+/// Returns the value of a verdict in templates.
 pub(crate) fn word(gate: &PlannedGate, verdict: Verdict) -> String {
     match verdict {
         Verdict::Approve => gate.spec.approve_text.clone().unwrap_or_else(|| "approved".into()),
@@ -187,7 +187,7 @@ fn verdict(record: &StepRecord) -> Option<Verdict> {
     record.decision.as_ref().and_then(|decision| decision.verdict)
 }
 
-/// What a person put in the place of a response.
+/// Returns the response that a person gave instead.
 fn replacement(run: &Run<'_>, gate: &StepRecord) -> Result<Value, Trouble> {
     let decision = decision(run, gate)?;
     Ok(decision.parameters.and_then(|p| p.0.get("response").cloned()).unwrap_or(Value::Null))

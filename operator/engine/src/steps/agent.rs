@@ -15,7 +15,7 @@ use crate::{
     turn::{AgentCall, Call, Message, Role, What},
 };
 
-/// How much of an earlier conversation goes along, in characters; the oldest turns give way.
+/// The characters of the earlier conversation that are sent; the oldest turns are dropped first.
 const MEMORY: usize = 256 * 1024;
 /// How much feedback goes along, in decisions and in characters a text.
 const FEEDBACK: (usize, usize) = (16, 2000);
@@ -115,7 +115,7 @@ fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Resul
     Ok(messages)
 }
 
-/// What an agent is told in a turn: its input, and what people have said since its last turn.
+/// Returns the prompt of an agent's turn: its input, and what people have said since its last turn.
 fn told<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, said: &[String]) -> Result<String, Trouble> {
     let Action::Agent(planned) = &work.step.action else { return Ok(String::new()) };
     let input = match (work.change.parameters.get("input"), &planned.input) {

@@ -37,7 +37,7 @@ pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefo
 
 /// Asks at `gates`, one after the other, until all of them have approved the same call.
 ///
-/// `retries`: how many further attempts the approval covers. Returns whether the step may run; where it may not, people
+/// `retries`: how many further attempts the approval covers. Returns whether the step may run; where it must not, people
 /// skipped it.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
@@ -104,7 +104,7 @@ fn shown<'a>(
     Ok(Some(Reviewed::bound(&place.path, &attempts_covered(retries), &fields(&call)?, digest)))
 }
 
-/// How often an approved call may be made, as the first line of what is shown.
+/// Returns the first line shown: how often the approved call may be made.
 fn attempts_covered(retries: i32) -> String {
     match retries {
         0 => "attempts: 1".to_owned(),

@@ -30,7 +30,7 @@ impl StepFailure {
     }
 }
 
-/// What is done about a failure.
+/// What follows from a failure: fail the run, continue, or escalate.
 pub(super) enum Remedy {
     /// Once more, with these changes.
     Again(Change),

@@ -19,12 +19,12 @@ use crate::{
     scope::{self, Frame},
 };
 
-/// How often a gate asks again, whether people or a timeout made it.
+/// How often a gate may ask again, because of people or a timeout.
 pub(crate) const MOST_AGAIN: usize = 3;
 /// The verdicts by which a gate of a list asks again.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
-/// What a gate asks about, from what was known at a number.
+/// The subject of a gate, as of a number of the journal.
 pub(crate) type Shown<'f> = &'f dyn Fn(i64) -> Result<Option<Reviewed>, Trouble>;
 
 /// A gate that was decided.
@@ -139,7 +139,7 @@ pub(super) fn reviewed<'a>(
     Ok(Some(Reviewed::of(&one.record.path, &response).with_facts_of(&one.record)))
 }
 
-/// What became of a gate means for its list.
+/// Returns where the list continues after a gate.
 pub(super) fn judge(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, decided: &Decided) -> Result<Next, Stop> {
     match decided.verdict {
         Verdict::Reject if gate.stops_on_reject => Ok(Next::Refused(decided.told(""))),
@@ -152,7 +152,7 @@ pub(super) fn judge(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, decid
     }
 }
 
-/// How often this gate had asked again before this decision.
+/// How often this gate had asked before this decision.
 pub(super) fn asked_again(run: &Run<'_>, decided: &Decided, asks_again: &[Verdict]) -> usize {
     let place = |path: &str| match path.rsplit_once('#') {
         Some((place, visit)) if !visit.contains('/') => place.to_owned(),

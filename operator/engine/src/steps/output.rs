@@ -1,6 +1,6 @@
-//! What a step answered: whether it makes sense, asking an agent again where it does not, and asking people about it.
+//! The response of a step: parse -> ask the agent again where it does not parse -> review.
 //!
-//! It may not repair an answer: one that is not as it should be is asked for again, replaced by a person, or refused.
+//! **Invariant:** repairs no answer: an invalid one is requested again, replaced by a person, or refused.
 //! Where that leads to anything but the answer as it was given, it is recorded beneath the step, as `.answer`.
 
 use std::collections::BTreeMap;
@@ -24,20 +24,20 @@ use crate::{
     turn::TOO_COSTLY,
 };
 
-/// How often an agent is asked again for an answer that fits its schema.
+/// How often an agent's answer is requested again where it does not match its schema.
 const ASKED_AGAIN: i32 = 2;
 /// The verdicts by which the step runs again, and people are asked about what it then answers.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
-/// How much of a problem is quoted, in characters.
+/// The characters of a problem that are quoted.
 const QUOTED: usize = 600;
 
-/// What makes sense of an answer, and how often it is asked for again where nothing does.
+/// The parser of an answer, and how often the answer is requested again where it does not parse.
 pub(crate) struct Reads<'r> {
     pub(crate) read: &'r dyn Fn(&str) -> Result<(), String>,
     pub(crate) retries: i32,
 }
 
-/// What became of an answer.
+/// The result of reading an answer.
 pub(super) enum Settled {
     /// It is this text.
     Accepted(String),
@@ -197,7 +197,7 @@ fn malformed(why: &str) -> Settled {
     Settled::Refused(error("Malformed", &format!("its answer is not as it should be: {why}")))
 }
 
-/// What a person put in the place of an answer; JSON as its text.
+/// Returns the answer that a person gave instead; JSON as its text.
 async fn replacement(run: &Run<'_>, decided: &Decided) -> Result<String, Stop> {
     let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
     let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);

@@ -31,7 +31,7 @@ impl Count<'_> {
     }
 }
 
-/// What comes of an Approval that was decided, in part or as a whole, in another epoch than the one in force.
+/// Returns the result for an Approval that was decided, in part or as a whole, in another epoch than the one in force.
 #[must_use]
 pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
     let short = |epoch: &str| text::display(epoch, 12);
@@ -43,7 +43,7 @@ pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
 }
 
-/// What comes of an Approval whose request is not the one that its run asked.
+/// Returns the result for an Approval whose request is not the one that its run asked.
 #[must_use]
 pub fn changed() -> Outcome {
     let why = "recorded while unguarded: its request was changed after it was created, which the admission policies refuse, so nobody can vouch for what was decided; it is asked again";

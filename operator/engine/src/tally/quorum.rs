@@ -129,7 +129,7 @@ impl Quorums {
         (i32::try_from(own.threshold).unwrap_or(i32::MAX), i32::try_from(have).unwrap_or(i32::MAX))
     }
 
-    /// Why no verdict can reach its quorum any more; none where one still can.
+    /// Returns why no verdict can reach its quorum any more, or `None`.
     pub(super) fn out_of_reach(
         &self,
         persons: &[&Ballot],

@@ -24,7 +24,7 @@ impl Count<'_> {
         self.status.level.unwrap_or(0)
     }
 
-    /// How long people have at a level.
+    /// Returns the timeout of a level.
     fn time_at(&self, level: i32) -> Duration {
         let timeout = &self.request.timeout;
         let of_level = usize::try_from(level - 1).ok().and_then(|at| timeout.escalation.get(at)).and_then(|l| l.after);
@@ -157,7 +157,7 @@ impl Count<'_> {
         self.act_on(action, &format!("no verdict can reach its quorum any more: {why}"));
     }
 
-    /// How many reminders are due, and when the next one is.
+    /// Returns how many reminders are due, and when the next one is.
     fn reminders(&self) -> (i32, Option<Moment>) {
         let timeout = &self.request.timeout;
         let Some(every) = timeout.reminder_interval.map(Span::duration).filter(|every| !every.is_zero()) else {

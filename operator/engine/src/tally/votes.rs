@@ -16,7 +16,7 @@ use crate::{
     turn::Now,
 };
 
-/// What may still be decided after the deadline of a gate that waits for ever.
+/// The verdicts that remain after the deadline of a gate that waits for ever.
 const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
 
 /// One usable decision.

@@ -1,6 +1,6 @@
 //! What a condition is worth in a scope.
 //!
-//! Evaluation is a walk over a bounded tree with a bounded amount of work; it may not keep anything
+//! Evaluation is a walk over a bounded tree with a bounded amount of work; it must not keep anything
 //! between two evaluations, and the same tree and scope always give the same answer or fault.
 
 use std::cell::Cell;

@@ -1,6 +1,6 @@
 //! Which functions conditions have, and how each is called.
 //!
-//! It may not say what a function does, only which exist and with how many arguments.
+//! It must not say what a function does, only which exist and with how many arguments.
 
 use crate::nearest::is_near;
 

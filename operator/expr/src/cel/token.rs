@@ -1,6 +1,6 @@
 //! The words of a condition: CEL source text as tokens.
 //!
-//! It may not know what an expression means, only where each word begins and ends.
+//! It must not know what an expression means, only where each word begins and ends.
 
 use super::Fault;
 

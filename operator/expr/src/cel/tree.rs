@@ -1,6 +1,6 @@
 //! The syntax tree of a condition, and the names it uses.
 //!
-//! A tree is bounded when it is built (see the parser's limits); it may not evaluate itself.
+//! A tree is bounded when it is built (see the parser's limits); it must not evaluate itself.
 
 use std::collections::BTreeSet;
 

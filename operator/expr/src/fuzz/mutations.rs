@@ -1,6 +1,6 @@
 //! Mutations of a corpus: a bounded and repeatable stand-in for a coverage-guided fuzzer, for the tests of every crate.
 //!
-//! It may not draw on chance: the same corpus gives the same mutations on every machine. No run comes here.
+//! It must not draw on chance: the same corpus gives the same mutations on every machine. No run comes here.
 
 use std::thread;
 

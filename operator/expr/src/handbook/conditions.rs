@@ -1,4 +1,4 @@
-//! The words of conditions for the page. It may not evaluate anything.
+//! The words of conditions for the page. It must not evaluate anything.
 
 use super::{Entry, Section, bytes, count};
 use crate::cel::limit;

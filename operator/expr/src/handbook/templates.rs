@@ -1,4 +1,4 @@
-//! The words of templates for the page. It may not evaluate anything.
+//! The words of templates for the page. It must not evaluate anything.
 
 use super::{Entry, Section, bytes, count};
 use crate::template::limit;

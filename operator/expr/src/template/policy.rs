@@ -2,7 +2,7 @@
 //! the names it uses.
 //!
 //! The template engine bounds the steps of a rendering but not the memory they take, nor the stack
-//! that parsing takes; what could use much of either is refused here. It may not render.
+//! that parsing takes; what could use much of either is refused here. It must not render.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! What an expression of a template looks like, read off its syntax tree.
 //!
-//! It may not evaluate: what it does not see at once, it does not know.
+//! It must not evaluate: what it does not see at once, it does not know.
 
 use minijinja::machinery::ast;
 

@@ -1,6 +1,6 @@
 //! Fields of our kinds as `kubectl explain` shows them: type, description, bounds, values, and the fields within.
 //!
-//! It may not know a field that the schema does not have.
+//! It must not know a field that the schema does not have.
 
 use std::fmt::Write as _;
 

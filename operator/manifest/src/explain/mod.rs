@@ -1,6 +1,6 @@
 //! What a field or a word means, for whoever met it in a file, a status or a message.
 //!
-//! It may not look at any object: it knows only what is true of all of them.
+//! It must not look at any object: it knows only what is true of all of them.
 
 mod field;
 mod terms;

@@ -1,6 +1,6 @@
 //! The flow of each pattern, as far as it can be known before the run.
 //!
-//! It may not guess what agents and people will decide: every way on is an edge. What a gate sends back is told by its
+//! It must not guess what agents and people will decide: every way on is an edge. What a gate sends back is told by its
 //! verdicts and is none.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! What a Workflow would do: its steps in the order they run, who is asked, and what each of them needs.
 //!
-//! It may not check or run anything: it is read off a spec that was checked before.
+//! It must not check or run anything: it is read off a spec that was checked before.
 
 mod build;
 mod draw;
@@ -93,7 +93,7 @@ pub struct Gate {
     /// How many of them from which groups.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_from: Vec<String>,
-    /// Who may not decide.
+    /// Who cannot decide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<String>,
     /// How long they have: `24h`; the operator's default where it is missing.

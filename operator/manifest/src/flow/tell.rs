@@ -1,6 +1,6 @@
 //! A flow for people: a paragraph a step, in the order of running.
 //!
-//! It may not let through anything of a file that moves a cursor, colours or hides.
+//! It must not let through anything of a file that moves a cursor, colours or hides.
 
 use std::fmt::Write as _;
 

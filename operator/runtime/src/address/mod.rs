@@ -1,7 +1,7 @@
 //! Which addresses a run's calls may reach: the URL is checked before sending, the resolved
 //! address at connecting.
 //!
-//! It may not resolve names or open connections; it only judges. What is refused by default are
+//! It must not resolve names or open connections; it only judges. What is refused by default are
 //! the addresses that lead back into the machine or to a cloud's metadata service, in every
 //! notation that reaches them, and those of the operator's own surroundings.
 

@@ -1,7 +1,7 @@
 //! What stands around the operator at the moment: addresses of nodes, of the API server and of the operator's own
-//! neighbours, which calls may not reach however ordinary they look.
+//! neighbours, which calls must not reach however ordinary they look.
 //!
-//! It may not find them out, only keep what whoever watches the cluster tells it; and what was announced and is not
+//! It must not find them out, only keep what whoever watches the cluster tells it; and what was announced and is not
 //! known is no permission.
 
 use std::{

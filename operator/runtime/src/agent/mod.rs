@@ -1,6 +1,6 @@
 //! Turns of language models: a trait, and the providers behind it.
 //!
-//! It may not keep a conversation, decide whether to call again, or log: prompts, answers and keys
+//! It must not keep a conversation, decide whether to call again, or log: prompts, answers and keys
 //! pass through and leave no trace. What a turn cost is in its reply.
 
 mod openai;

@@ -1,6 +1,6 @@
 //! OpenAI's chat completions, as many endpoints speak them.
 //!
-//! It may not offer tools, stream, or put prompts, answers or keys into an error: of an error body
+//! It must not offer tools, stream, or put prompts, answers or keys into an error: of an error body
 //! only the provider's own sentence is quoted, and not even that where it quotes the prompt.
 
 use std::collections::HashSet;

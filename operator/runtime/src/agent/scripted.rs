@@ -1,6 +1,6 @@
 //! The scripted provider: replies written down beforehand.
 //!
-//! It may not vary: no clock, no randomness, no memory of earlier turns. A script that holds no
+//! It must not vary: no clock, no randomness, no memory of earlier turns. A script that holds no
 //! reply for a turn is an error, never a guess.
 
 use super::{TurnReply, TurnRequest, Usage};

@@ -1,6 +1,6 @@
 //! The one HTTP client of the process: connects only where it may, reads only as much as it may.
 //!
-//! It may not follow redirects, keep cookies, read proxy settings from the environment, repeat a
+//! It must not follow redirects, keep cookies, read proxy settings from the environment, repeat a
 //! request, or reuse a connection: one that the server closes at that moment would leave the
 //! outcome of a POST unknown.
 

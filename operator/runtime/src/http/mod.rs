@@ -1,6 +1,6 @@
 //! HTTP calls: what a request may say, what an answer holds.
 //!
-//! It may not let a step set what belongs to the connection, nor show a query, a header's value or
+//! It must not let a step set what belongs to the connection, nor show a query, a header's value or
 //! a body in an error or in `Debug`: they may hold secrets.
 
 mod client;

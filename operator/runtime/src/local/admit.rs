@@ -1,6 +1,6 @@
 //! What a cluster's API server refuses of a decision before anybody counts it, for runs that have none.
 //!
-//! It may not count votes. Nobody vouches for names here: a local run takes people at their word.
+//! It must not count votes. Nobody vouches for names here: a local run takes people at their word.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Why a local run does not begin or does not go on.
 //!
-//! It may not hold a secret, a prompt or an answer: messages end on terminals and in logs.
+//! It must not hold a secret, a prompt or an answer: messages end on terminals and in logs.
 
 use std::{io, path::PathBuf};
 

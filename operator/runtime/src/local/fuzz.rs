@@ -1,6 +1,6 @@
 //! What a stranger may put into a session's folder, as a plain function of bytes.
 //!
-//! It may not panic, whatever the bytes: `fuzz/` hands it to cargo-fuzz, and a test runs a bounded number of mutations.
+//! It must not panic, whatever the bytes: `fuzz/` hands it to cargo-fuzz, and a test runs a bounded number of mutations.
 
 use std::sync::{Arc, LazyLock};
 

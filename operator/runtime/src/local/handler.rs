@@ -1,6 +1,6 @@
 //! Whoever answers gates and is told what happens: a terminal, a test, a program.
 //!
-//! It may not change a run but by the decisions it returns.
+//! It must not change a run but by the decisions it returns.
 
 use async_trait::async_trait;
 use signoff_api::{Approval, ApprovalRequest, Decision, journal::StepRecord};

@@ -1,6 +1,6 @@
 //! Who decided what, when and how long it took, as a list for auditors.
 //!
-//! It may not leave anything out that was decided, and shows no decision that was not.
+//! It must not leave anything out that was decided, and shows no decision that was not.
 
 use serde::Serialize;
 use serde_json::Value;

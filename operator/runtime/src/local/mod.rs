@@ -1,7 +1,7 @@
 //! Runs without a cluster: the engine and the calls of an operator over a folder of files.
 //!
 //! A session is a folder with a Workflow, its Approvals and its large values as files. A turn is written before
-//! anything of it is done; what happens outside comes back as the next turn; nothing is polled. It may not decide what
+//! anything of it is done; what happens outside comes back as the next turn; nothing is polled. It must not decide what
 //! a Workflow means (that is the engine's), and vouches for nobody: whoever has the folder can decide.
 //!
 //! Gates are answered by a [`Handler`], which may be a closure:

@@ -1,6 +1,6 @@
 //! Objects as files: one line with the digest of all the others, then the object as JSON, which is YAML too.
 //!
-//! It may not use anything of a file that is not exactly as it was written.
+//! It must not use anything of a file that is not exactly as it was written.
 
 use std::{fs, io, path::Path};
 

@@ -1,6 +1,6 @@
 //! Writes what a run leaves behind into a folder: the files it names, below that folder and nowhere else.
 //!
-//! It may not follow a path out of the folder, whatever its parts are, and replaces nothing unless it is told to.
+//! It must not follow a path out of the folder, whatever its parts are, and replaces nothing unless it is told to.
 
 use std::{
     collections::BTreeSet,

@@ -1,6 +1,6 @@
 //! One run in this process: observe, advance, claim, commit, dispatch; then wait for whatever happens first.
 //!
-//! It may not do anything that is not written down, and polls nothing.
+//! It must not do anything that is not written down, and polls nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

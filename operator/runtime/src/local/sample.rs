@@ -1,5 +1,5 @@
 //! A request for tests: everything that must be there, and nothing else.
-//! It may not be used by anything but tests.
+//! It must not be used by anything but tests.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;

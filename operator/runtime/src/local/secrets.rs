@@ -1,6 +1,6 @@
 //! Secret values of local runs: from the environment, or from a folder with a folder a Secret and a file a key.
 //!
-//! It may not keep, log or write a value.
+//! It must not keep, log or write a value.
 
 use std::{
     env, fs, io,

@@ -1,6 +1,6 @@
 //! Sessions: a folder a run, with the Workflow, its Approvals and its large values as files.
 //!
-//! It may not decide anything, and changes a session only while it has the lock of it.
+//! It must not decide anything, and changes a session only while it has the lock of it.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
 //! A Workflow from a file's text.
 //!
-//! It may not check what the Workflow says: that is the plan's business.
+//! It must not check what the Workflow says: that is the plan's business.
 
 use serde_json::{Map, Value};
 use signoff_api::{GROUP, VERSION, Workflow};

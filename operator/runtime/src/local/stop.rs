@@ -1,6 +1,6 @@
 //! How a run is asked to pause: once, and it ends what must not be repeated; twice, and it does not.
 //!
-//! It may not end anything itself.
+//! It must not end anything itself.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! What happens between two turns: calls end, the handler answers, time passes, somebody asks to pause.
 //!
-//! It may not do anything but wait for the first of them.
+//! It must not do anything but wait for the first of them.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,6 +1,6 @@
 //! What somebody types as an answer, as a decision that the gate allows.
 //!
-//! It may not look for a verdict inside a sentence, and never turns an answer into a verdict that was not meant.
+//! It must not look for a verdict inside a sentence, and never turns an answer into a verdict that was not meant.
 
 use signoff_api::{ApprovalRequest, Decision, Verdict, gate::Question, verdict::Word};
 use signoff_expr::{nearest, text::display};

@@ -1,6 +1,6 @@
-//! Names that lead to addresses calls may not reach: the connection itself is refused.
+//! Names that lead to addresses calls must not reach: the connection itself is refused.
 //!
-//! They may not ask the system's resolver: what a name means is the test's.
+//! They must not ask the system's resolver: what a name means is the test's.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

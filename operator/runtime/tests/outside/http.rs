@@ -1,6 +1,6 @@
 //! HTTP steps: answers, limits, and whether a failed call may be repeated.
 //!
-//! They may not depend on timing beyond one short deadline each.
+//! They must not depend on timing beyond one short deadline each.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The runtime against real servers on loopback: what is sent, what is refused, and how failures
 //! are told.
 //!
-//! They may not reach beyond loopback: names are resolved by a resolver of the test.
+//! They must not reach beyond loopback: names are resolved by a resolver of the test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod addresses;

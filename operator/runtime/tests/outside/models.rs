@@ -1,6 +1,6 @@
 //! Model turns against a server that speaks OpenAI's chat completions, well and badly.
 //!
-//! They may not show a key or a prompt in any error or `Debug`.
+//! They must not show a key or a prompt in any error or `Debug`.
 
 use std::time::Duration;
 

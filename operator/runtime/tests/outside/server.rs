@@ -1,7 +1,7 @@
 //! A server on loopback that does exactly what a test tells it, byte by byte, and remembers what
 //! it was sent.
 //!
-//! It may not be clever: no HTTP library stands between a test and the wire, so that broken
+//! It must not be clever: no HTTP library stands between a test and the wire, so that broken
 //! answers can be given.
 
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
 //! Every request of the operator, counted by the API server itself: its audit log of that one user.
-//! It may not be in force where time is measured: writing the log costs the API server time.
+//! It must not be in force where time is measured: writing the log costs the API server time.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,5 +1,5 @@
 //! What the operator itself counts, read from its `/metrics`.
-//! It may not interpret names it does not know.
+//! It must not interpret names it does not know.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

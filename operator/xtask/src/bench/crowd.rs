@@ -1,5 +1,5 @@
 //! So many clients at once, each sending its next request when the last was answered.
-//! It may not keep what they were answered beyond what its caller asks for.
+//! It must not keep what they were answered beyond what its caller asks for.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! What the kernel says of processes: processor time and memory.
-//! It may not look at a process but those whose ids it is given.
+//! It must not look at a process but those whose ids it is given.
 
 use std::fs;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! What is measured: a Workflow of one gate between two steps, the decision, and copies of real objects.
-//! It may not send anything.
+//! It must not send anything.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! Where it happens: a control plane of its own with the chart installed, people's clients, and operators to start.
-//! It may not measure anything.
+//! It must not measure anything.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! A watch that reads of every object only what a benchmark needs, and when it was seen.
-//! It may not keep objects, and does not list: it begins with what is there and goes on from where it was cut off.
+//! It must not keep objects, and does not list: it begins with what is there and goes on from where it was cut off.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

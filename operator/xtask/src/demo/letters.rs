@@ -1,5 +1,5 @@
 //! The quickstart's stage: a cluster with Signoff and its operator, the letter box, and the model that drafts.
-//! It may not touch a cluster that was not named, nor one on which Signoff is installed already.
+//! It must not touch a cluster that was not named, nor one on which Signoff is installed already.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

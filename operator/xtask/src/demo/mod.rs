@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; and
 //! with `--pods`, an agent whose steps are containers on a real node.
-//! It may not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
+//! It must not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
 
 mod letters;
 mod person;

@@ -1,5 +1,5 @@
 //! The person at the terminal, who plays the approver.
-//! It may not decide for them: what they choose goes through the plugin, and its refusals are shown as they are.
+//! It must not decide for them: what they choose goes through the plugin, and its refusals are shown as they are.
 
 use std::io::{BufRead, Write};
 use std::path::Path;

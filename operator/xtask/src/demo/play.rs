@@ -1,5 +1,5 @@
 //! The story, act by act: each says what shall happen, lets it happen, and is compared with what did.
-//! It may not decide by any other way than those it shows.
+//! It must not decide by any other way than those it shows.
 
 use std::time::Instant;
 

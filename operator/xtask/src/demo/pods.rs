@@ -1,6 +1,6 @@
 //! `cargo xtask demo --pods`: an agent in two containers with people before and between them, and an image that cannot be
 //! pulled, on a real node.
-//! It may not run on the machine as it is, and decides by no other way than those it shows.
+//! It must not run on the machine as it is, and decides by no other way than those it shows.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -60,7 +60,7 @@ async fn story(programs: &Path, manned: bool) -> Result<ExitCode> {
     let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("agents"))?;
     let (mut stage, ()) = tokio::try_join!(
         Stage::open(cluster.clone(), namespace.clone(), programs, Vec::new(), false),
-        // Who may not create Pods may not ask for them either.
+        // A user who cannot create Pods cannot ask for them either.
         namespace.bind("edit", "dana@example.com"),
     )?;
     step("ready");

@@ -1,5 +1,5 @@
 //! How the story looks: headings, commands as one would type them, and what they printed.
-//! It may not run anything, and shows no text of others but through the engine's display.
+//! It must not run anything, and shows no text of others but through the engine's display.
 
 use signoff_expr::text::display;
 use signoff_tests::control_plane::Finished;

@@ -1,5 +1,5 @@
 //! What a story is played on: a cluster with Signoff, its operator, a namespace, and people who type.
-//! It may not touch a cluster but the one it is given.
+//! It must not touch a cluster but the one it is given.
 
 use std::path::{Path, PathBuf};
 

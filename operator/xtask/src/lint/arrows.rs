@@ -1,5 +1,5 @@
 //! The arrows between the crates of this workspace, from `cargo metadata`.
-//! It may not look at code: a crate that is not declared cannot be used.
+//! It must not look at code: a crate that is not declared cannot be used.
 
 use crate::cargo::Metadata;
 

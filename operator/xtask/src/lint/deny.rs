@@ -1,5 +1,5 @@
 //! cargo-deny: licences, sources and banned crates of everything in the lock file, by `deny.toml`.
-//! It may not reach for advisories: those need a network that a check must not depend on.
+//! It must not reach for advisories: those need a network that a check must not depend on.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
 //! The checks that need no test program: each counts as one test.
-//! It may not change a file: whatever could be repaired by a command is named with that command.
+//! It must not change a file: whatever could be repaired by a command is named with that command.
 
 mod arrows;
 mod circles;

@@ -1,5 +1,5 @@
-//! House rules that no compiler knows: how a file opens, how long it may be, what it may not name.
-//! It may not judge content beyond that, and reads only what git tracks or would track.
+//! House rules that no compiler knows: how a file opens, how long it may be, what it must not name.
+//! It must not judge content beyond that, and reads only what git tracks or would track.
 
 use std::fs;
 use std::process::Command;
@@ -81,8 +81,7 @@ fn opens_with_its_purpose(file: &File) -> Option<String> {
     let rust = file.path.ends_with(".rs");
     let first = file.text.lines().find(|line| !line.starts_with("#!"));
     let opens = first.is_some_and(|line| line.starts_with("//! ") && line.len() > "//! ".len());
-    (rust && !opens)
-        .then(|| format!("{}: begin with `//!` and one plain sentence on what the file is", file.path))
+    (rust && !opens).then(|| format!("{}: begin with `//!` and one plain sentence on what the file is", file.path))
 }
 
 fn has_a_package_comment(file: &File) -> Option<String> {

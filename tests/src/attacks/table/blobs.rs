@@ -1,4 +1,4 @@
-//! The long values of runs: Blobs. It may not run a Workflow.
+//! The long values of runs: Blobs. It must not run a Workflow.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn made() -> Vec<Row> {
     ]
 }
 
-/// What even the operator may not create.
+/// What even the operator cannot create.
 fn shaped() -> Vec<Row> {
     let shaped = |what, change: Value, words| {
         Row::new(what, [Operator], [Way::Create, Way::Apply], blob(change))

@@ -1,4 +1,4 @@
-//! What a run owns besides Approvals and Blobs: the Pods of its steps. It may not run a Workflow.
+//! What a run owns besides Approvals and Blobs: the Pods of its steps. It must not run a Workflow.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ pub(super) fn rows() -> Vec<Row> {
             .given(Scene::Nothing)
             .shipped_roles()
             .on(Object::Path(PODS))
-            .refused("by the operator only")
+            .refused("only the operator can create")
             .honest("a Pod of their own", pod("mine-{case}", json!({}))),
         Row::new(
             "makes a Pod at the name of a step's first",

@@ -1,4 +1,4 @@
-//! Votes that one account carries for others. It may not look into what a vote says.
+//! Votes that one account carries for others. It must not look into what a vote says.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The same thing written so that a checker and a store might read it differently. It may not try a new rule: each of
+//! The same thing written so that a checker and a store might read it differently. It must not try a new rule: each of
 //! these breaks one that the other chapters hold.
 
 use serde_json::{Value, json};

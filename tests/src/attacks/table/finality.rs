@@ -1,4 +1,4 @@
-//! What was decided stays decided. It may not look at who may decide: those who may, try it too.
+//! What was decided stays decided. It must not look at who may decide: those who may, try it too.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Every bound of a vote: the largest that fits, and one more. It may not look into what a vote says.
+//! Every bound of a vote: the largest that fits, and one more. It must not look into what a vote says.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! The table itself, a chapter a rule. It may not say how anything is sent.
+//! The table itself, a chapter a rule. It must not say how anything is sent.
 
 mod blobs;
 mod children;

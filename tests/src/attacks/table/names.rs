@@ -1,4 +1,4 @@
-//! Names that a careless comparison, pointer, header or map key would break on. It may not normalise any of them.
+//! Names that a careless comparison, pointer, header or map key would break on. It must not normalise any of them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The Approval as an object: what was asked, its labels, its owners, its life. It may not look at votes.
+//! The Approval as an object: what was asked, its labels, its owners, its life. It must not look at votes.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Who is taken for the operator, and what even the operator may not do. It may not take over an operator that runs.
+//! Who is taken for the operator, and what even the operator may not do. It must not take over an operator that runs.
 
 use serde_json::{Value, json};
 

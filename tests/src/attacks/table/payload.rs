@@ -1,5 +1,5 @@
 //! What a vote says, checked when it is given: a typo leaves the gate pending and never fails a run.
-//! It may not look at who decides: alice always may.
+//! It must not look at who decides: alice always may.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Who may write a status: the operator, and an outcome once. It may not look at what a run does with it.
+//! Who may write a status: the operator, and an outcome once. It must not look at what a run does with it.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Votes in time and late ones. It may not know any clock but the API server's.
+//! Votes in time and late ones. It must not know any clock but the API server's.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Whose vote it is, and who may vote at all. It may not look into what a vote says.
+//! Whose vote it is, and who may vote at all. It must not look into what a vote says.
 
 use serde_json::{Value, json};
 

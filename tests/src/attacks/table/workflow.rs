@@ -1,4 +1,4 @@
-//! Workflows: who asked, what they may ask for, and that neither changes. It may not run one.
+//! Workflows: who asked, what they may ask for, and that neither changes. It must not run one.
 
 use serde_json::{Map, Value, json};
 

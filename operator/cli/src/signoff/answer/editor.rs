@@ -1,6 +1,6 @@
 //! A text in the person's own editor.
 //!
-//! It may not keep the text longer than the editor is open.
+//! It must not keep the text longer than the editor is open.
 
 use std::{
     env, fs,

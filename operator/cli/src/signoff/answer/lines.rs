@@ -1,6 +1,6 @@
 //! Lines that a person types, one at a time, such that waiting for one can be called off.
 //!
-//! It may not read ahead: what follows the line belongs to whoever reads next, such as an editor.
+//! It must not read ahead: what follows the line belongs to whoever reads next, such as an editor.
 
 use std::{
     io::{self, IsTerminal},

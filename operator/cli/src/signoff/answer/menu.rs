@@ -1,6 +1,6 @@
 //! What can be chosen at a gate, and what somebody chose by typing a line.
 //!
-//! It may not take an answer for a verdict: where free text is an answer, verdicts have words and no numbers.
+//! It must not take an answer for a verdict: where free text is an answer, verdicts have words and no numbers.
 
 use signoff_api::{ApprovalRequest, Verdict, gate::Question};
 use signoff_cli::fence::one_line;

@@ -1,6 +1,6 @@
 //! An open gate as it is shown on a terminal: what is asked first, then the words of others, fenced.
 //!
-//! It may not shorten what binds, and no text of others stands outside a fence by more than a line.
+//! It must not shorten what binds, and no text of others stands outside a fence by more than a line.
 
 use signoff_api::{
     Approval, ApprovalRequest, Digest, Moment,

@@ -1,6 +1,6 @@
 //! The person at the terminal: shows a gate, and reads their decision about it.
 //!
-//! It may not decide whether a decision counts. Everything is written to standard error: standard output is for the
+//! It must not decide whether a decision counts. Everything is written to standard error: standard output is for the
 //! result of the run.
 
 use std::{collections::BTreeMap, io, sync::Arc};

@@ -1,7 +1,7 @@
 //! Whoever attends a run: answers that were given beforehand come first, then the person at the terminal, if there is
 //! one; and what happens is told on standard error.
 //!
-//! It may not decide anything itself.
+//! It must not decide anything itself.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,6 @@
 //! The Workflow of a file, with the values that its inputs have in this run.
 //!
-//! It may not run anything, and drops no value that was given.
+//! It must not run anything, and drops no value that was given.
 
 use std::{fs, path::Path};
 

@@ -1,6 +1,6 @@
 //! What came of a run, for people or for programs: its result, how to answer what is pending, artifacts, history.
 //!
-//! It may not change a session. Commands that it shows are quoted as a shell reads them.
+//! It must not change a session. Commands that it shows are quoted as a shell reads them.
 
 use std::{
     fs,

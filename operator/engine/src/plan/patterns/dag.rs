@@ -127,7 +127,7 @@ impl Check<'_> {
     }
 }
 
-/// What each step waits for, directly or not, in the order of the list.
+/// Returns the steps that each step depends on, directly or not, in the order of the list.
 fn before(deps: &[Vec<usize>], order: &[usize]) -> Vec<Vec<usize>> {
     let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); deps.len()];
     for at in order {

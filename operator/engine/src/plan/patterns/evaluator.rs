@@ -14,7 +14,7 @@ use crate::{
     plan::{references::with_decision, step::Place},
 };
 
-/// What is good enough where it is not said, and how often it is tried.
+/// The default score of an accepted draft, and the default number of drafts.
 const USUAL: (i32, usize) = (80, 3);
 const EVALUATE: &str = "Judge this draft.\n\n{{ draft }}";
 const REVISE: &str = "Revise the draft.\n\nDraft:\n{{ draft }}\n\nJudgement: {{ evaluation | tojson }}\

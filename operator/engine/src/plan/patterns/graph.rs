@@ -14,7 +14,7 @@ use crate::plan::{
     step::Place,
 };
 
-/// How often one step may run, and how many in all, where it is not said.
+/// The default number of visits of one step, and of all steps.
 const USUAL: (i32, i32) = (10, 100);
 /// The largest number of steps of a graph.
 const MOST_STEPS: usize = 128;

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// How often a router is asked again where it is not said.
+/// How often a router's answer is requested again by default.
 const ROUTER_RETRIES: i32 = 2;
 /// The largest number of routes.
 const MOST_ROUTES: usize = 32;

@@ -1,5 +1,5 @@
 //! Gates of local runs: who answers them, what counts, and what time does.
-//! They may not wait for real time.
+//! They must not wait for real time.
 
 use std::{sync::Mutex, time::Duration};
 

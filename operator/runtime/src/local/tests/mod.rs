@@ -1,5 +1,5 @@
 //! Local runs from their beginning to their end, in one process or in several.
-//! They may not reach the network: calls are made by a caller of their own.
+//! They must not reach the network: calls are made by a caller of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod gates;

@@ -1,5 +1,5 @@
 //! The files of sessions: who may have one, and what is done about what is torn, edited, lost or not written.
-//! They may not tell a crash from a full disk: both leave what was written before.
+//! They must not tell a crash from a full disk: both leave what was written before.
 
 use std::{fs, path::PathBuf};
 

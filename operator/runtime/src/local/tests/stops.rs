@@ -1,5 +1,5 @@
 //! Pausing and dying: what is ended, what is repeated, and what never is.
-//! They may not sleep.
+//! They must not sleep.
 
 use std::{fs, time::Duration};
 

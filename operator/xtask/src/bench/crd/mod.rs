@@ -75,7 +75,7 @@ pub(super) async fn measure(writes: usize) -> Result<Measured> {
     say::step("writing with every policy in force");
     rows.push(row(&stage, &sample, "every policy in force", writes).await?);
     let path = sample::path(&stage.namespace().await?, "approvals");
-    // An administrator may not create what only the operator does.
+    // An administrator must not create what only the operator does.
     let refused = sample.approval(&sample.workflow.to_string())?;
     bindings::lift(&stage.cluster, &path, serde_json::to_vec(&refused)?).await?;
     say::step("writing without policies");

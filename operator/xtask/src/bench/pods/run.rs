@@ -1,5 +1,5 @@
 //! Runs of one Pod between two other steps, and bare Pods like theirs: made, watched to their ends, each by its client.
-//! It may not help the operator, and takes every time from what its own watches show.
+//! It must not help the operator, and takes every time from what its own watches show.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 //! The numbers for people: runs beside bare Pods, and requests by what they ask for.
-//! It may not measure.
+//! It must not measure.
 
 use std::time::Duration;
 
