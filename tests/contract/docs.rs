@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use signoff_engine::{Plan, Settings};
+use signoff_tests::page;
 
 use super::examples::parse;
 
@@ -32,44 +33,9 @@ fn pages() -> Vec<(String, String)> {
     found
 }
 
-/// The fenced blocks of a page: what stands behind the fence, and the text, without the fence's indentation.
-fn blocks(text: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    let mut inside = None;
-    for line in text.lines() {
-        match (line.trim_start().strip_prefix("```"), inside) {
-            (Some(info), None) => {
-                inside = Some(line.len() - line.trim_start().len());
-                found.push((info.trim().to_owned(), String::new()));
-            }
-            (Some(_), Some(_)) => inside = None,
-            (None, Some(indent)) => {
-                if let Some((_, block)) = found.last_mut() {
-                    block.push_str(line.get(indent..).unwrap_or_default());
-                    block.push('\n');
-                }
-            }
-            (None, None) => {}
-        }
-    }
-    assert!(inside.is_none(), "a fence is not closed");
-    found
-}
-
-/// A page without its fenced blocks.
-fn prose(text: &str) -> String {
-    let mut fenced = false;
-    let lines = text.lines().filter(|line| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        !fenced && !fence
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
 /// The anchors of a page's headings, as they are made where the pages are read.
 fn anchors(text: &str) -> BTreeSet<String> {
-    let headings = prose(text);
+    let headings = page::prose(text);
     let headings = headings.lines().filter_map(|line| line.strip_prefix('#')).map(|rest| rest.trim_start_matches('#'));
     let letters = |heading: &str| {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -78,24 +44,19 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(letters).collect()
 }
 
-/// Where the links of a page lead.
-fn links(text: &str) -> Vec<String> {
-    prose(text).split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
-}
-
 #[test]
 fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
     let mut broken = Vec::new();
-    for (page, text) in pages() {
-        for link in links(&text).into_iter().filter(|link| !link.contains("://")) {
+    for (name, text) in pages() {
+        for link in page::links(&text) {
             let (file, anchor) =
                 link.split_once('#').map_or((link.as_str(), None), |(file, anchor)| (file, Some(anchor)));
-            let here = root().join(&page);
+            let here = root().join(&name);
             let target = if file.is_empty() { here.clone() } else { here.parent().unwrap().join(file) };
             let there = target.exists()
                 && anchor.is_none_or(|anchor| anchors(&std::fs::read_to_string(&target).unwrap()).contains(anchor));
             if !there {
-                broken.push(format!("{page}: {link}"));
+                broken.push(format!("{name}: {link}"));
             }
         }
     }
@@ -106,11 +67,12 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
 fn every_workflow_in_the_documentation_can_be_run() {
     let mut count = 0;
     for (page, text) in pages() {
-        for (info, block) in blocks(&text).into_iter().filter(|(info, _)| info.starts_with("yaml")) {
+        for found in page::blocks(&text).into_iter().filter(|block| block.language == "yaml") {
+            let block = found.text();
             let refused = signoff_manifest::check(&block, &Settings::default());
             let refused: Vec<_> = refused.iter().flat_map(|checked| &checked.problems).collect();
             assert!(!refused.iter().any(|problem| problem.reason == "KubectlRefuses"), "{page}: {refused:?}");
-            let tagged = info.split_whitespace().take(2).eq(["yaml", "workflow"]);
+            let tagged = found.word("workflow").is_some();
             assert_eq!(
                 block.contains("kind: Workflow"),
                 tagged,
@@ -133,9 +95,8 @@ fn every_workflow_in_the_documentation_can_be_run() {
 #[test]
 fn the_order_of_the_book_names_every_page_once() {
     let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
-    let mut ordered: Vec<String> = summary
-        .lines()
-        .filter_map(|line| line.split_once("](")?.1.strip_suffix(')'))
+    let mut ordered: Vec<String> = page::links(&summary)
+        .iter()
         .map(|target| target.strip_prefix("../").map_or_else(|| format!("docs/{target}"), str::to_owned))
         .collect();
     ordered.sort();

@@ -35,12 +35,12 @@ async fn every_command_of_the_tutorial_does_what_the_page_says() {
             fs::write(folder.path().join(file), block.text()).unwrap();
         }
     }
-    let console = |block: &&Block<'_>| block.language == "console";
+    let is_typed = |block: &&Block<'_>| ["console", "sh"].contains(&block.language);
     let of = |block: &Block<'static>| {
         let is_refused = block.word("refused").is_some();
         block.commands().into_iter().map(move |command| (is_refused, command)).collect::<Vec<_>>()
     };
-    let commands: Vec<(bool, Command<'_>)> = blocks.iter().filter(console).flat_map(of).collect();
+    let commands: Vec<(bool, Command<'_>)> = blocks.iter().filter(is_typed).flat_map(of).collect();
     assert!(commands.len() > 50, "{} commands: where are they?", commands.len());
 
     // The shell's own copy: the page changes the namespace of its context.

@@ -1,5 +1,5 @@
-//! Reads the fenced blocks of a page of the documentation, so that tests run its commands as they stand there.
-//! Must not contain any command of its own.
+//! Reads a page of the documentation: its fenced blocks, so that tests run its commands as they stand there, and its links.
+//! **Invariant:** contains no command of its own.
 
 use std::collections::BTreeMap;
 
@@ -35,9 +35,13 @@ impl<'p> Block<'p> {
         self.lines.join("\n") + "\n"
     }
 
-    /// Returns the commands: lines behind `$ `, continued by lines that begin with four spaces.
+    /// Returns the commands. A block of `sh` is one, as it stands; of a `console` each line behind `$ ` is one, continued by lines that
+    /// begin with four spaces.
     #[must_use]
     pub fn commands(&self) -> Vec<Command<'p>> {
+        if self.language == "sh" {
+            return vec![Command { script: self.text(), printed: Vec::new() }];
+        }
         let mut commands: Vec<Command<'p>> = Vec::new();
         let mut continued = false;
         for line in &self.lines {
@@ -73,24 +77,54 @@ impl<'p> Block<'p> {
     }
 }
 
-/// Returns the fenced blocks of a page.
+/// Returns the fenced blocks of a page, without the indentation of their fences.
+///
+/// # Panics
+/// Where a fence is not closed.
 #[must_use]
 pub fn blocks(page: &str) -> Vec<Block<'_>> {
-    let (mut blocks, mut open): (Vec<Block<'_>>, Option<Block<'_>>) = (Vec::new(), None);
+    let (mut blocks, mut open) = (Vec::new(), None);
     for line in page.lines() {
-        match (line.strip_prefix("```"), &mut open) {
-            (Some(_), Some(_)) => blocks.extend(open.take()),
-            (Some(opening), None) => {
-                let mut words = opening.split_whitespace();
+        match (fence(line), &mut open) {
+            (Some(_), Some(_)) => blocks.extend(open.take().map(|(block, _)| block)),
+            (Some(info), None) => {
+                let mut words = info.split_whitespace();
                 let language = words.next().unwrap_or_default();
                 let words = words.map(|word| word.split_once('=').unwrap_or((word, ""))).collect();
-                open = Some(Block { language, words, lines: Vec::new() });
+                let indentation = line.len() - line.trim_start().len();
+                open = Some((Block { language, words, lines: Vec::new() }, indentation));
             }
-            (None, Some(block)) => block.lines.push(line),
+            (None, Some((block, indentation))) => block.lines.push(line.get(*indentation..).unwrap_or_default()),
             (None, None) => {}
         }
     }
+    assert!(open.is_none(), "a fence is not closed: {open:?}");
     blocks
+}
+
+fn fence(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("```").map(str::trim)
+}
+
+/// Returns a page without its fenced blocks.
+#[must_use]
+pub fn prose(page: &str) -> String {
+    let mut is_fenced = false;
+    let lines = page.lines().filter(|line| {
+        let is_fence = fence(line).is_some();
+        is_fenced ^= is_fence;
+        !is_fenced && !is_fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the targets of the links of a page, with their anchors; those to other sites are left out.
+#[must_use]
+pub fn links(page: &str) -> Vec<String> {
+    let targets = |prose: &str| -> Vec<String> {
+        prose.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+    };
+    targets(&prose(page)).into_iter().filter(|link| !link.contains("://")).collect()
 }
 
 /// Whether a line is as the page has it; `…` stands for anything, and the width of columns does not matter.
@@ -135,6 +169,27 @@ mod tests {
         let one = Command { script: "one \\\n  --two\n".to_owned(), printed: vec!["out", "    not typed"] };
         assert_eq!(blocks[0].commands(), [one, Command { script: "three\n".to_owned(), printed: Vec::new() }]);
         assert_eq!((blocks[1].word("file"), blocks[1].text().as_str()), (Some("a.yaml"), "a: b\n"));
+    }
+
+    #[test]
+    fn a_script_is_one_command_as_it_stands() {
+        let blocks = blocks("```sh\ncat <<END\n    x\nEND\n```\n");
+        assert_eq!(
+            blocks[0].commands(),
+            [Command { script: "cat <<END\n    x\nEND\n".to_owned(), printed: Vec::new() }]
+        );
+    }
+
+    #[test]
+    fn a_block_in_a_list_has_the_indentation_of_its_fence_taken_off() {
+        let blocks = blocks("* so:\n  ```yaml workflow\n  a:\n    b: c\n  ```\n");
+        assert_eq!((blocks[0].word("workflow"), blocks[0].text().as_str()), (Some(""), "a:\n  b: c\n"));
+    }
+
+    #[test]
+    fn links_are_those_outside_of_blocks_to_files() {
+        let page = "[a](../README.md#top) [b](https://example.com/x) [c](#here)\n```\n[d](x)\n```\n";
+        assert_eq!(links(page), ["../README.md#top", "#here"]);
     }
 
     #[test]

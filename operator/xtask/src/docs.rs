@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
+use signoff_tests::page::links;
 
 use crate::cargo::{root, surround};
 use crate::say;
@@ -70,11 +71,10 @@ fn copy(file: &Path, into: &Path) -> Result<()> {
 
 /// Returns the files of the repository that a page links to, from the repository's root.
 fn linked(text: &str, page: &Path) -> BTreeSet<PathBuf> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
-    let files = targets.map(|target| target.split('#').next().unwrap_or_default());
-    let here = |file: &&str| !file.is_empty() && !file.contains(':');
     let folder = page.parent().unwrap_or(Path::new(""));
-    files.filter(here).map(|file| normal(&folder.join(file))).collect()
+    let file =
+        |link: &String| link.split('#').next().filter(|file| !file.is_empty()).map(|file| normal(&folder.join(file)));
+    links(text).iter().filter_map(file).collect()
 }
 
 /// Returns a path without `.` and `..`.
