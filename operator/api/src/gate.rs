@@ -288,7 +288,7 @@ pub enum TimeoutAction {
     /// Reject the request.
     #[default]
     Reject,
-    /// Approve the request although nobody decided.
+    /// Approve the request without a decision.
     Approve,
     /// Ask again, as the next visit; at most three times.
     Retry,

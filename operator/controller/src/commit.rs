@@ -1,7 +1,7 @@
-//! Writes a status, fenced: it is stored only where nothing but labels and the like changed since it was decided.
+//! Writes a status, fenced: it is stored only where nothing but labels and the like has changed since it was computed *(I/O)*.
 //!
-//! It must not decide what to write, and never writes the same decision over somebody else's: a lost fence is a
-//! conflict, and whoever asked looks again. An answer of metadata that does not belong to what was sent is a conflict too.
+//! **Invariant:** never overwrites another write: a lost fence is a conflict, and so is an answer of metadata that does not belong to
+//! what was sent. The caller reconciles again.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) async fn commit<K: Kind>(
     if !context.tenure.holds() {
         return Err(Error::Conflict(format!("the Lease under which {}", name.as_a::<K>())));
     }
-    match context.wire.replace_status(observed, &next, context.wanted()).await {
+    match context.wire.replace_status(observed, &next, context.answer_form()).await {
         Ok(Answer::Whole(stored)) => Ok(store.record(stored)),
         Ok(Answer::Metadata(metadata)) if is_stored(observed, &next, &metadata) => {
             Ok(store.record_sent(observed.stored_as(*metadata, next)))

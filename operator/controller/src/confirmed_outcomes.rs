@@ -1,7 +1,7 @@
-//! Outcomes that this process has confirmed and written itself: the run that takes one need not ask again.
+//! The outcomes that this process has confirmed and written: the run that takes one need not ask the guard again.
 //!
-//! It must not hold what nobody takes: a run that has ended takes nothing, so the oldest make room. It holds no outcome
-//! itself, because one may be as long as a vote.
+//! Bounded: the oldest are dropped, because a run that has ended takes none. Digests instead of outcomes, because an outcome may be as
+//! long as a vote.
 
 use std::{
     num::NonZeroUsize,
@@ -12,21 +12,21 @@ use kube::ResourceExt;
 use lru::LruCache;
 use signoff_api::{Approval, Digest, approval::Outcome};
 
-/// More than this are being taken at once only where runs end faster than they look.
+/// The most that are kept.
 const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
-/// By uid and version, the digests of the outcomes as they were confirmed. What another program made of one on its way is
-/// another outcome.
-pub(crate) struct Vouched(Mutex<LruCache<(String, String), Digest>>);
+/// The digests of confirmed outcomes, by uid and version of their Approval. An outcome that another program changed has another
+/// digest.
+pub(crate) struct ConfirmedOutcomes(Mutex<LruCache<(String, String), Digest>>);
 
-impl Default for Vouched {
+impl Default for ConfirmedOutcomes {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(MOST)))
     }
 }
 
-impl Vouched {
-    /// Keeps that the outcome of this Approval was confirmed. One that has no digest is asked about again.
+impl ConfirmedOutcomes {
+    /// Adds the confirmed outcome of an Approval. One without a digest is confirmed again later.
     pub(crate) fn add(&self, approval: &Approval, confirmed: &Outcome) {
         let Ok(digest) = Digest::of(confirmed) else { return };
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn only_the_outcome_that_was_confirmed_is_known_in_its_version_alone() {
-        let held = Vouched::default();
+        let held = ConfirmedOutcomes::default();
         let confirmed = approval("7", &modified("as it was decided"));
         held.add(&confirmed, confirmed.status.as_ref().unwrap().outcome.as_ref().unwrap());
         assert!(held.knows(&confirmed));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_held_does_not_grow_with_the_length_of_an_outcome() {
-        let held = Vouched::default();
+        let held = ConfirmedOutcomes::default();
         let long = approval("7", &modified(&"x".repeat(100_000)));
         held.add(&long, long.status.as_ref().unwrap().outcome.as_ref().unwrap());
         assert!(held.knows(&long));

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::{
     call_slots::{CallSlot, CallSlots},
+    confirmed_outcomes::ConfirmedOutcomes,
     error::Error,
     events::Reporter,
     guard::{GuardStatus, Recheck},
@@ -28,8 +29,7 @@ use crate::{
     store::{Found, Store},
     unreadable::Unreadable,
     value_quota::ValueQuota,
-    vouched::Vouched,
-    wire::{Wanted, Wire},
+    wire::{AnswerForm, Wire},
     workqueue::{Key, Queue},
 };
 
@@ -84,7 +84,7 @@ pub(crate) struct Context {
     pub(crate) guard: watch::Receiver<GuardStatus>,
     pub(crate) recheck: Recheck,
     /// Outcomes that this process has confirmed and written, and no run has taken yet.
-    pub(crate) vouched: Vouched,
+    pub(crate) confirmed_outcomes: ConfirmedOutcomes,
     pub(crate) tenure: Tenure,
     pub(crate) starts: mpsc::UnboundedSender<Start>,
     pub(crate) reporter: Reporter,
@@ -212,10 +212,10 @@ impl Context {
 
     /// Returns how much the answer to a write must hold. It is the whole object unless the policies are in force and
     /// nothing is known that could change what is sent on its way.
-    pub(crate) fn wanted(&self) -> Wanted {
+    pub(crate) fn answer_form(&self) -> AnswerForm {
         match &*self.guard.borrow() {
-            GuardStatus::InForce(guarded) if guarded.external_mutators.is_empty() => Wanted::Metadata,
-            _ => Wanted::Whole,
+            GuardStatus::InForce(guarded) if guarded.external_mutators.is_empty() => AnswerForm::Metadata,
+            _ => AnswerForm::Whole,
         }
     }
 

@@ -42,6 +42,7 @@ pub mod workqueue;
 mod approval;
 mod call_slots;
 mod commit;
+mod confirmed_outcomes;
 mod context;
 mod event_loop;
 mod exit_reason;
@@ -56,7 +57,6 @@ mod stalls;
 mod under_way;
 mod unreadable;
 mod value_quota;
-mod vouched;
 mod watch_handlers;
 mod workflow;
 

@@ -28,12 +28,6 @@ impl Packed {
         serde_json::from_slice::<Read<K>>(&json).ok().map(|Read(object)| object)
     }
 
-    /// Whether this object has the very same JSON.
-    pub(crate) fn is_json_of(&self, object: &impl Serialize) -> bool {
-        let json = decompress_to_vec_with_limit(&self.bytes, self.json).ok();
-        json.is_some() && json == serde_json::to_vec(object).ok()
-    }
-
     /// Returns how many bytes its JSON has.
     pub(crate) fn json(&self) -> usize {
         self.json

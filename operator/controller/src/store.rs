@@ -1,8 +1,8 @@
-//! What is known of the objects of one kind, newest version first: what the watch showed, and what the operator's
-//! own writes returned until the watch has passed them.
+//! The cache of the objects of one kind, each in its newest version: from the watch, or from an own write that the watch has not
+//! passed yet.
 //!
-//! It must not ask the API server. What is at rest is kept compressed, save the small objects that came to rest last; what is
-//! over is kept as a few words. So thousands of waiting runs fit, and one that goes on at once is not compressed in between.
+//! **Invariant:** does no I/O. Objects at rest are compressed, but for the small ones that came to rest last; of finished objects
+//! only a summary is kept.
 
 use std::{
     cmp::Ordering,
@@ -86,9 +86,7 @@ impl<K: Kind> Entry<K> {
         match &self.body {
             Body::Full(known) => **known != *object,
             // The API server sorts the keys of free-form JSON: other bytes may be the same object.
-            Body::Packed(packed) => {
-                !packed.is_json_of(object) && packed.unpack::<K>().is_none_or(|known| known != *object)
-            }
+            Body::Packed(packed) => packed.unpack::<K>().is_none_or(|known| known != *object),
             // Nothing else is kept of it.
             Body::Gist => (self.over, self.due) != (object.is_over(), object.due()),
         }

@@ -1,7 +1,6 @@
-//! The requests by which objects of both kinds are read and written, each with an end in time and a number in the
-//! metrics.
+//! The requests that read and write objects of both kinds, each with a timeout and a count in the metrics *(I/O)*.
 //!
-//! It must not retry, cache or judge: an answer goes to whoever asked.
+//! **Invariant:** does not retry, cache or judge an answer.
 
 use std::{future::Future, time::Duration};
 
@@ -29,9 +28,9 @@ use crate::{
 /// How long an answer may take. A connection that died without a word must not hold an object for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How much of the stored object the answer to a write has.
+/// The form of the answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum AnswerForm {
     /// All of it.
     Whole,
     /// Its metadata.
@@ -127,10 +126,10 @@ impl Wire {
     ///
     /// # Errors
     /// As the API server answers.
-    pub async fn create<K: Kind>(&self, object: &K, wanted: Wanted) -> Result<Answer<K>, kube::Error> {
+    pub async fn create<K: Kind>(&self, object: &K, form: AnswerForm) -> Result<Answer<K>, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&Name::of(object)).create(&PostParams::default(), bytes);
-        self.write(K::KIND, "create", self.written(request.map_err(kube::Error::BuildRequest)?, wanted)).await
+        self.write(K::KIND, "create", self.send(request.map_err(kube::Error::BuildRequest)?, form)).await
     }
 
     /// Creates an object of which less is read than written.
@@ -164,7 +163,7 @@ impl Wire {
         &self,
         observed: &K,
         status: &K::Status,
-        wanted: Wanted,
+        form: AnswerForm,
     ) -> Result<Answer<K>, kube::Error> {
         let name = Name::of(observed);
         let ObjectMeta { uid, resource_version, .. } = observed.meta();
@@ -176,7 +175,7 @@ impl Wire {
         };
         let bytes = serde_json::to_vec(&body).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&name).replace_subresource("status", &name.name, &PostParams::default(), bytes);
-        self.write(K::KIND, "replace", self.written(request.map_err(kube::Error::BuildRequest)?, wanted)).await
+        self.write(K::KIND, "replace", self.send(request.map_err(kube::Error::BuildRequest)?, form)).await
     }
 
     /// Applies a JSON Patch to an object's status.
@@ -215,12 +214,12 @@ impl Wire {
     }
 
     /// Sends a write and reads its answer.
-    async fn written<K: Readable>(
+    async fn send<K: Readable>(
         &self,
         mut request: http::Request<Vec<u8>>,
-        wanted: Wanted,
+        form: AnswerForm,
     ) -> Result<Answer<K>, kube::Error> {
-        if wanted == Wanted::Metadata {
+        if form == AnswerForm::Metadata {
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA_ONLY));
         }
         Answer::parse(&self.text(request).await?).map_err(kube::Error::SerdeError)

@@ -10,7 +10,7 @@ use signoff_api::{
 };
 use signoff_controller::kinds::{Answer, Kind, Read};
 use signoff_controller::store::Store;
-use signoff_controller::wire::{Wanted, Wire};
+use signoff_controller::wire::{AnswerForm, Wire};
 use signoff_controller::{error::status_code, metrics, pace::Pace};
 
 use super::stage::{self, Stage};
@@ -52,7 +52,7 @@ async fn writes_a_status_and_nothing_else<K: Kind>(stage: &Stage, name: &str, st
     let (before, observed) = read::<K>(stage, name).await;
     assert_eq!(before["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(before["metadata"]["labels"]["example.com/mark"], "theirs");
-    let answer = wire.replace_status(&observed, &status, Wanted::Metadata).await.unwrap();
+    let answer = wire.replace_status(&observed, &status, AnswerForm::Metadata).await.unwrap();
     let (after, stored) = read::<K>(stage, name).await;
     assert_eq!(after["status"], serde_json::to_value(&status).unwrap());
     assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
@@ -65,19 +65,19 @@ async fn writes_a_status_and_nothing_else<K: Kind>(stage: &Stage, name: &str, st
     assert_eq!(*sent, stored);
     assert!(!store.see(stored.clone()), "what is stored is what was sent");
 
-    let same = wire.replace_status(&stored, &status, Wanted::Metadata).await.unwrap();
+    let same = wire.replace_status(&stored, &status, AnswerForm::Metadata).await.unwrap();
     assert_eq!(
         same,
         Answer::Metadata(Box::new(stored.meta().clone())),
         "a write that changes nothing makes no version"
     );
-    let whole = wire.replace_status(&stored, &status, Wanted::Whole).await.unwrap();
+    let whole = wire.replace_status(&stored, &status, AnswerForm::Whole).await.unwrap();
     assert_eq!(whole, Answer::Whole(stored.clone()));
 
     let refusal = async |change: &dyn Fn(&mut K)| {
         let mut observed = stored.clone();
         change(&mut observed);
-        status_code(&wire.replace_status(&observed, &status, Wanted::Metadata).await.unwrap_err())
+        status_code(&wire.replace_status(&observed, &status, AnswerForm::Metadata).await.unwrap_err())
     };
     let older = observed.meta().resource_version.clone();
     assert_eq!(refusal(&|object| object.meta_mut().resource_version.clone_from(&older)).await, Some(409));
@@ -109,7 +109,7 @@ async fn a_new_approval_is_what_was_sent_with_its_first_status() {
     let wire = Wire::new(stage.operator.clone(), metrics::Shared::default(), Pace::default());
     let mut approval = stage::approval(json!({}));
     approval.metadata.namespace = Some(stage.namespace.name.clone());
-    let Answer::Metadata(metadata) = wire.create(&approval, Wanted::Metadata).await.unwrap() else {
+    let Answer::Metadata(metadata) = wire.create(&approval, AnswerForm::Metadata).await.unwrap() else {
         panic!("the answer is the whole Approval");
     };
     let (_, stored) = read::<Approval>(&stage, &approval.name_any()).await;

@@ -55,7 +55,7 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let confirmed = ruling.status.outcome.clone().filter(|_| honoured);
     let stored = commit(context, &context.approvals, &*approval, ruling.status, Vec::new()).await?;
     if let Some(outcome) = confirmed {
-        context.vouched.add(&stored, &outcome);
+        context.confirmed_outcomes.add(&stored, &outcome);
     }
     // The run need not wait for the watch to come round.
     if before != after {

@@ -65,7 +65,7 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
         return Err(Error::Conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
     }
     let approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
-    let error = match context.wire.create(&approval, context.wanted()).await {
+    let error = match context.wire.create(&approval, context.answer_form()).await {
         Ok(Answer::Whole(approval)) => return Ok(context.approvals.record(approval)),
         Ok(Answer::Metadata(metadata)) => {
             // A new Approval has the status that its schema says.
