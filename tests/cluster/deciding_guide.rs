@@ -62,7 +62,9 @@ async fn ask(place: &Place, gate: &str) -> String {
             place
                 .record("alice", &name, json!({"verdict": "Modify", "parameters": {"respnse": "Dear ACME, sorry."}}))
                 .await;
-            place.invalidate("alice", &name, "there is no parameter `respnse`").await;
+            // As the engine says it of these parameters.
+            let why = "parameters.respnse is not known here: give parameters: {response: …}, the text to go on with";
+            place.invalidate("alice", &name, why).await;
             name
         }
         "decided" => {

@@ -30,7 +30,7 @@ pub struct Metrics {
     watch_failures: Family<Labels, Counter>,
     calls: Family<Labels, Histogram>,
     pending: Gauge,
-    permits: Gauge,
+    calls_free: Gauge,
     calls_waiting: Gauge,
     depth: Gauge,
     stalled: Gauge,
@@ -60,7 +60,7 @@ impl Default for Metrics {
             watch_failures: Family::default(),
             calls: Family::new_with_constructor(long),
             pending: Gauge::default(),
-            permits: Gauge::default(),
+            calls_free: Gauge::default(),
             calls_waiting: Gauge::default(),
             depth: Gauge::default(),
             stalled: Gauge::default(),
@@ -96,7 +96,7 @@ impl Default for Metrics {
         );
         registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
         registry.register("approvals_pending", "Open Approvals", all.pending.clone());
-        registry.register("calls_free", "Calls that may still begin at once", all.permits.clone());
+        registry.register("calls_free", "Calls that may still begin at once", all.calls_free.clone());
         registry.register("calls_waiting", "Calls that wait for a free place", all.calls_waiting.clone());
         registry.register("queue_depth", "Objects waiting to be looked at", all.depth.clone());
         registry.register("stalled", "Objects whose reconcile has failed for a minute", all.stalled.clone());
@@ -189,10 +189,10 @@ impl Metrics {
         self.calls.get_or_create(&vec![("kind", kind), ("result", result)]).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn levels(&self, pending: usize, permits: usize, calls_waiting: usize, depth: usize) {
+    pub(crate) fn levels(&self, pending: usize, calls_free: usize, calls_waiting: usize, depth: usize) {
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.pending.set(number(pending));
-        self.permits.set(number(permits));
+        self.calls_free.set(number(calls_free));
         self.calls_waiting.set(number(calls_waiting));
         self.depth.set(number(depth));
     }
@@ -206,9 +206,9 @@ impl Metrics {
         self.in_use.set(i64::try_from(in_use).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn guarded(&self, standing: &GuardStatus) {
-        self.in_force.set(standing.is_in_force().into());
-        if let GuardStatus::InForce(guarded) = standing {
+    pub(crate) fn guarded(&self, status: &GuardStatus) {
+        self.in_force.set(status.is_in_force().into());
+        if let GuardStatus::InForce(guarded) = status {
             self.foreign.set(i64::try_from(guarded.external_mutators.len()).unwrap_or(i64::MAX));
         }
     }

@@ -1,5 +1,5 @@
-//! The outside world of a run: HTTP calls, model providers, blobs, Secrets, and the permits that
-//! bound them; and [`local`], which puts them together to runs without a cluster.
+//! The outside world of a run: HTTP calls, model providers, blobs and Secrets; and [`local`], which puts them together to runs
+//! without a cluster.
 //!
 //! It must not decide what a run does next or hold a Kubernetes client: the engine decides, and this
 //! crate only does what it is told and says how it went.
