@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use signoff_api::policies::{self, Identity, PolicyObject};
+use signoff_admission::policies::{self, Identity, PolicyObject};
 use signoff_tests::control_plane::clients;
 
 use crate::snapshot::matches_snapshot;
@@ -135,8 +135,11 @@ fn mutating_policies_are_left_out_where_the_cluster_does_not_serve_them() {
 #[test]
 fn crds_are_kept_on_uninstall_and_otherwise_as_generated() {
     let rendered = template(&[]).unwrap();
-    let crds: Vec<_> =
-        signoff_api::crds::files().unwrap().into_iter().filter(|(path, _)| path.starts_with("crds/crd-")).collect();
+    let crds: Vec<_> = signoff_admission::files::generated()
+        .unwrap()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("crds/crd-"))
+        .collect();
     assert_eq!(crds.len(), 5);
     for (path, text) in crds {
         let kept =

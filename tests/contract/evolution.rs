@@ -41,7 +41,7 @@ fn frozen(kind: &str) -> BTreeMap<String, Value> {
 
 fn current(kind: &str) -> BTreeMap<String, Value> {
     let path = format!("crds/crd-{kind}.yaml");
-    let files = signoff_api::crds::files().unwrap();
+    let files = signoff_admission::files::generated().unwrap();
     schemas(&files.iter().find(|(file, _)| *file == path).unwrap().1)
 }
 

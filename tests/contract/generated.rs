@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 #[test]
 fn the_committed_generated_files_are_those_the_code_generates() {
     let pages = attacks::pages().into_iter().chain([(handbook::PAGE.to_owned(), handbook::page().unwrap())]);
-    for (path, text) in signoff_api::crds::files().unwrap().into_iter().chain(pages) {
+    for (path, text) in signoff_admission::files::generated().unwrap().into_iter().chain(pages) {
         let committed = std::fs::read_to_string(root().join(&path)).unwrap_or_default();
         assert!(committed == text, "{path} differs from what is generated: run `cargo xtask codegen`");
     }
@@ -22,7 +22,8 @@ fn the_committed_generated_files_are_those_the_code_generates() {
 
 #[test]
 fn nothing_lies_beside_the_generated_files() {
-    let generated: BTreeSet<_> = signoff_api::crds::files().unwrap().into_iter().map(|(path, _)| path).collect();
+    let generated: BTreeSet<_> =
+        signoff_admission::files::generated().unwrap().into_iter().map(|(path, _)| path).collect();
     for folder in ["crds", "charts/signoff/files"] {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let path = format!("{folder}/{}", entry.unwrap().file_name().display());

@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use signoff_api::{
-    crds,
-    policies::{self, Identity, PolicyObject},
-};
+use signoff_admission::policies::{self, Identity, PolicyObject};
+use signoff_api::crds;
 use signoff_controller::GuardMode;
 use signoff_tests::sim::{Entry, Resource};
 

@@ -1,7 +1,7 @@
-//! The CRDs, generated from the types alone, and the list of all generated files.
+//! The CRDs, generated from the types alone.
 //!
 //! ```text
-//! types -> declared CRDs -> installed CRDs -> files    (all pure)
+//! types -> declared CRDs -> installed CRDs    (all pure)
 //! ```
 
 mod hot;
@@ -16,53 +16,9 @@ use crate::{
     approval::Approval,
     blob::Blob,
     names,
-    policies::{self, Identity},
     policy::{ApprovalPolicy, ClusterApprovalPolicy},
     workflow::Workflow,
 };
-
-/// The error of a generated file that cannot be rendered: always a bug of this build.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A CRD cannot be serialized as JSON.
-    #[error("the CRD {name} cannot be turned into JSON: {source}")]
-    Json {
-        /// The name of the CRD.
-        name: String,
-        /// The error of the serializer.
-        source: serde_json::Error,
-    },
-    /// A CRD cannot be serialized as YAML.
-    #[error("the CRD {name} cannot be written as YAML: {source}")]
-    Yaml {
-        /// The name of the CRD.
-        name: String,
-        /// The error of the serializer.
-        source: Box<serde_saphyr::ser::Error>,
-    },
-}
-
-/// Returns every generated file of the repository, as its path from the root of the repository and its text, sorted by
-/// path. `crds/` is applied by hand; the copy of the chart has placeholders for the identity of the operator.
-///
-/// # Errors
-/// Never for a build whose tests passed.
-pub fn files() -> Result<Vec<(String, String)>, Error> {
-    let mut files = Vec::new();
-    for crd in all() {
-        let name = crd.metadata.name.clone().unwrap_or_default();
-        let value = serde_json::to_value(&crd).map_err(|source| Error::Json { name: name.clone(), source })?;
-        let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name, source: Box::new(source) })?;
-        let text = format!("{}{}\n", policies::GENERATED, yaml.trim_end());
-        files.push((format!("crds/crd-{}.yaml", crd.spec.names.plural), text.clone()));
-        files.push((format!("charts/signoff/files/crd-{}.yaml", crd.spec.names.plural), text));
-    }
-    for (folder, identity) in [("crds", Identity::default()), ("charts/signoff/files", Identity::placeholders())] {
-        files.extend(policies::files(&identity).into_iter().map(|(name, text)| (format!("{folder}/{name}"), text)));
-    }
-    files.sort();
-    Ok(files)
-}
 
 /// Returns the CRDs of all kinds as they are installed. A `status` has a default, so that a new object is Pending and a JSON
 /// Patch `test` on `/status/seq` succeeds on the first write too.

@@ -1,5 +1,5 @@
 //! The API of Signoff: the kinds `Workflow`, `Approval`, `Blob`, `ClusterApprovalPolicy` and `ApprovalPolicy`, everything that
-//! is derived from their bytes alone (digests, object names, CRDs, admission policies), and the words users type for verdicts.
+//! is derived from their bytes alone (digests, object names, CRDs), and the words users type for verdicts.
 //!
 //! **Invariant:** no client, no clock and no behaviour of a run; those belong to the engine and the crates to its right.
 
@@ -15,7 +15,6 @@ mod json;
 pub mod names;
 pub mod pattern;
 pub mod pod;
-pub mod policies;
 pub mod policy;
 pub mod step;
 pub mod values;

@@ -3,8 +3,8 @@
 //!
 //! It must not mend anything.
 
-use signoff_api::policies::Identity;
-use signoff_guard::{READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
+use signoff_admission::policies::Identity;
+use signoff_admission::{READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
 
 use crate::{args::Doctor, client::Session, impersonators, refusal::Failure};
 

@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams};
 use serde::de::DeserializeOwned;
-use signoff_api::policies::Identity;
+use signoff_admission::policies::Identity;
 use signoff_expr::text;
 
 /// The roles and bindings that can let a subject impersonate a service account of one namespace.

@@ -5,9 +5,9 @@
 use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
-use signoff_api::policies::Identity;
+use signoff_admission::policies::Identity;
+use signoff_admission::{READER_ROLE, inspect_as, serves_mutating_policies};
 use signoff_controller::metrics::Shared;
-use signoff_guard::{READER_ROLE, inspect_as, serves_mutating_policies};
 
 use crate::{arguments::Arguments, cluster};
 

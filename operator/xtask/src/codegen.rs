@@ -55,7 +55,7 @@ pub(crate) fn is_current() -> Result<bool> {
 }
 
 fn wanted() -> Result<Vec<(PathBuf, String)>> {
-    let mut files = signoff_api::crds::files()?;
+    let mut files = signoff_admission::files::generated()?;
     files.extend(attacks::pages());
     files.push((handbook::PAGE.to_owned(), handbook::page()?));
     files.push((ranges::PAGE.to_owned(), ranges::page()));

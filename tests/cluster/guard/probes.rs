@@ -4,9 +4,9 @@
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
+use signoff_admission::policies::Identity;
+use signoff_admission::probe::{self, Answer};
 use signoff_api::Workflow;
-use signoff_api::policies::Identity;
-use signoff_guard::probe::{self, Answer};
 use signoff_tests::control_plane::OPERATOR_NAMESPACE;
 
 use super::stage::Stage;

@@ -11,8 +11,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
+use signoff_admission::policies::{Identity, PolicyObject, objects};
 use signoff_api::crds;
-use signoff_api::policies::{Identity, PolicyObject, objects};
 use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 
 fn ours() -> Vec<PolicyObject> {

@@ -16,7 +16,7 @@ mod recheck;
 use std::{fmt, sync::Arc};
 
 use jiff::Timestamp;
-use signoff_guard::ObjectVersions;
+use signoff_admission::ObjectVersions;
 use tokio::sync::watch;
 
 pub(crate) use monitor::{ForeignApiServer, GuardMonitor};

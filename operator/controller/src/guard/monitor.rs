@@ -20,8 +20,8 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{WatchStreamExt, watcher},
 };
-use signoff_api::policies::Identity;
-use signoff_guard::{Inspection, inspect, probe, serves_mutating_policies};
+use signoff_admission::policies::Identity;
+use signoff_admission::{Inspection, inspect, probe, serves_mutating_policies};
 use signoff_runtime::Clock;
 use tokio::{
     sync::{Notify, watch},
@@ -336,7 +336,7 @@ where
 {
     let events =
         watcher(Api::<PartialObjectMeta<K>>::all(client.clone()), watcher::Config::default()).default_backoff();
-    meanings(events, signoff_guard::names(), others).boxed()
+    meanings(events, signoff_admission::names(), others).boxed()
 }
 
 fn meanings<K: ResourceExt + Send>(

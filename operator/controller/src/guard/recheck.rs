@@ -17,7 +17,7 @@ use futures::{
     future::{BoxFuture, Shared},
 };
 use kube::Client;
-use signoff_guard::ObjectVersions;
+use signoff_admission::ObjectVersions;
 use tokio::{
     sync::{Notify, watch},
     time::timeout,

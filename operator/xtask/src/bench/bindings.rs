@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBinding};
 use kube::api::{Api, DeleteParams, PostParams};
-use signoff_api::policies::{Identity, PolicyObject, objects};
+use signoff_admission::policies::{Identity, PolicyObject, objects};
 use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 
 use super::crowd;

@@ -12,11 +12,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-strands", &["signoff-api", "signoff-expr", "signoff-engine", "signoff-manifest"]),
     ("signoff-runtime", &["signoff-api", "signoff-expr", "signoff-engine"]),
     ("signoff-client", &[]),
-    ("signoff-guard", &["signoff-api", "signoff-client"]),
+    ("signoff-admission", &["signoff-api", "signoff-client"]),
     // Its tests stand before a server of their own.
     (
         "signoff-controller",
-        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-runtime", "signoff-client", "signoff-guard"],
+        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-runtime", "signoff-client", "signoff-admission"],
     ),
     ("signoff-web", &["signoff-api"]),
     (
@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-engine",
             "signoff-runtime",
             "signoff-client",
-            "signoff-guard",
+            "signoff-admission",
             "signoff-controller",
             "signoff-web",
         ],
@@ -42,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-strands",
             "signoff-runtime",
             "signoff-client",
-            "signoff-guard",
+            "signoff-admission",
         ],
     ),
 ];

@@ -13,7 +13,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt};
-use signoff_api::policies::{Identity, PolicyObject, objects};
+use signoff_admission::policies::{Identity, PolicyObject, objects};
 use signoff_tests::control_plane::{Cluster, Options};
 use tokio::time::{Instant, interval};
 

@@ -11,7 +11,9 @@ use kube::{
     core::{Request, Status},
 };
 use serde_json::{Value, json};
-use signoff_api::{Approval, Blob, Digest, Workflow, policies::Identity};
+use signoff_api::{Approval, Blob, Digest, Workflow};
+
+use crate::policies::Identity;
 
 /// The name in every API server's certificate.
 const SERVER_NAME: &str = "kubernetes.default.svc";

@@ -1,7 +1,5 @@
-//! Reads what is in force: the policies with their bindings, the CRDs, who serves the API, who else may change a
-//! request on its way, and who asks.
-//!
-//! It must not judge.
+//! Reads what is in force: the policies with their bindings, the CRDs, the APIService, the webhooks and mutating policies of
+//! others, and the identity of the caller. `compare` judges them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +19,12 @@ use kube::{
     api::{ListParams, PostParams},
 };
 use serde::de::DeserializeOwned;
-use signoff_api::policies::Identity;
+
+use crate::{
+    CRDS, Inspection,
+    compare::{compare, identity},
+    policies::Identity,
+};
 
 /// Objects by name.
 pub(crate) type ByName<K> = BTreeMap<String, K>;
@@ -36,6 +39,30 @@ pub(crate) struct InForce {
     pub(crate) crds: ByName<CustomResourceDefinition>,
     pub(crate) service: Option<APIService>,
     pub(crate) me: UserInfo,
+}
+
+/// Looks once, as the operator: its own identity is what the rules must trust. `mutating`: whether the API server
+/// serves mutating policies.
+///
+/// # Errors
+/// As the API server answers.
+pub async fn inspect(client: &Client, mutating: bool) -> Result<Inspection, kube::Error> {
+    let found = read_all(client, mutating).await?;
+    let operator = identity(&found.me);
+    Ok(compare(&found, operator))
+}
+
+/// Looks once, as anybody who may read the rules, for the operator with this identity.
+///
+/// # Errors
+/// As the API server answers.
+pub async fn inspect_as(client: &Client, identity: Identity, mutating: bool) -> Result<Inspection, kube::Error> {
+    Ok(compare(&read_all(client, mutating).await?, Ok(identity)))
+}
+
+async fn read_all(client: &Client, mutating: bool) -> Result<InForce, kube::Error> {
+    let crds: Vec<String> = CRDS.iter().map(ResourceExt::name_any).collect();
+    read(client, mutating, &crds, &crate::api_service()).await
 }
 
 /// Whether the API server knows mutating policies: from Kubernetes 1.36 on.
@@ -63,12 +90,7 @@ pub async fn installed_for(client: &Client) -> Result<Option<Identity>, kube::Er
     Ok(named.map(|(namespace, account)| Identity::new(namespace, account)))
 }
 
-pub(crate) async fn read(
-    client: &Client,
-    mutating: bool,
-    crds: &[String],
-    service: &str,
-) -> Result<InForce, kube::Error> {
+async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -> Result<InForce, kube::Error> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let (params, question) = (PostParams::default(), SelfSubjectReview::default());
     let services = Api::<APIService>::all(client.clone());

@@ -7,16 +7,15 @@ use k8s_openapi::{
     api::authentication::v1::UserInfo,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinitionSpec,
 };
-use kube::{Client, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use serde::Serialize;
-use signoff_api::{
-    names::LABEL_GUARD,
-    policies::{self, Identity, PolicyObject},
-};
+use serde_json::Value;
+use signoff_api::names::LABEL_GUARD;
 
 use crate::{
-    CRDS, ObjectVersions, difference, external_mutators,
-    read::{ByName, InForce, read},
+    CRDS, ObjectVersions, external_mutators,
+    inspect::{ByName, InForce},
+    policies::{self, Identity, PolicyObject},
 };
 
 const REMEDY: &str = "install the chart of this operator's version again";
@@ -89,31 +88,7 @@ impl Inspection {
     }
 }
 
-/// Looks once, as the operator: its own identity is what the rules must trust. `mutating`: whether the API server
-/// serves mutating policies.
-///
-/// # Errors
-/// As the API server answers.
-pub async fn inspect(client: &Client, mutating: bool) -> Result<Inspection, kube::Error> {
-    let found = read_all(client, mutating).await?;
-    let operator = identity(&found.me);
-    Ok(compare(&found, operator))
-}
-
-/// Looks once, as anybody who may read the rules, for the operator with this identity.
-///
-/// # Errors
-/// As the API server answers.
-pub async fn inspect_as(client: &Client, identity: Identity, mutating: bool) -> Result<Inspection, kube::Error> {
-    Ok(compare(&read_all(client, mutating).await?, Ok(identity)))
-}
-
-async fn read_all(client: &Client, mutating: bool) -> Result<InForce, kube::Error> {
-    let crds: Vec<String> = CRDS.iter().map(ResourceExt::name_any).collect();
-    read(client, mutating, &crds, &crate::api_service()).await
-}
-
-fn compare(found: &InForce, identity: Result<Identity, String>) -> Inspection {
+pub(crate) fn compare(found: &InForce, identity: Result<Identity, String>) -> Inspection {
     let mut inspection = Inspection::default();
     for crd in CRDS.iter() {
         inspection.object("CustomResourceDefinition", crd, Some(&found.crds), |crd| defaulted(&crd.spec));
@@ -136,7 +111,7 @@ fn compare(found: &InForce, identity: Result<Identity, String>) -> Inspection {
 }
 
 /// Who the operator is, as the API server sees it: the policies exempt exactly this one.
-fn identity(me: &UserInfo) -> Result<Identity, String> {
+pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
     let name = me.username.as_deref().unwrap_or_default();
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let Some((namespace, account)) = account else {
@@ -194,7 +169,7 @@ impl Inspection {
             Some(None) => State::Missing,
             Some(Some(object)) => {
                 self.mark(kind, object);
-                let place = difference::first(&spec(shipped), &spec(object)).or_else(|| unlabelled(object));
+                let place = first_difference(&spec(shipped), &spec(object)).or_else(|| unlabelled(object));
                 place.map_or(State::AsShipped, State::Differs)
             }
         };
@@ -232,4 +207,58 @@ fn defaulted(spec: &CustomResourceDefinitionSpec) -> CustomResourceDefinitionSpe
         spec.names.singular = None;
     }
     spec
+}
+
+/// Returns the path of the first difference, such as `spec.validations[3].expression`, or `None` if both are equal. Every
+/// difference counts.
+fn first_difference(shipped: &impl Serialize, in_force: &impl Serialize) -> Option<String> {
+    let (Ok(shipped), Ok(in_force)) = (serde_json::to_value(shipped), serde_json::to_value(in_force)) else {
+        return Some("somewhere".to_owned());
+    };
+    compare_values("spec", &shipped, &in_force)
+}
+
+fn compare_values(path: &str, one: &Value, other: &Value) -> Option<String> {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let here = |key: &str| format!("{path}.{key}");
+            let extra = other.keys().find(|key| !one.contains_key(*key)).map(|key| here(key));
+            let differs = one.iter().find_map(|(key, value)| match other.get(key) {
+                None => Some(here(key)),
+                Some(there) => compare_values(&here(key), value, there),
+            });
+            differs.or(extra)
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let differs =
+                one.iter().zip(other).enumerate().find_map(|(n, (a, b))| compare_values(&format!("{path}[{n}]"), a, b));
+            differs.or_else(|| (one.len() != other.len()).then(|| format!("{path} (its length)")))
+        }
+        _ => (one != other).then(|| path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_named_by_its_path() {
+        let shipped = json!({"rules": [{"a": 1}, {"b": [1, 2]}]});
+        assert_eq!(first_difference(&shipped, &shipped), None);
+        assert_eq!(
+            first_difference(&shipped, &json!({"rules": [{"a": 1}, {"b": [1, 3]}]})).as_deref(),
+            Some("spec.rules[1].b[1]")
+        );
+        assert_eq!(
+            first_difference(&shipped, &json!({"rules": [{"a": 1}]})).as_deref(),
+            Some("spec.rules (its length)")
+        );
+        assert_eq!(
+            first_difference(&shipped, &json!({"rules": [{"a": 1}, {"b": [1, 2], "c": 0}]})).as_deref(),
+            Some("spec.rules[1].c")
+        );
+    }
 }

@@ -4,7 +4,7 @@
 //! **Invariant:** the result depends only on the template and the identity.
 
 use super::{Identity, shape};
-use crate::ApprovalRequest;
+use signoff_api::ApprovalRequest;
 
 /// Returns the template with every expression expanded. Unknown names are left as they are, so that a test finds them.
 pub(super) fn expand(template: &str, identity: &Identity) -> String {
@@ -73,8 +73,8 @@ fn excluded(from: &str) -> String {
     )
 }
 
-/// Returns the variables up to `counted`, the groups that a vote lists: as [`crate::Approval::groups_of_voter`], and so at
-/// most [`crate::Decision::MAX_GROUPS`]. A caller can be in a group several times; every group is listed once. The first
+/// Returns the variables up to `counted`, the groups that a vote lists: as [`signoff_api::Approval::groups_of_voter`], and so at
+/// most [`signoff_api::Decision::MAX_GROUPS`]. A caller can be in a group several times; every group is listed once. The first
 /// groups are computed in three parts, because each expression has its own cost budget. Needs `variables.groups`, `quorums`
 /// and `lists`, the current approvers of each quorum.
 fn groups_of_voter() -> String {

@@ -6,7 +6,7 @@
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, MutatingWebhookConfiguration};
 use signoff_api::GROUP;
 
-use crate::read::{ByName, InForce};
+use crate::inspect::{ByName, InForce};
 
 /// What of a resource rule matters here, whichever kind it stands in.
 struct Rule<'a> {

@@ -2,9 +2,7 @@
 //!
 //! It must not leave anything out, also not what is well.
 
-use signoff_api::policies::Identity;
-
-use crate::{Inspection, State};
+use crate::{Inspection, State, policies::Identity};
 
 impl Inspection {
     /// A page for a terminal: what is in force, what differs, what to do.

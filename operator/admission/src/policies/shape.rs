@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::crds;
+use signoff_api::crds;
 
 /// A rule that an admission policy has with a message of its own.
 struct Held {

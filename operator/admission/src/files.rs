@@ -1,0 +1,52 @@
+//! The generated files: the CRDs and the admission policies as YAML, for `crds/` and for the chart.
+//!
+//! ```text
+//! CRDs, policies -> texts with their paths    (pure)
+//! ```
+
+use signoff_api::crds;
+
+use crate::policies::{self, Identity};
+
+/// The error of a generated file that cannot be rendered: always a bug of this build.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A CRD cannot be serialized as JSON.
+    #[error("internal error: the CRD {name} cannot be serialized as JSON: {source}")]
+    Json {
+        /// The name of the CRD.
+        name: String,
+        /// The error of the serializer.
+        source: serde_json::Error,
+    },
+    /// A CRD cannot be serialized as YAML.
+    #[error("internal error: the CRD {name} cannot be serialized as YAML: {source}")]
+    Yaml {
+        /// The name of the CRD.
+        name: String,
+        /// The error of the serializer.
+        source: Box<serde_saphyr::ser::Error>,
+    },
+}
+
+/// Returns every generated file of the repository, as its path from the root of the repository and its text, sorted by
+/// path. `crds/` is applied by hand; the copy of the chart has placeholders for the identity of the operator.
+///
+/// # Errors
+/// Never for a build whose tests passed.
+pub fn generated() -> Result<Vec<(String, String)>, Error> {
+    let mut files = Vec::new();
+    for crd in crds::all() {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        let value = serde_json::to_value(&crd).map_err(|source| Error::Json { name: name.clone(), source })?;
+        let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name, source: Box::new(source) })?;
+        let text = format!("{}{}\n", policies::GENERATED, yaml.trim_end());
+        files.push((format!("crds/crd-{}.yaml", crd.spec.names.plural), text.clone()));
+        files.push((format!("charts/signoff/files/crd-{}.yaml", crd.spec.names.plural), text));
+    }
+    for (folder, identity) in [("crds", Identity::default()), ("charts/signoff/files", Identity::placeholders())] {
+        files.extend(policies::files(&identity).into_iter().map(|(name, text)| (format!("{folder}/{name}"), text)));
+    }
+    files.sort();
+    Ok(files)
+}
