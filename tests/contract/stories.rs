@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use signoff_api::{Decision, Workflow};
-use signoff_runtime::local::{Asked, Ended, Handler, Local, Sessions, from_yaml};
+use signoff_local::{Asked, Ended, Handler, Local, Sessions, from_yaml};
 
 use crate::story::{Example, examples, story};
 

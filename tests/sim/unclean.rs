@@ -4,7 +4,7 @@
 use std::{env, fs, os::unix::process::ExitStatusExt as _, path::Path, process::Command, sync::mpsc, time::Duration};
 
 use serde_json::{Value, json};
-use signoff_runtime::{Evaluator, EvaluatorSettings, Subject};
+use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
 use tempfile::TempDir;
 
 use crate::{

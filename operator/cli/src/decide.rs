@@ -9,7 +9,7 @@ use signoff_engine::{
     tally::{Owner, tally},
 };
 
-use signoff_runtime::{Evaluator, EvaluatorSettings, Subject};
+use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
 
 use crate::{
     args::{DryRun, Payload, Wish},

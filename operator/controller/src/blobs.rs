@@ -20,7 +20,7 @@ use kube::{
 };
 use serde::de::IgnoredAny;
 use signoff_api::{Blob, Digest, names};
-use signoff_runtime::{
+use signoff_executor::{
     BlobStore, Owner,
     blobs::{BlobError, verify},
 };

@@ -7,7 +7,7 @@ use std::sync::{
 
 use signoff_api::{Approval, Moment, Workflow};
 use signoff_engine::{Room, Settings, turn::Call};
-use signoff_runtime::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subject};
+use signoff_executor::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subject};
 use tokio::sync::{mpsc, watch};
 
 use crate::{

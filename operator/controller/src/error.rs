@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use signoff_api::conditions::{self, reason};
+use signoff_executor::blobs::BlobError;
 use signoff_expr::text;
-use signoff_runtime::blobs::BlobError;
 
 /// The error of a reconcile.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ pub enum Error {
         /// The object.
         object: String,
         /// Why.
-        why: signoff_runtime::Stopped,
+        why: signoff_executor::Stopped,
     },
     /// An internal error.
     #[error("{object}: {what}; internal error; report this as a bug")]

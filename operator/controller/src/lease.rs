@@ -13,7 +13,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use signoff_runtime::Clock;
+use signoff_executor::Clock;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{plain, status_code};

@@ -67,6 +67,6 @@ pub use health::{Probe, Stage};
 pub use lease::LeaseSettings;
 pub use operator::{Config, Operator};
 pub use pods::PodSettings;
-pub use signoff_runtime::{Caller, Clock, Evaluator, EvaluatorSettings, Outside, RunRef};
+pub use signoff_executor::{Caller, Clock, Evaluator, EvaluatorSettings, Outside, RunRef};
 pub use targets::Targets;
 pub use value_quota::ValueSettings;

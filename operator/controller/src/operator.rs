@@ -11,7 +11,7 @@ use std::{
 use futures::FutureExt;
 use kube::Client;
 use signoff_engine::{Room, Settings};
-use signoff_runtime::{BlobStore, Caller, Clock, Evaluator};
+use signoff_executor::{BlobStore, Caller, Clock, Evaluator};
 use tokio::{
     sync::{oneshot, watch},
     task::{JoinError, JoinSet},

@@ -11,7 +11,7 @@ use std::{
 
 use signoff_api::{Moment, conditions::reason};
 use signoff_engine::Fact;
-use signoff_runtime::Stopped;
+use signoff_executor::Stopped;
 
 use crate::{kinds::Name, workqueue::Key};
 

@@ -16,7 +16,7 @@ use kube::{
 };
 use serde::Deserialize;
 use signoff_api::names::ROLE_SECRETS;
-use signoff_runtime::{
+use signoff_executor::{
     CallError, ErrorClass, SecretText, Secrets,
     secrets::{ALLOWED_HOSTS, host_allowed},
 };

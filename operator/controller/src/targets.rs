@@ -22,8 +22,8 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use signoff_executor::Surroundings;
 use signoff_expr::text;
-use signoff_runtime::Surroundings;
 
 use crate::{
     error::{plain, status_code},

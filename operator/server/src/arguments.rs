@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use signoff_api::Span;
 use signoff_controller::{CallLimits, EvaluatorSettings, PodSettings, ValueSettings};
 use signoff_engine::Settings;
-use signoff_runtime::Allowed;
+use signoff_executor::Allowed;
 
 /// Runs Workflows and records what people decide.
 #[derive(Debug, Parser)]

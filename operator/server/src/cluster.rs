@@ -10,7 +10,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use signoff_controller::metrics::Shared;
-use signoff_runtime::Surroundings;
+use signoff_executor::Surroundings;
 
 use crate::arguments::Arguments;
 

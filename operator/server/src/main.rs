@@ -16,7 +16,7 @@ use signoff_controller::{
     Config, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, Targets,
     metrics::Shared, secrets::ClusterSecrets,
 };
-use signoff_runtime::{AddressSettings, HttpClient, Providers, http::HttpSettings};
+use signoff_executor::{AddressSettings, HttpClient, Providers, http::HttpSettings};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use signoff_executor::address::ranges;
 use signoff_expr::handbook;
-use signoff_runtime::address::ranges;
 use signoff_tests::attacks;
 
 use crate::cargo::{root, shown};

@@ -16,7 +16,7 @@ use signoff_api::{
     Approval, ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Subject, verdict::Word,
 };
 use signoff_cli::fence::one_line;
-use signoff_runtime::local::{decision_of, mistyped};
+use signoff_local::{decision_of, mistyped};
 
 /// Answers that wait for their gates.
 #[derive(Debug, Default)]

@@ -16,8 +16,8 @@ use anyhow::Context as _;
 use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
 use signoff_cli::{fence::one_line, terminal};
-use signoff_runtime::local::{self, Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
-use signoff_runtime::{Evaluator, EvaluatorSettings};
+use signoff_executor::{Evaluator, EvaluatorSettings};
+use signoff_local::{Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -336,7 +336,7 @@ fn parameters(typed: &str) -> Result<JsonObject, String> {
 }
 
 /// Reads a whole session's snapshot, for commands that only look.
-pub fn read(sessions: &Sessions, id: &str) -> anyhow::Result<local::Snapshot> {
+pub fn read(sessions: &Sessions, id: &str) -> anyhow::Result<signoff_local::Snapshot> {
     sessions.read(id).map_err(failure)
 }
 

@@ -14,7 +14,7 @@ use signoff_cli::{
     table::table,
     terminal,
 };
-use signoff_runtime::local::{Error, Sessions, Snapshot};
+use signoff_local::{Error, Sessions, Snapshot};
 
 use crate::{
     exit::Exit,

@@ -14,7 +14,7 @@ use signoff_engine::{
     evaluation::Part,
     tally::{Note, Owner, Reading, Ruling, tally_reading},
 };
-use signoff_runtime::Stopped;
+use signoff_executor::Stopped;
 
 use crate::{
     context::Context,

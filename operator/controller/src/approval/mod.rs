@@ -8,7 +8,7 @@ mod observe;
 
 use signoff_api::{Approval, Moment};
 use signoff_engine::Now;
-use signoff_runtime::Stopped;
+use signoff_executor::Stopped;
 
 use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name, workqueue::Key};
 use observe::{Observed, Seen};

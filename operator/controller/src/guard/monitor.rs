@@ -22,7 +22,7 @@ use kube::{
 };
 use signoff_admission::policies::Identity;
 use signoff_admission::{Inspection, inspect, probe, serves_mutating_policies};
-use signoff_runtime::Clock;
+use signoff_executor::Clock;
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},

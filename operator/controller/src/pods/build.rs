@@ -9,7 +9,7 @@ use signoff_api::{
     pod::{CONTAINER, FILES, OutputFrom, PodStep, SecurityContext},
 };
 use signoff_engine::turn::{Call, PodCall};
-use signoff_runtime::RunRef;
+use signoff_executor::RunRef;
 
 /// Returns the object to be created.
 pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> Value {

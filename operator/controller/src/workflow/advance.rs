@@ -13,7 +13,7 @@ use signoff_engine::{
     evaluation::Part,
     turn::{Failure, NOT_ALLOWED, What},
 };
-use signoff_runtime::{Owner, Stopped};
+use signoff_executor::{Owner, Stopped};
 
 use super::observe::Seen;
 use crate::{

@@ -11,7 +11,7 @@ use signoff_api::{
     workflow::MAX_VALUE_NAMES,
 };
 use signoff_engine::{Plan, Turn, journal::Folded, status::apart, values};
-use signoff_runtime::blobs::BlobError;
+use signoff_executor::blobs::BlobError;
 
 use super::{observe::Seen, pending::Pending, plan::Refusal, status};
 use crate::{

@@ -9,7 +9,7 @@ use signoff_engine::{
     Command, Turn,
     turn::{Ask, What},
 };
-use signoff_runtime::RunRef;
+use signoff_executor::RunRef;
 
 use super::{
     claim_slots::{Claim, Claims},

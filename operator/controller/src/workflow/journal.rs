@@ -7,7 +7,7 @@ use signoff_engine::{
     Journal,
     journal::{Folded, Incomplete, read_segment},
 };
-use signoff_runtime::blobs::BlobError;
+use signoff_executor::blobs::BlobError;
 
 use super::advance::fetch;
 use crate::{

@@ -21,7 +21,7 @@ mod unreadable;
 mod version;
 
 use signoff_api::Moment;
-use signoff_runtime::Stopped;
+use signoff_executor::Stopped;
 
 use crate::{context::Context, error::Error, kinds::Name, stall_reports, workqueue::Key};
 pub(crate) use commit::open_records;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
 use signoff_engine::status::{say, set_aside};
-use signoff_runtime::Stopped;
+use signoff_executor::Stopped;
 
 use super::{commit, finish, journal, observe::Seen, pod_gc, status::ended};
 use crate::{

@@ -5,7 +5,7 @@
 use signoff_api::{ApprovalRequest, Verdict, gate::Question};
 use signoff_cli::fence::one_line;
 use signoff_expr::nearest::did_you_mean;
-use signoff_runtime::local::mistyped;
+use signoff_local::mistyped;
 
 use super::verdict;
 

@@ -13,7 +13,7 @@ use signoff_cli::{
     terminal,
 };
 use signoff_engine::parameters;
-use signoff_runtime::local::Asked;
+use signoff_local::Asked;
 use tokio::sync::Mutex;
 
 use super::{

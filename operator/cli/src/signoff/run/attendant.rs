@@ -11,7 +11,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_cli::{fence::one_line, terminal};
-use signoff_runtime::local::{Asked, Event, Handler, barred};
+use signoff_local::{Asked, Event, Handler, barred};
 use tokio::sync::Mutex as Turns;
 
 use crate::answer::{

@@ -20,11 +20,9 @@ use signoff_cli::{
     terminal,
 };
 use signoff_engine::parameters;
+use signoff_executor::BlobStore as _;
 use signoff_expr::text::display;
-use signoff_runtime::{
-    BlobStore as _,
-    local::{Sessions, Snapshot, barred, history, owner, write_outputs},
-};
+use signoff_local::{Sessions, Snapshot, barred, history, owner, write_outputs};
 
 use super::{Format, shown};
 use crate::{

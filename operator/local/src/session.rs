@@ -13,7 +13,8 @@ use std::{
 use signoff_api::{Approval, Workflow, WorkflowStatus, names};
 
 use super::{error::Error, object};
-use crate::{FolderBlobs, Owner};
+use crate::blobs::FolderBlobs;
+use signoff_executor::Owner;
 
 const WORKFLOW: &str = "workflow.yaml";
 const APPROVALS: &str = "approvals";

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_runtime::{
+use signoff_executor::{
     CallError, ErrorClass, Message, Model as _, ProviderConfig, Providers, Role, ScriptedReply, SecretText, TurnReply,
     TurnRequest, Usage,
 };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use signoff_runtime::{AddressSettings, ErrorClass, Http as _, HttpClient};
+use signoff_executor::{AddressSettings, ErrorClass, Http as _, HttpClient};
 
 use crate::server::{Server, client, get, post, settings};
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use signoff_runtime::{CallError, ErrorClass, Http as _, HttpReply};
+use signoff_executor::{CallError, ErrorClass, Http as _, HttpReply};
 
 use crate::server::{Behaviour, Server, answer, client, get, post};
 

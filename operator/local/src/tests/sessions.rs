@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use super::*;
-use crate::{durable::full_disk, local::object};
+use crate::{durable::full_disk, object};
 
 #[test]
 fn a_workflow_with_a_container_is_refused_and_leaves_no_session() {

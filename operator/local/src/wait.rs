@@ -12,7 +12,7 @@ use super::{
     handler::Event,
     run::{Ended, Refused, Run, earlier},
 };
-use crate::clock::wake_up;
+use signoff_executor::clock::wake_up;
 
 /// How often a handler may answer one gate in vain, as on a cluster.
 const ATTEMPTS: u32 = 8;

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use signoff_runtime::http::HttpSettings;
-use signoff_runtime::{AddressSettings, HttpClient, HttpRequest};
+use signoff_executor::http::HttpSettings;
+use signoff_executor::{AddressSettings, HttpClient, HttpRequest};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

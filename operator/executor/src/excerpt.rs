@@ -8,9 +8,8 @@ const LIMIT: usize = 200;
 /// Shorter secrets are left alone: replacing every `a` would tell more than it hides.
 const SHORTEST_SECRET: usize = 6;
 
-/// The beginning of `text` on one line: secrets replaced, control and invisible characters
-/// dropped, at most 200 characters.
-pub(crate) fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
+/// Returns the beginning of `text` on one line: secrets replaced, control and invisible characters dropped, at most 200 characters.
+pub fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = text.to_owned();
     for secret in secrets {
         // `Bearer <key>` hides the key alone too: a server may quote either.

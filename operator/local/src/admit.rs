@@ -139,7 +139,7 @@ mod tests {
     use signoff_api::{JsonObject, approval::ApprovalSpec};
 
     use super::*;
-    use crate::local::sample::request as sample_request;
+    use crate::sample::request as sample_request;
 
     fn now() -> Moment {
         Moment::from(jiff::Timestamp::UNIX_EPOCH)

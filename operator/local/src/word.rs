@@ -102,7 +102,7 @@ mod tests {
     use signoff_api::gate::{Choice, Form, Question};
 
     use super::*;
-    use crate::local::sample::request as sample_request;
+    use crate::sample::request as sample_request;
 
     fn verdict(allowed: &[Verdict], text: &str) -> Result<Verdict, String> {
         decision_of(&sample_request(allowed), text).map(|decision| decision.verdict)

@@ -7,7 +7,7 @@ use std::{io, path::PathBuf};
 use signoff_api::{Digest, conditions::reason, workflow::WorkflowPhase};
 use signoff_engine::Complaint;
 
-use crate::{Stopped, blobs::BlobError};
+use signoff_executor::{Stopped, blobs::BlobError};
 
 /// Why a local run does not begin or does not go on. After any of them the session is what it was.
 #[derive(Debug, thiserror::Error)]

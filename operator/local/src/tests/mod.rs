@@ -20,7 +20,7 @@ use signoff_engine::{
 use tempfile::TempDir;
 
 use super::*;
-use crate::RunRef;
+use signoff_executor::RunRef;
 
 /// Counts calls, answers with what it was asked, and hangs on demand.
 #[derive(Clone, Default)]

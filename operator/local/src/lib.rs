@@ -9,7 +9,7 @@
 //! ```
 //! use signoff_api::{Decision, Verdict};
 //! use signoff_engine::End;
-//! use signoff_runtime::local::{Ended, Local, Sessions, from_yaml};
+//! use signoff_local::{Ended, Local, Sessions, from_yaml};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -36,7 +36,7 @@
 //!
 //! ```
 //! # use signoff_api::{Decision, Verdict};
-//! # use signoff_runtime::local::{Ended, Local, Sessions, from_yaml};
+//! # use signoff_local::{Ended, Local, Sessions, from_yaml};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -61,6 +61,8 @@
 //! ```
 
 mod admit;
+mod blobs;
+mod durable;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
@@ -102,7 +104,9 @@ pub use source::{SourceError, from_yaml};
 pub use stop::Stop;
 pub use word::{decision_of, mistyped};
 
-use crate::{AddressSettings, CallError, Caller, Clock, Evaluator, HttpClient, Outside, Providers, http::HttpSettings};
+use signoff_executor::{
+    AddressSettings, CallError, Caller, Clock, Evaluator, HttpClient, Outside, Providers, http::HttpSettings,
+};
 
 /// The namespace of runs whose Workflow names none.
 const NAMESPACE: &str = "local";

@@ -30,7 +30,7 @@ use super::{
     session::{Session, Snapshot},
     wait,
 };
-use crate::{BlobStore as _, RunRef, Stopped, Subject, calls};
+use signoff_executor::{BlobStore as _, RunRef, Stopped, Subject, calls};
 
 /// More rounds than this mean that the engine asks for the same value again and again.
 const ROUNDS: usize = 64;

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use signoff_api::hosts;
 use url::Url;
 
-use crate::{CallError, SecretText, Secrets, excerpt::excerpt};
+use signoff_executor::{CallError, SecretText, Secrets, excerpt};
 
 /// How every variable begins.
 const PREFIX: &str = "SIGNOFF_SECRET_";
@@ -181,7 +181,7 @@ fn segment(name: &str) -> Result<&str, CallError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{ErrorClass, ExposeSecret as _};
+    use signoff_executor::{ErrorClass, ExposeSecret as _};
 
     fn url() -> Url {
         "https://models.example.com/v1".parse().unwrap()

@@ -4,7 +4,7 @@
 use std::{fs, time::Duration};
 
 use super::*;
-use crate::local::object;
+use crate::object;
 
 const POST: &str = "{name: send, http: {method: POST, url: 'http://x.example', body: Hello}}";
 const GET: &str = "{name: look, http: {method: GET, url: 'http://x.example', body: Hello}}";

@@ -1,0 +1,100 @@
+//! Values too large for a Workflow object, kept under the digest of their content.
+//!
+//! A blob is never changed: the same name always means the same bytes, so writing one twice is harmless.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use signoff_api::Digest;
+
+/// The run a blob belongs to; blobs go when it goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The Workflow's namespace.
+    pub namespace: String,
+    /// The Workflow's name.
+    pub workflow: String,
+    /// The Workflow's uid: a recreated Workflow of the same name is another owner.
+    pub uid: String,
+}
+
+/// Why a blob was not stored or served.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// Not `sha256:` and 64 lower-case hex digits.
+    #[error("{0:?} is no digest: expected sha256: and 64 lower-case hex digits")]
+    NotADigest(String),
+    /// A namespace or uid that is no single, plain path segment.
+    #[error("{0:?} cannot be an owner's namespace or uid: expected lower-case letters, digits, '-' and '.'")]
+    NotAnOwner(String),
+    /// The bytes are not what their name says.
+    #[error(
+        "blob {digest} of workflow {workflow} holds other bytes ({found}): \
+         it was damaged or changed and is not served"
+    )]
+    Mismatch {
+        /// The digest that names it.
+        digest: String,
+        /// The digest of what is there.
+        found: String,
+        /// `namespace/name` of the owner.
+        workflow: String,
+    },
+    /// Objects that are not the operator's have the usual names of too many blobs of a run.
+    #[error(
+        "blob {digest} cannot be stored: objects which the operator did not make have the names of more than {most} \
+         values of this run, among them {name:?}; find out who made it, and delete them"
+    )]
+    NamesTaken {
+        /// The digest that names it.
+        digest: String,
+        /// Its usual name.
+        name: String,
+        /// So many may have another name.
+        most: usize,
+    },
+    /// The name of a blob that is none.
+    #[error("{0:?} is no name that a blob has")]
+    NotAName(String),
+    /// The store behind it failed.
+    #[error("blob {digest}: {cause}")]
+    Store {
+        /// The digest that names it.
+        digest: String,
+        /// What failed.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Keeps blobs.
+#[async_trait]
+pub trait BlobStore: Send + Sync {
+    /// Stores `bytes` under `digest`, durably before it returns; storing again is a success. Returns the name under
+    /// which they are stored where it is not the usual one: only who passes that name to [`get`](Self::get) finds them.
+    ///
+    /// # Errors
+    /// A digest that is not that of the bytes, and failures of the store.
+    async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError>;
+
+    /// Returns the bytes under `digest`, or `None` when there are none. `name` is what [`put`](Self::put) returned.
+    ///
+    /// # Errors
+    /// Bytes that do not have the digest, and failures of the store.
+    async fn get(&self, owner: &Owner, digest: &str, name: Option<&str>) -> Result<Option<Bytes>, BlobError>;
+}
+
+/// Whether `bytes` have `digest`; every store asks this before it stores and before it serves.
+///
+/// # Errors
+/// [`BlobError::Mismatch`] with the digest that was found.
+pub fn verify(owner: &Owner, digest: &str, bytes: &[u8]) -> Result<(), BlobError> {
+    let found = Digest::of_bytes(bytes);
+    if found.as_str() == digest {
+        return Ok(());
+    }
+    Err(BlobError::Mismatch {
+        digest: digest.to_owned(),
+        found: found.to_string(),
+        workflow: format!("{}/{}", owner.namespace, owner.workflow),
+    })
+}
