@@ -15,8 +15,8 @@ use signoff_controller::{
     Caller, Config, Evaluator, GuardMode, LeaseSettings, Operator, PodSettings, Probe, RunRef, ValueSettings,
 };
 use signoff_engine::{
-    Room, Settings,
-    turn::{Call, Failure, Reply, What},
+    JournalLimits, Settings,
+    transition::{Call, Failure, Reply, What},
 };
 use signoff_tests::sim::{ApiServer, EffectKey, Entry, Incarnation, Kubelet, Resource, Seat, World};
 use tokio::task::JoinHandle;
@@ -44,7 +44,7 @@ pub struct Stage {
     pub evaluator: Evaluator,
     pub guard: GuardMode,
     /// How much of a journal its Workflow holds.
-    pub room: Room,
+    pub room: JournalLimits,
     pub settings: Settings,
     /// How many bytes long values may have.
     pub values: ValueSettings,
@@ -75,7 +75,7 @@ impl Stage {
             pods: PodSettings::default(),
             lease: false,
             guard,
-            room: Room::default(),
+            room: JournalLimits::default(),
             settings: Settings::default(),
             values: ValueSettings::default(),
             probe: Arc::default(),

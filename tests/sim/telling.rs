@@ -2,7 +2,7 @@
 //! It must not say what goes wrong: that is each test's own.
 
 use serde_json::Value;
-use signoff_engine::Room;
+use signoff_engine::JournalLimits;
 
 use crate::{
     ending::{Ending, list},
@@ -17,13 +17,13 @@ pub struct Telling {
     pub actors: &'static [&'static str],
     pub lease: bool,
     /// How much of a journal its Workflow holds.
-    pub room: Room,
+    pub room: JournalLimits,
 }
 
 /// As much of a journal as there is in these scenarios.
-pub const ENOUGH: Room = Room { steps: 384 * 1024, segment: 192 * 1024, largest: 192 * 1024 };
+pub const ENOUGH: JournalLimits = JournalLimits { steps: 384 * 1024, segment: 192 * 1024, largest: 192 * 1024 };
 /// So little that every record that can moves into a segment of its own, or nearly.
-pub const TINY: Room = Room { steps: 1, segment: 1, largest: 1 };
+pub const TINY: JournalLimits = JournalLimits { steps: 1, segment: 1, largest: 1 };
 
 /// One operator that is certainly alone.
 pub const ALONE: Telling = Telling { actors: &[OPERATOR], lease: false, room: ENOUGH };

@@ -6,7 +6,7 @@ use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source, gate::RequiredFrom};
 use signoff_engine::{
     Now,
-    tally::{Owner, tally},
+    tally::{OwnerState, tally},
 };
 
 use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
@@ -169,7 +169,7 @@ fn foreseen(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure>
     let evaluator = evaluator.map_err(|why| Failure::Other(format!("a thread cannot be started: {why}")))?;
     let subject = Subject { kind: "Approval".to_owned(), ..Subject::default() };
     let object = approval.clone();
-    let counted = evaluator.wait(subject, move || tally(&object, Owner::Live, &now).status);
+    let counted = evaluator.wait(subject, move || tally(&object, OwnerState::Live, &now).status);
     counted.map_err(|why| {
         Failure::Refused(format!(
             "the decisions of this Approval cannot be counted: {why}; give a shorter or simpler answer"

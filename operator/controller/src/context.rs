@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use signoff_api::{Approval, Moment, Workflow};
-use signoff_engine::{Room, Settings, turn::Call};
+use signoff_engine::{JournalLimits, Settings, transition::Call};
 use signoff_executor::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subject};
 use tokio::sync::{mpsc, watch};
 
@@ -72,7 +72,7 @@ pub(crate) struct Context {
     pub(crate) quarantines: Quarantines,
     pub(crate) segments: SegmentCache,
     /// How much of a journal is kept in its Workflow.
-    pub(crate) room: Room,
+    pub(crate) room: JournalLimits,
     /// The slots for calls.
     pub(crate) call_slots: Arc<CallSlots>,
     /// The quota for long values.

@@ -12,7 +12,7 @@ use std::{
 
 use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
-use signoff_engine::{Fact, turn::What};
+use signoff_engine::{Fact, transition::What};
 use signoff_executor::{BlobStore, Caller, calls::make, clock::wake_up};
 use tokio::{
     sync::{Notify, mpsc},

@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use signoff_engine::{Room, Settings};
+use signoff_engine::{JournalLimits, Settings};
 use signoff_executor::{BlobStore, Caller, Clock, Evaluator};
 use tokio::{
     sync::{oneshot, watch},
@@ -48,7 +48,7 @@ pub struct Config {
     /// The administrator's settings for all runs.
     pub settings: Settings,
     /// How much of a journal is kept in its Workflow; the rest goes to `blobs`.
-    pub room: Room,
+    pub room: JournalLimits,
     /// The unique identity of this process, at most 128 characters.
     pub incarnation: String,
     /// The Lease under which it acts; `None` where it is certainly alone.
@@ -84,7 +84,7 @@ impl Config {
             caller,
             blobs: None,
             settings: Settings::default(),
-            room: Room::default(),
+            room: JournalLimits::default(),
             incarnation: incarnation.to_owned(),
             lease: None,
             guard: GuardMode::Checked(Box::default()),

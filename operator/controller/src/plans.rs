@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 use signoff_api::Workflow;
-use signoff_engine::{Complaint, Plan, Policies, plan::spec_bytes};
+use signoff_engine::{FieldError, Plan, Policies, plan::spec_bytes};
 
 use crate::kinds::uid;
 
@@ -15,7 +15,7 @@ const MOST: usize = 512;
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
 /// A plan, or every error of the Workflow.
-pub(crate) type Planned = Result<Arc<Plan>, Arc<Vec<Complaint>>>;
+pub(crate) type Planned = Result<Arc<Plan>, Arc<Vec<FieldError>>>;
 
 /// The uid of a Workflow and its generation: another generation is another spec.
 type Key = (String, Option<i64>);

@@ -13,7 +13,9 @@ use std::{
 
 use serde_json::{Value, json};
 use signoff_api::{Moment, Workflow, WorkflowStatus};
-use signoff_engine::{Blobs, Command, Control, Fact, Journal, Now, Plan, Room, Settings, advance, turn::Reply};
+use signoff_engine::{
+    Blobs, Command, Control, Fact, Journal, JournalLimits, Now, Plan, Settings, advance, transition::Reply,
+};
 
 /// Each run is made so often; the fastest counts, for what slows one down is not the engine.
 const TIMES: usize = 5;
@@ -106,28 +108,28 @@ fn run(plan: &Plan) -> Measured {
     loop {
         let before = journal.records().len();
         let begun = Instant::now();
-        let mut turn = advance(plan, Control::default(), journal, facts, &blobs, &now);
+        let mut transition = advance(plan, Control::default(), journal, facts, &blobs, &now);
         turns.push((before, begun.elapsed()));
-        assert!(turn.missing.is_empty(), "all that was stored is at hand");
-        blobs.extend(std::mem::take(&mut turn.blobs));
+        assert!(transition.missing.is_empty(), "all that was stored is at hand");
+        blobs.extend(std::mem::take(&mut transition.blobs));
         let begun = Instant::now();
-        turn.journal.settle(&Room::default()).unwrap();
+        transition.journal.fold_finished(&JournalLimits::default()).unwrap();
         settling += begun.elapsed();
-        let next = turn.commands.iter().find_map(|command| match command {
+        let next = transition.commands.iter().find_map(|command| match command {
             Command::Call(call) if answered.insert((call.path.clone(), call.attempt)) => Some(call),
             _ => None,
         });
         // What a turn begins, the next one finishes; only some are weighed, for that takes longer than a turn.
-        if turns.len() % 50 == 0 || turn.end.is_some() {
-            object = object.max(serde_json::to_vec(&status(&turn.journal)).unwrap().len());
+        if turns.len() % 50 == 0 || transition.end.is_some() {
+            object = object.max(serde_json::to_vec(&status(&transition.journal)).unwrap().len());
         }
-        let Some(call) = next.filter(|_| turn.end.is_none()) else {
-            let segments = turn.journal.segments().iter().map(|segment| segment.size).sum();
-            return Measured { turns, records: turn.journal.records().len(), settling, object, segments };
+        let Some(call) = next.filter(|_| transition.end.is_none()) else {
+            let segments = transition.journal.segments().iter().map(|segment| segment.size).sum();
+            return Measured { turns, records: transition.journal.records().len(), settling, object, segments };
         };
         let reply = Reply { response: "x".repeat(200).into(), ..Reply::default() };
         facts = vec![Fact::Ended { path: call.path.clone(), attempt: call.attempt, result: Ok(reply), at: now.at }];
-        journal = turn.journal;
+        journal = transition.journal;
     }
 }
 

@@ -3,7 +3,7 @@
 //! An activity whose result is in the journal is ready. One whose result is not begins, once, and stays pending;
 //! what it wishes for is repeated in every turn. This module keeps the books of one turn and knows no step.
 
-mod keep;
+mod stored_values;
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -20,12 +20,12 @@ use signoff_api::{
 use signoff_expr::{LanguageError, Scope, text};
 
 use crate::{
-    complaint::Complaint,
     evaluation::{self, Part, within},
+    field_error::FieldError,
     journal::Journal,
     plan::{Plan, PlannedStep},
-    scope::{self, Frame},
-    turn::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE, What},
+    scope::{self, StepScope},
+    transition::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE, What},
     values::{self, References, ValueLimits},
 };
 
@@ -46,7 +46,7 @@ pub(crate) struct Run<'a> {
     pub(crate) control: Control,
     pub(crate) blobs: &'a Blobs,
     pub(crate) now: &'a Now,
-    pub(crate) books: RefCell<Books>,
+    pub(crate) state: RefCell<TransitionState>,
     /// Whether anything but the author's text has come into the journal.
     is_answered: OnceCell<bool>,
     /// How often each path was started in this replay.
@@ -54,17 +54,17 @@ pub(crate) struct Run<'a> {
     /// The path and attempt of the answer that was settled last.
     pub(crate) settled: RefCell<(String, i32)>,
     /// The turns of agents that were replayed, by path and attempt.
-    pub(crate) told: RefCell<BTreeMap<(String, i32), Rc<Work<'a>>>>,
+    pub(crate) agent_turns: RefCell<BTreeMap<(String, i32), Rc<StepInvocation<'a>>>>,
 }
 
 /// The invocation of a step: enough to render its input again.
 #[derive(Clone)]
-pub(crate) struct Work<'a> {
-    pub(crate) frame: Frame<'a>,
+pub(crate) struct StepInvocation<'a> {
+    pub(crate) step_scope: StepScope<'a>,
     pub(crate) step: &'a PlannedStep,
     /// The path of its first attempt: every later one is given what was known then.
     pub(crate) base: String,
-    pub(crate) change: Change,
+    pub(crate) overrides: Override,
     /// The digest of what people approved, where they were asked: nothing else may run.
     pub(crate) approved: Option<Digest>,
     /// The number at which the first gate before the step asked: what it showed is what its templates see.
@@ -73,14 +73,14 @@ pub(crate) struct Work<'a> {
     pub(crate) last_asked: Option<i64>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> StepInvocation<'a> {
     /// A step whose first attempt stands at `base`.
-    pub(crate) fn new(frame: &Frame<'a>, step: &'a PlannedStep, base: &str) -> Self {
+    pub(crate) fn new(step_scope: &StepScope<'a>, step: &'a PlannedStep, base: &str) -> Self {
         Self {
-            frame: frame.clone(),
+            step_scope: step_scope.clone(),
             step,
             base: base.to_owned(),
-            change: Change::default(),
+            overrides: Override::default(),
             approved: None,
             first_asked: None,
             last_asked: None,
@@ -89,7 +89,7 @@ impl<'a> Work<'a> {
 
     /// The number before which everything is known that its templates see. `seq`: where nothing of it has begun.
     pub(crate) fn began(&self, run: &Run<'a>, seq: i64) -> i64 {
-        let first = || run.books.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
+        let first = || run.state.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
         self.first_asked.unwrap_or_else(first)
     }
 
@@ -99,20 +99,20 @@ impl<'a> Work<'a> {
     }
 
     /// Returns the values that the templates of an attempt started at `seq` can use.
-    pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, Trouble> {
-        scope::at(run, &self.frame, self.step, self.began(run, seq))
+    pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, RenderError> {
+        scope::at(run, &self.step_scope, self.step, self.began(run, seq))
     }
 }
 
 /// Values that replace or extend what the author of a step wrote.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct Override {
     /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`, `image`, `memory`.
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
 /// The state of a transition while it is computed.
-pub(crate) struct Books {
+pub(crate) struct TransitionState {
     pub(crate) journal: Journal,
     pub(crate) commands: Vec<Command>,
     pub(crate) stored: Vec<(Digest, String)>,
@@ -121,15 +121,15 @@ pub(crate) struct Books {
     /// Gates whose Approval is not there.
     pub(crate) gone: BTreeSet<String>,
     /// The reasons why gates are held.
-    pub(crate) held: Vec<Complaint>,
+    pub(crate) blocked: Vec<FieldError>,
     /// Activities that must not be evaluated, and why.
     pub(crate) costly: BTreeMap<(String, i32), String>,
-    wished: BTreeSet<(String, i32)>,
+    requested: BTreeSet<(String, i32)>,
     inline: usize,
     values: References,
 }
 
-impl Books {
+impl TransitionState {
     pub(crate) fn new(journal: Journal, limits: ValueLimits) -> Self {
         let values = References::of(&journal, limits);
         let inline = journal.records().iter().filter_map(|r| r.response.as_ref()).map(length).sum();
@@ -140,9 +140,9 @@ impl Books {
             missing: BTreeSet::new(),
             wake_at: None,
             gone: BTreeSet::new(),
-            held: Vec::new(),
+            blocked: Vec::new(),
             costly: BTreeMap::new(),
-            wished: BTreeSet::new(),
+            requested: BTreeSet::new(),
             inline,
             values,
         }
@@ -156,9 +156,9 @@ impl Books {
 /// The start of an activity.
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
-pub(crate) enum Opening {
+pub(crate) enum Start {
     /// It is over at once, with this response.
-    Done(String),
+    Immediate(String),
     /// It is over at once, and has no response.
     Failed(StepError),
     /// It is left out.
@@ -168,18 +168,18 @@ pub(crate) enum Opening {
     /// It asks people.
     Gate(Box<Ask>),
     /// It cannot begin for now.
-    Held(Complaint),
+    Blocked(FieldError),
 }
 
 /// The key of an activity in the journal.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ActivityKey {
     pub(crate) path: String,
     pub(crate) attempt: i32,
     pub(crate) kind: StepKind,
 }
 
-impl Place {
+impl ActivityKey {
     fn is_call(&self) -> bool {
         is_call(self.kind)
     }
@@ -194,7 +194,7 @@ fn is_call(kind: StepKind) -> bool {
 }
 
 /// The reason why a template could not be rendered.
-pub(crate) enum Trouble {
+pub(crate) enum RenderError {
     /// A large value has to be fetched first.
     Missing,
     /// The template or condition has no value here.
@@ -203,7 +203,7 @@ pub(crate) enum Trouble {
     Invalid(String),
 }
 
-impl From<LanguageError> for Trouble {
+impl From<LanguageError> for RenderError {
     fn from(why: LanguageError) -> Self {
         Self::Language(why)
     }
@@ -211,24 +211,24 @@ impl From<LanguageError> for Trouble {
 
 impl<'a> Run<'a> {
     pub(crate) fn new(plan: &'a Plan, control: Control, blobs: &'a Blobs, now: &'a Now, journal: Journal) -> Self {
-        let books = RefCell::new(Books::new(journal, control.values));
+        let state = RefCell::new(TransitionState::new(journal, control.values));
         Self {
             plan,
             control,
             blobs,
             now,
-            books,
+            state,
             is_answered: OnceCell::new(),
             visits: RefCell::default(),
             settled: RefCell::default(),
-            told: RefCell::default(),
+            agent_turns: RefCell::default(),
         }
     }
 
     /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.
     pub(crate) fn reads_values(&self) {
         let is_answer = |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl);
-        if *self.is_answered.get_or_init(|| self.books.borrow().journal.records().iter().any(is_answer)) {
+        if *self.is_answered.get_or_init(|| self.state.borrow().journal.records().iter().any(is_answer)) {
             evaluation::reads_others();
         }
     }
@@ -249,21 +249,21 @@ impl<'a> Run<'a> {
     }
 
     /// What can be made of values that are there; waits where some have to be fetched first.
-    pub(crate) async fn made<T>(&self, make: impl Fn() -> Result<T, Trouble>) -> Result<T, String> {
+    pub(crate) async fn render<T>(&self, make: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
         poll_fn(|_| match make() {
             Ok(made) => Poll::Ready(Ok(made)),
-            Err(Trouble::Missing) => Poll::Pending,
-            Err(Trouble::Language(why)) => Poll::Ready(Err(why.to_string())),
-            Err(Trouble::Invalid(why)) => Poll::Ready(Err(why)),
+            Err(RenderError::Missing) => Poll::Pending,
+            Err(RenderError::Language(why)) => Poll::Ready(Err(why.to_string())),
+            Err(RenderError::Invalid(why)) => Poll::Ready(Err(why)),
         })
         .await
     }
 
     /// The records that lie directly beneath a path and were known at `seq`, the oldest first.
-    pub(crate) fn beneath(&self, path: &str, seq: i64) -> Vec<StepRecord> {
-        let books = self.books.borrow();
+    pub(crate) fn children(&self, path: &str, seq: i64) -> Vec<StepRecord> {
+        let state = self.state.borrow();
         let known = |r: &&StepRecord| r.done.is_some_and(|done| done < seq);
-        let mut found: Vec<_> = books.journal.under(&format!("{path}/")).filter(known).cloned().collect();
+        let mut found: Vec<_> = state.journal.under(&format!("{path}/")).filter(known).cloned().collect();
         found.sort_by_key(|record| record.done);
         found
     }
@@ -272,9 +272,9 @@ impl<'a> Run<'a> {
     /// closed: a replay begins no more than the first evaluation did.
     fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
         let Some((prefix, most)) = limit else { return false };
-        let books = self.books.borrow();
-        let in_flight = |r: &&StepRecord| (!r.phase.is_end() || is_called_off(r)) && is_call(r.kind);
-        books.journal.under(prefix).filter(in_flight).count() >= *most
+        let state = self.state.borrow();
+        let in_flight = |r: &&StepRecord| (!r.phase.is_end() || was_closed_with_run(r)) && is_call(r.kind);
+        state.journal.under(prefix).filter(in_flight).count() >= *most
     }
 
     /// The record of an activity, once it has one that will not change any more.
@@ -283,25 +283,25 @@ impl<'a> Run<'a> {
     /// activity begins, and again in each turn while a call or a lost gate has to be repeated.
     pub(crate) async fn activity(
         &self,
-        frame: &Frame<'a>,
-        place: Place,
-        open: impl Fn(i64) -> Result<Opening, Trouble>,
+        step_scope: &StepScope<'a>,
+        key: ActivityKey,
+        open: impl Fn(i64) -> Result<Start, RenderError>,
     ) -> StepRecord {
         poll_fn(|_| {
-            let known = self.books.borrow().journal.get(&place.path, place.attempt).cloned();
+            let known = self.state.borrow().journal.get(&key.path, key.attempt).cloned();
             match known {
                 // It was called off when the run ended: nothing follows from it, however often the end is looked at.
-                Some(record) if is_called_off(&record) => Poll::Pending,
+                Some(record) if was_closed_with_run(&record) => Poll::Pending,
                 Some(record) if record.phase.is_end() => Poll::Ready(record),
                 Some(record) => {
                     self.repeat(&record, &open);
-                    self.finished(&place)
+                    self.finished(&key)
                 }
                 None if self.control.suspend => Poll::Pending,
-                None if place.is_call() && self.is_full(frame.limit.as_ref()) => Poll::Pending,
+                None if key.is_call() && self.is_full(step_scope.limit.as_ref()) => Poll::Pending,
                 None => {
-                    self.begin(&place, &open);
-                    self.finished(&place)
+                    self.begin(&key, &open);
+                    self.finished(&key)
                 }
             }
         })
@@ -309,68 +309,68 @@ impl<'a> Run<'a> {
     }
 
     /// Ready once the time has come, or once what comes afterwards has begun already.
-    pub(crate) async fn pause(&self, until: Moment, next: &Place) {
+    pub(crate) async fn pause(&self, until: Moment, next: &ActivityKey) {
         poll_fn(|_| {
-            let begun = self.books.borrow().journal.get(&next.path, next.attempt).is_some();
+            let begun = self.state.borrow().journal.get(&next.path, next.attempt).is_some();
             if begun || self.now.at >= until {
                 return Poll::Ready(());
             }
-            self.books.borrow_mut().wake(until);
+            self.state.borrow_mut().wake(until);
             Poll::Pending
         })
         .await;
     }
 
-    fn finished(&self, place: &Place) -> Poll<StepRecord> {
-        match self.books.borrow().journal.get(&place.path, place.attempt) {
+    fn finished(&self, key: &ActivityKey) -> Poll<StepRecord> {
+        match self.state.borrow().journal.get(&key.path, key.attempt) {
             Some(record) if record.phase.is_end() => Poll::Ready(record.clone()),
             _ => Poll::Pending,
         }
     }
 
-    fn begin(&self, place: &Place, open: &impl Fn(i64) -> Result<Opening, Trouble>) {
-        let seq = self.books.borrow().journal.seq() + 1;
-        let costly = self.books.borrow().costly.get(&(place.path.clone(), place.attempt)).cloned();
+    fn begin(&self, key: &ActivityKey, open: &impl Fn(i64) -> Result<Start, RenderError>) {
+        let seq = self.state.borrow().journal.seq() + 1;
+        let costly = self.state.borrow().costly.get(&(key.path.clone(), key.attempt)).cloned();
         let opening = match costly {
-            Some(why) => Ok(Opening::Failed(error(TOO_COSTLY, &why))),
-            None => within(|| place.part(), || open(seq)),
+            Some(why) => Ok(Start::Failed(error(TOO_COSTLY, &why))),
+            None => within(|| key.part(), || open(seq)),
         };
-        let mut books = self.books.borrow_mut();
+        let mut state = self.state.borrow_mut();
         match opening {
-            Err(Trouble::Missing) => return,
-            Ok(Opening::Held(why)) => return books.held.push(why),
+            Err(RenderError::Missing) => return,
+            Ok(Start::Blocked(why)) => return state.blocked.push(why),
             _ => {}
         }
-        let seq = books.journal.draw();
-        let mut record = self.blank(place, seq);
+        let seq = state.journal.next_seq();
+        let mut record = self.blank(key, seq);
         match opening {
-            Ok(Opening::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
-                self.fail(&mut books, &mut record, NOT_ALLOWED, &why);
+            Ok(Start::Call(call)) if let Some(why) = self.plan.refuses(&call) => {
+                self.fail(&mut state, &mut record, NOT_ALLOWED, &why);
             }
-            Ok(Opening::Done(response)) if let Err(why) = books.has_room_for(&response) => {
-                self.fail(&mut books, &mut record, TOO_LARGE, &why);
+            Ok(Start::Immediate(response)) if let Err(why) = state.has_room_for(&response) => {
+                self.fail(&mut state, &mut record, TOO_LARGE, &why);
             }
-            Ok(Opening::Done(response)) => {
-                (record.response, record.response_ref) = books.keep(&response);
-                self.finish(&mut books, &mut record, StepPhase::Succeeded);
+            Ok(Start::Immediate(response)) => {
+                (record.response, record.response_ref) = state.store_value(&response);
+                self.finish(&mut state, &mut record, StepPhase::Succeeded);
             }
-            Ok(Opening::Failed(error)) => {
+            Ok(Start::Failed(error)) => {
                 record.error = Some(error);
-                self.finish(&mut books, &mut record, StepPhase::Failed);
+                self.finish(&mut state, &mut record, StepPhase::Failed);
             }
-            Ok(Opening::Skipped) => self.finish(&mut books, &mut record, StepPhase::Skipped),
-            Ok(Opening::Call(call)) => match input_digest(&call) {
+            Ok(Start::Skipped) => self.finish(&mut state, &mut record, StepPhase::Skipped),
+            Ok(Start::Call(call)) => match input_digest(&call) {
                 Ok(digest) => {
                     record.input_digest = Some(digest);
                     if let What::Pod(pod) = &call.what {
                         record.object = Some(pod.name.clone());
                     }
-                    books.wished.insert((record.path.clone(), record.attempt));
-                    books.commands.push(Command::Call(Box::new(call)));
+                    state.requested.insert((record.path.clone(), record.attempt));
+                    state.commands.push(Command::Call(Box::new(call)));
                 }
-                Err(why) => self.fail(&mut books, &mut record, "Input", &why),
+                Err(why) => self.fail(&mut state, &mut record, "Input", &why),
             },
-            Ok(Opening::Gate(ask)) => {
+            Ok(Start::Gate(ask)) => {
                 let request = &ask.request;
                 record.phase = StepPhase::Waiting;
                 record.object = Some(ask.name.clone());
@@ -382,61 +382,61 @@ impl<'a> Run<'a> {
                     guard_epoch: request.guard_epoch.clone(),
                     shows: values::shows(request),
                 });
-                books.commands.push(Command::Ask(ask));
+                state.commands.push(Command::Ask(ask));
             }
-            Err(Trouble::Language(why)) => self.fail(&mut books, &mut record, "Template", &why.to_string()),
-            Err(Trouble::Invalid(why)) => self.fail(&mut books, &mut record, "Input", &why),
-            Err(Trouble::Missing) | Ok(Opening::Held(_)) => {}
+            Err(RenderError::Language(why)) => self.fail(&mut state, &mut record, "Template", &why.to_string()),
+            Err(RenderError::Invalid(why)) => self.fail(&mut state, &mut record, "Input", &why),
+            Err(RenderError::Missing) | Ok(Start::Blocked(_)) => {}
         }
-        books.journal.put(record);
+        state.journal.put(record);
     }
 
     /// Repeats the wish of an activity that has begun and is not over.
-    fn repeat(&self, record: &StepRecord, open: &impl Fn(i64) -> Result<Opening, Trouble>) {
+    fn repeat(&self, record: &StepRecord, open: &impl Fn(i64) -> Result<Start, RenderError>) {
         let key = (record.path.clone(), record.attempt);
         let gate = record.kind == StepKind::Hitl;
         {
-            let books = self.books.borrow();
-            if books.wished.contains(&key) || (gate && !books.gone.contains(&record.path)) {
+            let state = self.state.borrow();
+            if state.requested.contains(&key) || (gate && !state.gone.contains(&record.path)) {
                 return;
             }
         }
         let part = || Part::step(&record.path, record.attempt);
         let opening = within(part, || open(record.seq));
-        let mut books = self.books.borrow_mut();
-        if matches!(opening, Err(Trouble::Missing)) {
+        let mut state = self.state.borrow_mut();
+        if matches!(opening, Err(RenderError::Missing)) {
             return;
         }
-        books.wished.insert(key);
+        state.requested.insert(key);
         let mut record = record.clone();
         match opening {
-            Ok(Opening::Call(call)) if input_digest(&call).ok() == record.input_digest => {
-                books.commands.push(Command::Call(Box::new(call)));
+            Ok(Start::Call(call)) if input_digest(&call).ok() == record.input_digest => {
+                state.commands.push(Command::Call(Box::new(call)));
             }
-            Ok(Opening::Gate(ask)) if record.request.as_ref().is_some_and(|r| r.digest == ask.request.digest) => {
-                books.commands.push(Command::Ask(ask));
+            Ok(Start::Gate(ask)) if record.request.as_ref().is_some_and(|r| r.digest == ask.request.digest) => {
+                state.commands.push(Command::Ask(ask));
             }
             _ if gate => {
                 // Another version of the operator would ask something else: nobody may answer that unseen.
                 let why = "the question that was asked cannot be asked again as it was";
                 record.decision = Some(superseded(why, self.now.at));
-                self.finish(&mut books, &mut record, StepPhase::Skipped);
-                books.journal.put(record);
+                self.finish(&mut state, &mut record, StepPhase::Skipped);
+                state.journal.put(record);
             }
             _ => {
                 let why =
                     "what this step was given can no longer be rendered as it was: the journal and the spec differ";
-                self.fail(&mut books, &mut record, "Journal", why);
-                books.journal.put(record);
+                self.fail(&mut state, &mut record, "Journal", why);
+                state.journal.put(record);
             }
         }
     }
 
-    fn blank(&self, place: &Place, seq: i64) -> StepRecord {
+    fn blank(&self, key: &ActivityKey, seq: i64) -> StepRecord {
         StepRecord {
-            path: place.path.clone(),
-            attempt: place.attempt,
-            kind: place.kind,
+            path: key.path.clone(),
+            attempt: key.attempt,
+            kind: key.kind,
             phase: StepPhase::Pending,
             seq,
             done: None,
@@ -457,15 +457,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn finish(&self, books: &mut Books, record: &mut StepRecord, phase: StepPhase) {
+    fn finish(&self, state: &mut TransitionState, record: &mut StepRecord, phase: StepPhase) {
         record.phase = phase;
-        record.done = Some(books.journal.draw());
+        record.done = Some(state.journal.next_seq());
         record.finished_at = Some(self.now.at);
     }
 
-    fn fail(&self, books: &mut Books, record: &mut StepRecord, class: &str, why: &str) {
+    fn fail(&self, state: &mut TransitionState, record: &mut StepRecord, class: &str, why: &str) {
         record.error = Some(error(class, why));
-        self.finish(books, record, StepPhase::Failed);
+        self.finish(state, record, StepPhase::Failed);
     }
 
     /// The text that was kept, from the journal or from the blob store.
@@ -473,19 +473,19 @@ impl<'a> Run<'a> {
         &self,
         inline: Option<&Json>,
         reference: Option<&BlobRef>,
-    ) -> Result<Option<String>, Trouble> {
+    ) -> Result<Option<String>, RenderError> {
         self.reads_values();
         match (inline, reference) {
             (Some(value), _) => Ok(Some(plain(value))),
             (None, None) => Ok(None),
             (None, Some(reference)) => {
-                let mut books = self.books.borrow_mut();
-                let fresh = books.stored.iter().find(|(digest, _)| *digest == reference.digest).map(|(_, v)| v.clone());
+                let mut state = self.state.borrow_mut();
+                let fresh = state.stored.iter().find(|(digest, _)| *digest == reference.digest).map(|(_, v)| v.clone());
                 if let Some(value) = fresh.or_else(|| self.blobs.get(&reference.digest).cloned()) {
                     return Ok(Some(value));
                 }
-                books.missing.insert(reference.digest.clone());
-                Err(Trouble::Missing)
+                state.missing.insert(reference.digest.clone());
+                Err(RenderError::Missing)
             }
         }
     }
@@ -497,7 +497,7 @@ pub(crate) const RUN_ENDED: &str = "the run ended";
 pub(crate) const CANCELLED: &str = "Cancelled";
 
 /// Whether a record was closed because the run ended.
-fn is_called_off(record: &StepRecord) -> bool {
+fn was_closed_with_run(record: &StepRecord) -> bool {
     // A person's decision has a verdict, whatever its reason says.
     let nobodys = record.decision.as_ref().filter(|decision| decision.verdict.is_none());
     let reason = nobodys.and_then(|decision| decision.reason.as_deref());

@@ -21,23 +21,30 @@ use signoff_api::{
 use signoff_expr::text;
 
 use crate::{
-    activity::{Books, CANCELLED, Control, RUN_ENDED, Run, error, superseded},
+    activity::{CANCELLED, Control, RUN_ENDED, Run, TransitionState, error, superseded},
     journal::Journal,
     patterns,
     plan::{Plan, PlannedStep},
     scope, status,
     steps::Stop,
-    turn::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Turn},
+    transition::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Transition},
     values::{MAX_VALUE, ValueLimits},
 };
 
 /// Takes one turn.
 #[must_use]
-pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>, blobs: &Blobs, now: &Now) -> Turn {
+pub fn advance(
+    plan: &Plan,
+    control: Control,
+    journal: Journal,
+    facts: Vec<Fact>,
+    blobs: &Blobs,
+    now: &Now,
+) -> Transition {
     let before = journal.clone();
     let run = Run::new(plan, control, blobs, now, journal);
-    take_in(&run, facts);
-    let mut end = if control.cancel { Some(End::Cancelled) } else { too_long(&run) };
+    apply_facts(&run, facts);
+    let mut end = if control.cancel { Some(End::Cancelled) } else { check_active_deadline(&run) };
     let mut artifacts = Vec::new();
     if end.is_none() {
         end = match poll(patterns::run(&run)) {
@@ -45,7 +52,7 @@ pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>
             Some(Ok(shown)) => {
                 let files = shown.artifacts.iter().map(|(_, content)| content.as_str());
                 let long = status::is_apart(&shown.outputs).then_some(shown.outputs.as_str());
-                let room = run.books.borrow().can_store(files.chain(long));
+                let room = run.state.borrow().can_store(files.chain(long));
                 Some(match room {
                     Err(why) => End::Failed(format!("the outputs and files: {why}")),
                     Ok(()) => {
@@ -59,13 +66,13 @@ pub fn advance(plan: &Plan, control: Control, journal: Journal, facts: Vec<Fact>
             Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
         };
         // What began just now has a deadline too.
-        end = end.or_else(|| too_long(&run));
+        end = end.or_else(|| check_active_deadline(&run));
     }
     if end.is_some() {
         call_off(&run);
     }
-    let books = run.books.into_inner();
-    if books.missing.is_empty() { turn(control, books, end, artifacts) } else { wait_for_values(before, books) }
+    let state = run.state.into_inner();
+    if state.missing.is_empty() { transition(control, state, end, artifacts) } else { wait_for_values(before, state) }
 }
 
 /// Polls a pattern without a runtime until it is quiescent.
@@ -89,40 +96,40 @@ fn poll<T>(pattern: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Takes what has happened into the journal, ordered by path. A record that is finished stays as it is.
-fn take_in(run: &Run<'_>, mut facts: Vec<Fact>) {
+fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
     facts.sort_by(|a, b| a.key().cmp(&b.key()));
-    let mut books = run.books.borrow_mut();
+    let mut state = run.state.borrow_mut();
     for fact in facts {
         if let Fact::TooCostly { path, attempt, why } = &fact {
-            books.costly.insert((path.clone(), *attempt), why.clone());
+            state.costly.insert((path.clone(), *attempt), why.clone());
         }
         let (path, attempt) = fact.key();
-        let Some(mut record) = books.journal.get(path, attempt).filter(|r| !r.phase.is_end()).cloned() else {
+        let Some(mut record) = state.journal.get(path, attempt).filter(|r| !r.phase.is_end()).cloned() else {
             continue;
         };
         let mut at = run.now.at;
         match fact {
             Fact::Gone { path } => {
-                books.gone.insert(path);
+                state.gone.insert(path);
                 continue;
             }
-            ended @ (Fact::Ended { .. } | Fact::Lost { .. }) => at = close(&mut books, &mut record, ended, at),
+            ended @ (Fact::Ended { .. } | Fact::Lost { .. }) => at = close(&mut state, &mut record, ended, at),
             Fact::TooCostly { why, .. } => {
                 let repeatable = run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent);
                 let is_known = record.phase != StepPhase::Started || repeatable;
                 record.phase = if is_known { StepPhase::Failed } else { StepPhase::Unknown };
                 record.error = Some(error(TOO_COSTLY, &why));
             }
-            Fact::Decided { outcome, .. } => decided(run.plan, &mut books, &mut record, *outcome),
+            Fact::Decided { outcome, .. } => decided(run.plan, &mut state, &mut record, *outcome),
         }
-        record.done = Some(books.journal.draw());
+        record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
-        books.journal.put(record);
+        state.journal.put(record);
     }
 }
 
 /// Takes the end of a call into its record. Returns when it ended.
-fn close(books: &mut Books, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
+fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
     let mut at = now;
     match fact {
         Fact::Ended { result: Ok(reply), at: ended, .. } => {
@@ -132,24 +139,24 @@ fn close(books: &mut Books, record: &mut StepRecord, fact: Fact, now: Moment) ->
                 other => other.to_string(),
             };
             record.facts = reply.facts;
-            record.log = reply.log.and_then(|log| books.keep_log(&log));
+            record.log = reply.log.and_then(|log| state.store_log(&log));
             record.usage = reply.usage;
             if response.len() > MAX_VALUE {
                 let why = format!("its response has {} bytes and may have {MAX_VALUE}", response.len());
                 record.error = Some(error(TOO_LARGE, &why));
                 record.phase = StepPhase::Failed;
-            } else if let Err(why) = books.has_room_for(&response) {
+            } else if let Err(why) = state.has_room_for(&response) {
                 record.error = Some(error(TOO_LARGE, &why));
                 record.phase = StepPhase::Failed;
             } else {
-                (record.response, record.response_ref) = books.keep(&response);
+                (record.response, record.response_ref) = state.store_value(&response);
                 record.phase = StepPhase::Succeeded;
             }
         }
         Fact::Ended { result: Err(failure), at: ended, .. } => {
             at = ended;
             record.facts = failure.facts;
-            record.log = failure.log.and_then(|log| books.keep_log(&log));
+            record.log = failure.log.and_then(|log| state.store_log(&log));
             record.error = Some(StepError {
                 class: failure.class,
                 message: text::display(&failure.message, 1000),
@@ -168,14 +175,14 @@ fn close(books: &mut Books, record: &mut StepRecord, fact: Fact, now: Moment) ->
     at
 }
 
-fn decided(plan: &Plan, books: &mut Books, record: &mut StepRecord, outcome: signoff_api::Outcome) {
+fn decided(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, outcome: signoff_api::Outcome) {
     use signoff_api::Verdict;
 
     let gate = plan.step_of(&record.path).and_then(PlannedStep::gate);
     let twin = match (outcome.verdict, gate) {
         (Some(Verdict::Respond), _) => outcome.response.clone(),
         (Some(Verdict::Skip), _) => Some(String::new()),
-        (Some(verdict), Some(gate)) => Some(scope::word(gate, verdict)),
+        (Some(verdict), Some(gate)) => Some(scope::verdict_text(gate, verdict)),
         _ => None,
     };
     record.phase = match outcome.verdict {
@@ -183,22 +190,22 @@ fn decided(plan: &Plan, books: &mut Books, record: &mut StepRecord, outcome: sig
         Some(_) => StepPhase::Succeeded,
     };
     if let Some(twin) = twin {
-        (record.response, record.response_ref) = books.keep(&twin);
+        (record.response, record.response_ref) = state.store_value(&twin);
     }
-    let (decision, reference) = books.keep_decision(outcome);
+    let (decision, reference) = state.store_decision(outcome);
     (record.decision, record.decision_ref) = (Some(decision), reference);
 }
 
 /// Ends the run where it has worked for longer than it may. Time that only people were waited for does not count.
-fn too_long(run: &Run<'_>) -> Option<End> {
-    past_deadline(&mut run.books.borrow_mut(), run.plan.active_deadline?, run.now.at)
+fn check_active_deadline(run: &Run<'_>) -> Option<End> {
+    past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
 }
 
-fn past_deadline(books: &mut Books, most: Duration, now: Moment) -> Option<End> {
+fn past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Option<End> {
     let works = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
     let mut spans: Vec<(Moment, Moment)> =
-        books.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(now))).collect();
-    let in_flight = books.journal.records().iter().filter(works).any(|r| !r.phase.is_end());
+        state.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(now))).collect();
+    let in_flight = state.journal.records().iter().filter(works).any(|r| !r.phase.is_end());
     spans.sort();
     let mut worked = Duration::ZERO;
     let mut until: Option<Moment> = None;
@@ -216,7 +223,7 @@ fn past_deadline(books: &mut Books, most: Duration, now: Moment) -> Option<End> 
         }
         Some(left) => {
             let at = now.after(left);
-            books.wake_at = Some(books.wake_at.map_or(at, |known| known.min(at)));
+            state.wake_at = Some(state.wake_at.map_or(at, |known| known.min(at)));
             None
         }
     }
@@ -225,11 +232,11 @@ fn past_deadline(books: &mut Books, most: Duration, now: Moment) -> Option<End> 
 /// Closes the records of everything that is still under way when a run ends.
 fn call_off(run: &Run<'_>) {
     let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);
-    close_open_records(&mut run.books.borrow_mut(), is_idempotent, run.now.at);
+    close_open_records(&mut run.state.borrow_mut(), is_idempotent, run.now.at);
 }
 
-fn close_open_records(books: &mut Books, is_idempotent: impl Fn(&str) -> bool, now: Moment) {
-    let open: Vec<_> = books.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
+fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) -> bool, now: Moment) {
+    let open: Vec<_> = state.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
     for mut record in open {
         let repeatable = record.phase != StepPhase::Started || is_idempotent(&record.path);
         record.phase = if repeatable { StepPhase::Skipped } else { StepPhase::Unknown };
@@ -241,46 +248,51 @@ fn close_open_records(books: &mut Books, is_idempotent: impl Fn(&str) -> bool, n
         } else {
             record.error = Some(error(CANCELLED, "the run ended while it was under way"));
         }
-        record.done = Some(books.journal.draw());
+        record.done = Some(state.journal.next_seq());
         record.finished_at = Some(now);
-        books.journal.put(record);
+        state.journal.put(record);
     }
 }
 
 /// Takes the turn of a run that is set aside: calls that ended are recorded, and the run ends where it is cancelled or
 /// has reached its `activeDeadline`. Evaluates no text of the Workflow, so it needs no plan.
 #[must_use]
-pub fn set_aside(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Turn {
+pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Transition {
     let values = ValueLimits { of_run: u64::MAX, ..ValueLimits::default() };
     let control = Control { suspend: spec.suspend == Some(true), cancel: spec.cancel == Some(true), values };
-    let mut books = Books::new(journal, values);
+    let mut state = TransitionState::new(journal, values);
     let mut ended: Vec<Fact> =
         facts.into_iter().filter(|fact| matches!(fact, Fact::Ended { .. } | Fact::Lost { .. })).collect();
     ended.sort_by(|a, b| a.key().cmp(&b.key()));
     for fact in ended {
         let (path, attempt) = fact.key();
-        let record = books.journal.get(path, attempt).filter(|record| !record.phase.is_end()).cloned();
+        let record = state.journal.get(path, attempt).filter(|record| !record.phase.is_end()).cloned();
         let Some(mut record) = record else { continue };
-        let at = close(&mut books, &mut record, fact, now);
-        record.done = Some(books.journal.draw());
+        let at = close(&mut state, &mut record, fact, now);
+        record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
-        books.journal.put(record);
+        state.journal.put(record);
     }
     let deadline = spec.active_deadline.map(Span::duration);
     let end = if control.cancel {
         Some(End::Cancelled)
     } else {
-        deadline.and_then(|most| past_deadline(&mut books, most, now))
+        deadline.and_then(|most| past_deadline(&mut state, most, now))
     };
     if end.is_some() {
         // Without a plan, a call that has begun is taken for one that must not be repeated.
-        close_open_records(&mut books, |_| false, now);
+        close_open_records(&mut state, |_| false, now);
     }
-    turn(control, books, end, Vec::new())
+    transition(control, state, end, Vec::new())
 }
 
-fn turn(control: Control, books: Books, end: Option<End>, artifacts: Vec<(String, String)>) -> Turn {
-    let open = || books.journal.records().iter().filter(|r| !r.phase.is_end());
+fn transition(
+    control: Control,
+    state: TransitionState,
+    end: Option<End>,
+    artifacts: Vec<(String, String)>,
+) -> Transition {
+    let open = || state.journal.records().iter().filter(|r| !r.phase.is_end());
     let pending: Vec<_> = open().filter(|r| r.kind == StepKind::Hitl).filter_map(|r| r.object.clone()).collect();
     let phase = match &end {
         Some(end) => end.phase(),
@@ -288,13 +300,13 @@ fn turn(control: Control, books: Books, end: Option<End>, artifacts: Vec<(String
         None if !pending.is_empty() && open().all(|r| r.kind == StepKind::Hitl) => WorkflowPhase::Waiting,
         None => WorkflowPhase::Running,
     };
-    Turn {
-        commands: if end.is_some() { Vec::new() } else { books.commands },
-        blobs: books.stored,
+    Transition {
+        commands: if end.is_some() { Vec::new() } else { state.commands },
+        blobs: state.stored,
         missing: BTreeSet::new(),
-        wake_at: if end.is_some() { None } else { books.wake_at },
-        journal: books.journal,
-        held: if end.is_some() { Vec::new() } else { books.held },
+        wake_at: if end.is_some() { None } else { state.wake_at },
+        journal: state.journal,
+        blocked: if end.is_some() { Vec::new() } else { state.blocked },
         artifacts,
         end,
         phase,
@@ -303,16 +315,16 @@ fn turn(control: Control, books: Books, end: Option<End>, artifacts: Vec<(String
 }
 
 /// A turn that needs values that are not there: nothing of it counts.
-fn wait_for_values(journal: Journal, books: Books) -> Turn {
-    Turn {
+fn wait_for_values(journal: Journal, state: TransitionState) -> Transition {
+    Transition {
         journal,
         commands: Vec::new(),
         blobs: Vec::new(),
-        missing: books.missing,
+        missing: state.missing,
         end: None,
         wake_at: None,
         phase: WorkflowPhase::Running,
-        held: Vec::new(),
+        blocked: Vec::new(),
         pending: Vec::new(),
         artifacts: Vec::new(),
     }

@@ -16,8 +16,8 @@ use signoff_api::{
 
 use crate::{
     Control, End, Fact, Journal, Now, Plan, advance,
-    driven::{gate, in_branch, of_pattern, plan_of},
-    turn::{Blobs, Command, Failure, Reply},
+    test_run::{gate, in_branch, of_pattern, plan_of},
+    transition::{Blobs, Command, Failure, Reply},
 };
 
 /// A step of a list: what it does, how its calls go and how its gates are decided follows from its path.
@@ -208,9 +208,9 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
             let late = facts[draw(facts.len())].clone();
             facts.push(late);
         }
-        let turn = advance(plan, Control::default(), Journal::new(seq, records.clone()), facts, &blobs, &now);
-        assert!(turn.missing.is_empty());
-        for command in &turn.commands {
+        let transition = advance(plan, Control::default(), Journal::new(seq, records.clone()), facts, &blobs, &now);
+        assert!(transition.missing.is_empty());
+        for command in &transition.commands {
             if let Command::Ask(ask) = command {
                 allowed.insert(ask.path.clone(), ask.request.allowed_verdicts.clone());
             }
@@ -221,16 +221,16 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
         }
         for old in records.iter().filter(|r| r.phase.is_end()) {
             assert_eq!(
-                turn.journal.get(&old.path, old.attempt).map(|r| serde_json::to_value(r).unwrap()),
+                transition.journal.get(&old.path, old.attempt).map(|r| serde_json::to_value(r).unwrap()),
                 Some(serde_json::to_value(old).unwrap())
             );
         }
-        blobs.extend(turn.blobs.clone());
-        seq = turn.journal.seq();
-        records = serde_json::from_value(serde_json::to_value(turn.journal.records()).unwrap()).unwrap();
+        blobs.extend(transition.blobs.clone());
+        seq = transition.journal.seq();
+        records = serde_json::from_value(serde_json::to_value(transition.journal.records()).unwrap()).unwrap();
         let replay = advance(plan, Control::default(), Journal::new(seq, records.clone()), Vec::new(), &blobs, &now);
         assert_eq!(replay.journal.seq(), seq, "a replay adds nothing: {:#?}\n{:#?}", records, replay.journal.records());
-        if let Some(end) = turn.end {
+        if let Some(end) = transition.end {
             assert!(
                 replay.commands.is_empty() && replay.end == Some(end.clone()),
                 "a finished journal issues no command"

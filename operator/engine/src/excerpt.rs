@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use signoff_api::{Digest, values::as_yaml};
 use signoff_expr::text;
 
-use crate::activity::Trouble;
+use crate::activity::RenderError;
 
 /// The most bytes of a long text that stand in a request itself.
 pub(crate) const SHOWN: usize = 4096;
@@ -34,9 +34,9 @@ pub(crate) struct Fields {
 
 impl Fields {
     /// The fields of `what`: those of `front` in this order, then the others in theirs.
-    pub(crate) fn of(what: &impl Serialize, front: &[&'static str], first: &'static str) -> Result<Self, Trouble> {
+    pub(crate) fn of(what: &impl Serialize, front: &[&'static str], first: &'static str) -> Result<Self, RenderError> {
         let Ok(Value::Object(mut rest)) = serde_json::to_value(what) else {
-            return Err(Trouble::Invalid("it has no fields that could be shown".to_owned()));
+            return Err(RenderError::Invalid("it has no fields that could be shown".to_owned()));
         };
         let front = front.iter().filter_map(|name| Some(((*name).to_owned(), rest.shift_remove(*name)?)));
         let mut list: Map<_, _> = front.collect();
@@ -85,7 +85,7 @@ impl Fields {
     }
 }
 
-/// About how many bytes a value takes.
+/// Returns about how many bytes a value takes.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

@@ -8,8 +8,8 @@ use signoff_api::{Approval, Decision, Digest, Moment, Workflow};
 
 use crate::{
     Control, Journal, Now, Plan, Settings, advance,
-    tally::{Owner, tally},
-    turn::Blobs,
+    tally::{OwnerState, tally},
+    transition::Blobs,
 };
 
 fn now() -> Now {
@@ -20,8 +20,8 @@ fn now() -> Now {
 pub fn spec(data: &[u8]) {
     let Ok(workflow) = serde_json::from_slice::<Workflow>(data) else { return };
     if let Ok(plan) = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()) {
-        let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now());
-        let _ = advance(&plan, Control::default(), turn.journal, Vec::new(), &Blobs::new(), &now());
+        let transition = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now());
+        let _ = advance(&plan, Control::default(), transition.journal, Vec::new(), &Blobs::new(), &now());
     }
 }
 
@@ -47,9 +47,9 @@ pub fn decision(data: &[u8]) {
     });
     let Ok(mut approval) = serde_json::from_value::<Approval>(object) else { return };
     approval.spec.decisions.insert("alice".into(), decision);
-    let ruling = tally(&approval, Owner::Live, &now());
-    approval.status = Some(ruling.status);
-    let _ = tally(&approval, Owner::Live, &now());
+    let result = tally(&approval, OwnerState::Live, &now());
+    approval.status = Some(result.status);
+    let _ = tally(&approval, OwnerState::Live, &now());
 }
 
 /// The seeds of both: one that means something, and the shapes that have hurt other projects.

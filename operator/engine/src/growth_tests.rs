@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
 
 use crate::{
-    Control, Fact, Journal, Now, Plan, Room, Segments, Settings, Turn, advance,
-    journal::{read_segment, work},
-    turn::{Blobs, Command, Reply},
+    Control, Fact, Journal, JournalLimits, Now, Plan, Segments, Settings, Transition, advance,
+    journal::{read_segment, reads},
+    transition::{Blobs, Command, Reply},
 };
 
 /// A run, as far as it has come.
 struct Grown {
     workflow: Workflow,
     plan: Plan,
-    turn: Turn,
+    transition: Transition,
     segments: Segments,
     blobs: Blobs,
     /// The largest that the Workflow ever was, in bytes.
@@ -31,15 +31,15 @@ impl Grown {
         }))
         .unwrap();
         let plan = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap();
-        let turn = take(&plan, Journal::default(), Vec::new(), &Blobs::new());
-        Self { workflow, plan, turn, segments: Segments::new(), blobs: Blobs::new(), object: 0 }
+        let transition = take(&plan, Journal::default(), Vec::new(), &Blobs::new());
+        Self { workflow, plan, transition, segments: Segments::new(), blobs: Blobs::new(), object: 0 }
     }
 
     /// Commits the turn, reads it again as the next look does, and takes the next one with these results.
     fn go_on(&mut self, facts: Vec<Fact>) {
-        self.blobs.extend(self.turn.blobs.iter().cloned());
-        let journal = &mut self.turn.journal;
-        for folded in journal.settle(&Room::default()).unwrap() {
+        self.blobs.extend(self.transition.blobs.iter().cloned());
+        let journal = &mut self.transition.journal;
+        for folded in journal.fold_finished(&JournalLimits::default()).unwrap() {
             self.segments.insert(folded.digest, read_segment(&folded.text).unwrap());
         }
         let status = WorkflowStatus {
@@ -52,17 +52,17 @@ impl Grown {
         let spec = serde_json::to_vec(&self.workflow.spec).unwrap().len();
         let size = serde_json::to_vec(&status).unwrap().len();
         self.object = self.object.max(spec + size);
-        self.turn = take(&self.plan, Journal::of(&status, &self.segments).unwrap(), facts, &self.blobs);
+        self.transition = take(&self.plan, Journal::of(&status, &self.segments).unwrap(), facts, &self.blobs);
     }
 
     /// Results of so many of the calls that are under way.
     fn results(&self, most: usize) -> Vec<Fact> {
         let reply = Reply { response: "what came of it, in some words".repeat(10).into(), ..Reply::default() };
-        let calls = self.turn.commands.iter().filter_map(|command| match command {
+        let calls = self.transition.commands.iter().filter_map(|command| match command {
             Command::Call(call) => Some(&**call),
             Command::Ask(_) => None,
         });
-        let ended = |call: &crate::turn::Call| Fact::Ended {
+        let ended = |call: &crate::transition::Call| Fact::Ended {
             path: call.path.clone(),
             attempt: call.attempt,
             result: Ok(reply.clone()),
@@ -73,21 +73,21 @@ impl Grown {
 
     /// To its end; returns its records.
     fn finish(&mut self) -> usize {
-        while self.turn.end.is_none() {
+        while self.transition.end.is_none() {
             let results = self.results(usize::MAX);
-            assert!(!results.is_empty(), "nothing is under way: {:?}", self.turn.phase);
+            assert!(!results.is_empty(), "nothing is under way: {:?}", self.transition.phase);
             self.go_on(results);
         }
         self.go_on(Vec::new());
-        self.turn.journal.records().len()
+        self.transition.journal.records().len()
     }
 }
 
-fn take(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Turn {
+fn take(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Transition {
     let now = Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() };
-    let turn = advance(plan, Control::default(), journal, facts, blobs, &now);
-    assert!(turn.missing.is_empty(), "all that was stored is at hand");
-    turn
+    let transition = advance(plan, Control::default(), journal, facts, blobs, &now);
+    assert!(transition.missing.is_empty(), "all that was stored is at hand");
+    transition
 }
 
 fn call(at: usize) -> Value {
@@ -133,7 +133,7 @@ fn stays_small(spec: &Value, records: usize) {
     let made = run.finish();
     assert!(made >= records, "{made} records");
     assert!(run.object < 384 * 1024, "{} bytes of object", run.object);
-    assert!(!run.turn.journal.segments().is_empty(), "{made} records in one object: this tests nothing");
+    assert!(!run.transition.journal.segments().is_empty(), "{made} records in one object: this tests nothing");
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn many_open_records_do_not_make_a_segment_of_each_finished_one() {
     spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
     let mut run = Grown::begin(&spec);
     let mut turns = 0;
-    while run.turn.end.is_none() {
+    while run.transition.end.is_none() {
         let results = run.results(1);
         assert_eq!(results.len(), 1, "one result to take in");
         run.go_on(results);
         turns += 1;
     }
-    let segments = run.turn.journal.segments();
+    let segments = run.transition.journal.segments();
     assert_eq!(turns, 1024);
     assert!((2..=32).contains(&segments.len()), "{} segments", segments.len());
 }
@@ -172,11 +172,11 @@ fn many_open_records_do_not_make_a_segment_of_each_finished_one() {
 fn looked_at(spec: &Value, turns: usize) -> (usize, usize) {
     let mut run = Grown::begin(spec);
     (0..turns).for_each(|_| run.go_on(run.results(usize::MAX)));
-    let journal = Journal::new(run.turn.journal.seq(), run.turn.journal.records().to_vec());
+    let journal = Journal::new(run.transition.journal.seq(), run.transition.journal.records().to_vec());
     let facts = run.results(1);
     assert_eq!(facts.len(), 1, "one result to take in");
     let records = journal.records().len();
-    let (_, looked) = work::of(|| take(&run.plan, journal, facts, &run.blobs));
+    let (_, looked) = reads::of(|| take(&run.plan, journal, facts, &run.blobs));
     (records, looked)
 }
 
@@ -202,6 +202,6 @@ fn a_turn_of_many_branches_looks_at_each_record_a_few_times_however_many_there_a
 #[test]
 fn a_turn_that_adds_a_branch_does_not_look_at_the_others() {
     // Each branch's scope is its own: ten times the branches are ten times the work, not a hundred times.
-    let looks = [10, 100].map(|branches| work::of(|| Grown::begin(&parallel(branches, 4))).1);
+    let looks = [10, 100].map(|branches| reads::of(|| Grown::begin(&parallel(branches, 4))).1);
     assert!(looks[1] <= 12 * looks[0], "{looks:?}");
 }

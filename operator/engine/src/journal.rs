@@ -11,7 +11,7 @@ use std::sync::Arc;
 use signoff_api::journal::{Segment, StepRecord, Usage};
 
 pub use records::Records;
-pub use segments::{Folded, Incomplete, Room, Segments, SharedRecords, read_segment};
+pub use segments::{Incomplete, JournalLimits, NewSegment, Segments, SharedRecords, read_segment};
 
 /// The records of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,10 +37,10 @@ impl Journal {
     #[must_use]
     pub fn new(seq: i64, records: Vec<StepRecord>) -> Self {
         let entries = records.into_iter().map(|record| Entry { record: Arc::new(record), folded: false }).collect();
-        Self::made_of(seq, entries, Vec::new())
+        Self::from_entries(seq, entries, Vec::new())
     }
 
-    fn made_of(seq: i64, entries: Vec<Entry>, segments: Vec<Segment>) -> Self {
+    fn from_entries(seq: i64, entries: Vec<Entry>, segments: Vec<Segment>) -> Self {
         let mut order: Vec<usize> = (0..entries.len()).collect();
         order.sort_by(|a, b| entries[*a].key().cmp(&entries[*b].key()));
         Self { seq, entries, order, segments, changed: false }
@@ -71,7 +71,7 @@ impl Journal {
         let places = self.order.get(from..).unwrap_or_default().iter();
         places.map(|at| &*self.entries[*at].record).take_while(move |record| {
             #[cfg(test)]
-            work::looked(1);
+            reads::count(1);
             record.path.starts_with(prefix)
         })
     }
@@ -89,18 +89,18 @@ impl Journal {
     }
 
     fn entry(&self, path: &str, attempt: i32) -> Option<&Entry> {
-        self.entries.get(self.place(path, attempt).ok()?)
+        self.entries.get(self.position(path, attempt).ok()?)
     }
 
     /// Where the record is, or where in `order` it would have to be put.
-    fn place(&self, path: &str, attempt: i32) -> Result<usize, usize> {
+    fn position(&self, path: &str, attempt: i32) -> Result<usize, usize> {
         #[cfg(test)]
-        work::looked(1);
+        reads::count(1);
         self.order.binary_search_by(|at| self.entries[*at].key().cmp(&(path, attempt))).map(|at| self.order[at])
     }
 
     /// Draws the next number.
-    pub(crate) fn draw(&mut self) -> i64 {
+    pub(crate) fn next_seq(&mut self) -> i64 {
         self.changed = true;
         self.seq += 1;
         self.seq
@@ -110,7 +110,7 @@ impl Journal {
     /// record is finished already.
     pub fn put(&mut self, record: StepRecord) -> bool {
         self.changed = true;
-        match self.place(&record.path, record.attempt) {
+        match self.position(&record.path, record.attempt) {
             Ok(at) if self.entries[at].record.phase.is_end() => false,
             Ok(at) => {
                 self.entries[at].record = Arc::new(record);
@@ -142,7 +142,7 @@ impl Entry {
 
 /// How much of journals a test had looked at: what a turn costs, without a clock.
 #[cfg(test)]
-pub(crate) mod work {
+pub(crate) mod reads {
     use std::cell::Cell;
 
     thread_local! {
@@ -150,7 +150,7 @@ pub(crate) mod work {
     }
 
     /// So many records were looked at.
-    pub(crate) fn looked(records: usize) {
+    pub(crate) fn count(records: usize) {
         LOOKED.set(LOOKED.get() + records);
     }
 

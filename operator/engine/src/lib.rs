@@ -12,7 +12,7 @@
 //! * **Activity**: something whose result is recorded: a call, a rendered value, a gate.
 //! * **Fact**: something that happened outside and is to be taken into the journal.
 //! * **Command**: something that shall be done outside once the journal is committed.
-//! * **Turn**: everything that follows from a journal and new facts at one moment.
+//! * **Transition**: everything that follows from a journal and new facts at one moment.
 //! * **Policy**: an approval policy of an administrator; merged into the plan of every run, so that it cannot be avoided.
 //! * **Tally**: what follows from an Approval's request and its decisions at one moment.
 
@@ -24,40 +24,38 @@ pub mod plan;
 pub mod policy;
 pub mod status;
 pub mod tally;
-pub mod turn;
+pub mod transition;
 pub mod values;
 
-mod about;
 mod activity;
 mod advance;
-mod complaint;
 mod decision;
 pub mod evaluation;
 mod excerpt;
-mod judged;
+mod field_error;
+mod gate_subject;
 mod patterns;
 mod request;
 mod schema;
 mod scope;
 mod shape;
 mod steps;
+mod validated_answers;
 
 pub use activity::Control;
-pub use advance::{advance, set_aside};
-pub use complaint::Complaint;
-pub use journal::{Journal, Room, Segments};
+pub use advance::{advance, advance_quarantined};
+pub use field_error::FieldError;
+pub use journal::{Journal, JournalLimits, Segments};
 pub use plan::{Plan, Settings};
 pub use policy::Policies;
 #[doc(hidden)]
 pub use schema::Schema; // for its benchmark
 pub use shape::prepare;
-pub use turn::{Blobs, Command, End, Fact, Now, Turn};
+pub use transition::{Blobs, Command, End, Fact, Now, Transition};
 pub use values::ValueLimits;
 
 #[cfg(test)]
 mod any_pattern_tests;
-#[cfg(test)]
-mod driven;
 #[cfg(test)]
 mod excerpt_tests;
 #[cfg(test)]
@@ -66,3 +64,5 @@ mod growth_tests;
 mod order_tests;
 #[cfg(test)]
 mod request_tests;
+#[cfg(test)]
+mod test_run;

@@ -15,7 +15,7 @@ use signoff_api::{
 
 use crate::{
     Control, Fact, Journal, Now, Plan, Settings, advance,
-    turn::{Blobs, Failure, Reply},
+    transition::{Blobs, Failure, Reply},
 };
 
 /// Something that happens to a run.
@@ -135,30 +135,30 @@ proptest! {
                 _ => {}
             }
             let facts: Vec<_> = fact(event, &records, now.at).into_iter().collect();
-            let turn = advance(&plan, control, Journal::new(seq, records.clone()), facts.clone(), &blobs, &now);
-            prop_assert!(turn.missing.is_empty());
+            let transition = advance(&plan, control, Journal::new(seq, records.clone()), facts.clone(), &blobs, &now);
+            prop_assert!(transition.missing.is_empty());
             let same = advance(&plan, control, Journal::new(seq, records.clone()), facts, &blobs, &now);
-            prop_assert_eq!(&turn.commands, &same.commands, "the same input gives the same turn");
-            blobs.extend(turn.blobs.clone());
+            prop_assert_eq!(&transition.commands, &same.commands, "the same input gives the same turn");
+            blobs.extend(transition.blobs.clone());
             for old in records.iter().filter(|r| r.phase.is_end()) {
-                prop_assert_eq!(turn.journal.get(&old.path, old.attempt), Some(old), "a finished record is never edited");
+                prop_assert_eq!(transition.journal.get(&old.path, old.attempt), Some(old), "a finished record is never edited");
             }
-            let mut numbers: Vec<i64> = turn.journal.records().iter().flat_map(|r| [Some(r.seq), r.done]).flatten().collect();
+            let mut numbers: Vec<i64> = transition.journal.records().iter().flat_map(|r| [Some(r.seq), r.done]).flatten().collect();
             let drawn = numbers.len();
             numbers.sort_unstable();
             numbers.dedup();
             prop_assert_eq!(numbers.len(), drawn, "each event has a number of its own");
-            prop_assert!(numbers.last().is_none_or(|last| *last <= turn.journal.seq()));
-            let open: Vec<_> = turn.journal.records().iter().filter(|r| !r.phase.is_end()).collect();
+            prop_assert!(numbers.last().is_none_or(|last| *last <= transition.journal.seq()));
+            let open: Vec<_> = transition.journal.records().iter().filter(|r| !r.phase.is_end()).collect();
             prop_assert!(open.len() <= 1, "a chain does one thing at a time: {:?}", open);
-            let pays = turn.journal.records().iter().filter(|r| r.path.starts_with("pay")).count();
+            let pays = transition.journal.records().iter().filter(|r| r.path.starts_with("pay")).count();
             prop_assert!(pays <= 1, "what is not idempotent begins once");
-            if turn.end.is_some() {
-                prop_assert!(open.is_empty() && turn.commands.is_empty());
+            if transition.end.is_some() {
+                prop_assert!(open.is_empty() && transition.commands.is_empty());
                 return Ok(());
             }
-            seq = turn.journal.seq();
-            records = serde_json::from_value(serde_json::to_value(turn.journal.records()).unwrap()).unwrap();
+            seq = transition.journal.seq();
+            records = serde_json::from_value(serde_json::to_value(transition.journal.records()).unwrap()).unwrap();
             let replay = advance(&plan, control, Journal::new(seq, records.clone()), Vec::new(), &blobs, &now);
             prop_assert_eq!(replay.journal.records(), records.as_slice(), "a replay adds nothing");
         }

@@ -73,23 +73,23 @@ mod tests {
     use signoff_api::JsonObject;
 
     use super::*;
-    use crate::{about::About, schema::Schema};
+    use crate::{gate_subject::GateSubject, schema::Schema};
 
     #[test]
     fn every_kind_of_gate_says_what_modify_takes_and_the_example_fits() {
         let routes = vec!["billing".to_owned(), "support".to_owned()];
-        for (about, words, wanted) in [
-            (About::Route(routes), r#"{route: "billing" or "support"}"#, json!({"route": "billing"})),
-            (About::Subtasks(3), "{subtasks: [{task: <text>}, ...]}", json!({"subtasks": [{"task": "better"}]})),
-            (About::Draft, "{draft: <text>}", json!({"draft": "better"})),
-            (About::Workers, r#"{workers: {"0" or "1": <any>, ...}}"#, json!({"workers": {"0": "better"}})),
-            (About::Failure(&["url", "body"]), "{url: <text>, body: <text>}", json!({"url": "better"})),
+        for (subject, words, wanted) in [
+            (GateSubject::Route(routes), r#"{route: "billing" or "support"}"#, json!({"route": "billing"})),
+            (GateSubject::Subtasks(3), "{subtasks: [{task: <text>}, ...]}", json!({"subtasks": [{"task": "better"}]})),
+            (GateSubject::Draft, "{draft: <text>}", json!({"draft": "better"})),
+            (GateSubject::Workers, r#"{workers: {"0" or "1": <any>, ...}}"#, json!({"workers": {"0": "better"}})),
+            (GateSubject::Failure(&["url", "body"]), "{url: <text>, body: <text>}", json!({"url": "better"})),
         ] {
-            let schema = about.parameters(2).unwrap().0["Modify"].clone();
+            let schema = subject.parameters(2).unwrap().0["Modify"].clone();
             assert_eq!((shape(&schema).as_str(), Value::Object(example(&schema))), (words, wanted));
             fits(&schema);
         }
-        let retry = About::Workers.parameters(2).unwrap().0["Retry"].clone();
+        let retry = GateSubject::Workers.parameters(2).unwrap().0["Retry"].clone();
         assert_eq!(shape(&retry), "{workers: [<integer>, ...]}");
         fits(&retry);
     }

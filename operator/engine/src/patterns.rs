@@ -6,11 +6,11 @@ mod chain;
 mod dag;
 mod evaluator;
 mod graph;
+mod join;
 mod orchestrator;
 mod parallel;
 mod release;
 mod routing;
-mod together;
 
 use std::rc::Rc;
 
@@ -18,14 +18,14 @@ use serde_json::Value;
 use signoff_api::Verdict;
 
 use crate::{
-    activity::{Run, Trouble},
+    activity::{RenderError, Run},
     plan::PlannedPattern,
-    scope::{Frame, Listed},
+    scope::{RecordNamespace, StepScope},
     steps::{self, Stop},
 };
 
 /// The result of a run that succeeded.
-pub(crate) struct Shown {
+pub(crate) struct RunResult {
     pub(crate) outputs: String,
     /// Relative paths, and what stands in them.
     pub(crate) artifacts: Vec<(String, String)>,
@@ -35,18 +35,18 @@ pub(crate) struct Shown {
 const PLANS_AGAIN: [Verdict; 3] = [Verdict::Respond, Verdict::Defer, Verdict::Retry];
 
 /// A value that is made when it is asked for, from what was known at a number of the journal.
-type Later<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Value, Trouble> + 'a>;
+type LazyValue<'a> = Rc<dyn Fn(&Run<'a>, i64) -> Result<Value, RenderError> + 'a>;
 
 /// A pattern that has come to its end: what can be seen from there, and its result.
-struct Done<'a> {
-    frame: Frame<'a>,
-    result: Later<'a>,
+struct PatternResult<'a> {
+    step_scope: StepScope<'a>,
+    result: LazyValue<'a>,
 }
 
 /// Runs the whole of a plan: the gates that policies put before it, the pattern, and the release of its result.
-pub(crate) async fn run(run: &Run<'_>) -> Result<Shown, Stop> {
+pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, Stop> {
     let plan = run.plan;
-    let nothing = Frame::of("", Listed::Nothing, []);
+    let nothing = StepScope::of("", RecordNamespace::Nothing, []);
     for gate in &plan.start {
         steps::pass(run, &nothing, gate, &gate.path, &|_| Ok(None)).await?;
     }
@@ -62,31 +62,31 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<Shown, Stop> {
     release::release(run, done.with_result()).await
 }
 
-impl<'a> Done<'a> {
+impl<'a> PatternResult<'a> {
     /// The result is the newest response that can be seen.
-    fn newest(frame: Frame<'a>) -> Self {
-        let own = frame.clone();
-        Self { frame, result: Rc::new(move |run, seq| last_response(run, &own, seq)) }
+    fn newest(step_scope: StepScope<'a>) -> Self {
+        let own = step_scope.clone();
+        Self { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) }
     }
 
     /// After a pattern, `last_response` is its result.
     fn with_result(self) -> Self {
         let result = Rc::clone(&self.result);
-        let frame = self.frame.giving(move |run, wanted, seq, scope| {
+        let step_scope = self.step_scope.with_vars(move |run, wanted, seq, scope| {
             if wanted.root("last_response") {
                 scope.set("last_response", result(run, seq)?);
             }
             Ok(())
         });
-        Self { frame, result: self.result }
+        Self { step_scope, result: self.result }
     }
 }
 
 /// The newest response that a frame sees, as people left it.
-fn last_response<'a>(run: &Run<'a>, frame: &Frame<'a>, seq: i64) -> Result<Value, Trouble> {
-    let newest = frame.newest(run, seq, |record| crate::scope::answers(run, record, seq));
+fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: i64) -> Result<Value, RenderError> {
+    let newest = step_scope.newest(run, seq, |record| crate::scope::answers(run, record, seq));
     match newest {
-        Some(newest) => Ok(crate::scope::response(run, frame, &newest, seq)?.0),
+        Some(newest) => Ok(crate::scope::response(run, step_scope, &newest, seq)?.0),
         None => Ok(Value::Null),
     }
 }
@@ -101,8 +101,8 @@ fn plain(value: &Value) -> String {
 }
 
 /// The number that everything known now comes before.
-fn now(run: &Run<'_>) -> i64 {
-    run.books.borrow().journal.seq() + 1
+fn next_seq(run: &Run<'_>) -> i64 {
+    run.state.borrow().journal.seq() + 1
 }
 
 #[cfg(test)]

@@ -29,17 +29,17 @@ use signoff_api::{
 };
 
 use crate::{
-    about::About,
-    complaint::Complaint,
-    judged::Judged,
+    field_error::FieldError,
+    gate_subject::GateSubject,
     policy::Policies,
     shape,
-    turn::{Call, What},
+    transition::{Call, What},
+    validated_answers::ValidatedAnswers,
 };
 
 use gates::Gates;
 use signoff_expr::{Condition, Known, Members, Template, nearest::did_you_mean};
-use step::{Ground, Place};
+use step::{PlanContext, StepContext};
 
 pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
@@ -105,7 +105,7 @@ pub struct Plan {
     spec_digest: Digest,
     warnings: Vec<String>,
     /// The answers that were judged by this plan.
-    pub(crate) judged: Judged,
+    pub(crate) validated_answers: ValidatedAnswers,
 }
 
 /// An agent with its provider.
@@ -134,51 +134,51 @@ impl Plan {
     ///
     /// # Errors
     /// Everything that is wrong with it, in the order of its fields.
-    pub fn of(workflow: &Workflow, settings: &Settings, policies: &Arc<Policies>) -> Result<Self, Vec<Complaint>> {
+    pub fn of(workflow: &Workflow, settings: &Settings, policies: &Arc<Policies>) -> Result<Self, Vec<FieldError>> {
         let spec = &workflow.spec;
         let accepted = workflow.status.as_ref().filter(|status| status.spec_digest.is_some());
         if let (None, Some(why)) = (accepted, too_large(spec, settings)) {
             return Err(vec![why]);
         }
         let added = accepted.map_or_else(|| policies.added_steps(), |status| status.added_steps.clone());
-        let mut check =
-            Check { settings, policies, accepted: accepted.is_some(), complaints: Vec::new(), warnings: Vec::new() };
+        let mut validator =
+            Validator { settings, policies, accepted: accepted.is_some(), errors: Vec::new(), warnings: Vec::new() };
         let spec_digest = match spec_digest(spec) {
             Ok(digest) => digest,
             Err(why) => {
-                check.complain("spec", why.to_string());
+                validator.error("spec", why.to_string());
                 Digest::of_bytes(b"")
             }
         };
-        let inputs = inputs::values(&spec.inputs, &mut check);
-        let agents = check.agents(spec);
+        let inputs = inputs::values(&spec.inputs, &mut validator);
+        let agents = validator.agents(spec);
         let gates = Gates::of(spec);
-        let ground = Ground { spec, agents: &agents, added: &added, gates: &gates };
-        let everywhere = Check::known_everywhere(spec);
-        let mut start = check.policy_gates(&ground, Position::Start, &everywhere);
-        let mut pattern = check.pattern(&ground);
+        let plan = PlanContext { spec, agents: &agents, added: &added, gates: &gates };
+        let everywhere = Validator::known_everywhere(spec);
+        let mut start = validator.policy_gates(&plan, Position::Start, &everywhere);
+        let mut pattern = validator.pattern(&plan);
         let known = pattern.as_ref().map_or(everywhere, |(_, known)| known.clone());
         let shown = known.with("last_response", Members::Open);
-        let mut end = check.policy_gates(&ground, Position::End, &shown);
-        let (outputs, artifacts) = check.outputs(spec, &shown);
+        let mut end = validator.policy_gates(&plan, Position::End, &shown);
+        let (outputs, artifacts) = validator.outputs(spec, &shown);
         let asked = shown.with("output", Members::Open);
         let revisable = pattern.iter().flat_map(|(pattern, _)| pattern.steps()).any(PlannedStep::is_agent);
-        let about = About::Final(revisable);
-        let release = check.gate_of_run(&ground, SpecGateType::FinalResponse, ".final", &asked, about);
-        let revisers = if release.is_some() && revisable { check.revisers(&ground, &asked) } else { Vec::new() };
-        check.spec_gates(spec, &gates);
+        let subject = GateSubject::Final(revisable);
+        let release = validator.gate_of_run(&plan, SpecGateType::FinalResponse, ".final", &asked, subject);
+        let revisers = if release.is_some() && revisable { validator.revisers(&plan, &asked) } else { Vec::new() };
+        validator.spec_gates(spec, &gates);
         if let Some((pattern, _)) = &mut pattern {
-            check.after_reject(&mut start, pattern, &mut end);
+            validator.after_reject(&mut start, pattern, &mut end);
         }
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
-        check.check_policy_gates(&added, steps.chain(&start).chain(&end));
-        if accepted.is_none() && check.complaints.is_empty() {
+        validator.check_policy_gates(&added, steps.chain(&start).chain(&end));
+        if accepted.is_none() && validator.errors.is_empty() {
             // Where the plan has words of its own, the rule behind them would say the same again.
-            check.complaints = shape::of_spec(spec);
+            validator.errors = shape::of_spec(spec);
         }
         let metadata = &workflow.metadata;
         match pattern {
-            Some((pattern, _)) if check.complaints.is_empty() => Ok(Self {
+            Some((pattern, _)) if validator.errors.is_empty() => Ok(Self {
                 namespace: metadata.namespace.clone().unwrap_or_default(),
                 name: metadata.name.clone().unwrap_or_default(),
                 uid: metadata.uid.clone().unwrap_or_default(),
@@ -198,10 +198,10 @@ impl Plan {
                 policies: Arc::clone(policies),
                 added,
                 spec_digest,
-                warnings: check.warnings,
-                judged: Judged::default(),
+                warnings: validator.warnings,
+                validated_answers: ValidatedAnswers::default(),
             }),
-            _ => Err(check.complaints),
+            _ => Err(validator.errors),
         }
     }
 
@@ -260,8 +260,8 @@ impl Plan {
 
     /// The number of answers that were judged by this plan. It grows while a transition gets on, even one that is stopped.
     #[must_use]
-    pub fn judged_answers(&self) -> usize {
-        self.judged.count()
+    pub fn validated_answers(&self) -> usize {
+        self.validated_answers.count()
     }
 
     /// Returns warnings: what is allowed but suspicious.
@@ -279,9 +279,9 @@ pub fn spec_bytes(spec: &WorkflowSpec) -> usize {
 }
 
 /// Returns why a spec is too large, before anything of it is parsed.
-fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<Complaint> {
+fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
     let (bytes, most) = (spec_bytes(spec), settings.max_spec_bytes);
-    (bytes > most).then(|| Complaint {
+    (bytes > most).then(|| FieldError {
         field: "spec".to_owned(),
         message: format!(
             "it has {bytes} bytes, {} of them in spec.inputs, and may have {most}; let a step fetch what is large, or ask an administrator to raise --max-workflow-bytes",
@@ -330,7 +330,7 @@ fn without_visits(path: &str) -> String {
     let place = |segment: &str| {
         let name = segment.split_once('#').map_or(segment, |(name, _)| name);
         match name.rsplit_once('-') {
-            Some((made, count)) if name.starts_with('.') && count.parse::<u32>().is_ok() => made.to_owned(),
+            Some((agent, count)) if name.starts_with('.') && count.parse::<u32>().is_ok() => agent.to_owned(),
             _ => name.to_owned(),
         }
     };
@@ -338,38 +338,38 @@ fn without_visits(path: &str) -> String {
 }
 
 /// The validator of a Workflow, with the errors so far.
-pub(crate) struct Check<'a> {
+pub(crate) struct Validator<'a> {
     settings: &'a Settings,
     policies: &'a Policies,
     /// Whether the run was accepted: policies then hold gates and refuse nothing.
     accepted: bool,
-    complaints: Vec<Complaint>,
+    errors: Vec<FieldError>,
     warnings: Vec<String>,
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Returns the end of a complaint about an unknown name: which known one was perhaps meant. Only the first complaints have
     /// one, because each looks at all names.
     pub(crate) fn did_you_mean<'k>(&self, typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
-        if self.complaints.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
+        if self.errors.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
     }
 
-    pub(crate) fn complain(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.complain_as(reason::INVALID, field, message);
+    pub(crate) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.error_as(reason::INVALID, field, message);
     }
 
-    fn complain_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
-        let complaint = Complaint { field: field.into(), message: message.into(), reason };
+    fn error_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
+        let error = FieldError { field: field.into(), message: message.into(), reason };
         // One field may be looked at from several places.
-        if !self.complaints.contains(&complaint) {
-            self.complaints.push(complaint);
+        if !self.errors.contains(&error) {
+            self.errors.push(error);
         }
     }
 
     /// Reports something that the policies do not allow, unless the run was already accepted.
     pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
         if let (Some(why), false) = (why, self.accepted) {
-            self.complain_as(reason::NOT_ALLOWED, field, why);
+            self.error_as(reason::NOT_ALLOWED, field, why);
         }
     }
 
@@ -381,7 +381,7 @@ impl Check<'_> {
         match Template::parse(source, field) {
             Ok(template) => Some(template),
             Err(why) => {
-                self.complain(why.what().to_owned(), why.problem());
+                self.error(why.what().to_owned(), why.problem());
                 None
             }
         }
@@ -395,7 +395,7 @@ impl Check<'_> {
         for (at, Artifact { path, from, skip_if }) in outputs.artifacts.iter().enumerate() {
             let field = |part: &str| format!("spec.outputs.artifacts[{at}].{part}");
             if let Err(why) = safe_path(path) {
-                self.complain(field("path"), why);
+                self.error(field("path"), why);
             }
             let path = self.known_template(path, &field("path"), known);
             let from = self.known_template(from, &field("from"), known);
@@ -408,19 +408,19 @@ impl Check<'_> {
     }
 
     /// A step by which each agent makes a final response again, behind the gates that policies put before agents.
-    fn revisers(&mut self, ground: &Ground<'_>, known: &Known) -> Vec<PlannedStep> {
+    fn revisers(&mut self, plan: &PlanContext<'_>, known: &Known) -> Vec<PlannedStep> {
         let revise =
             Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
         let one = |agent: &String| {
             let agent = PlannedAgentStep { agent: agent.clone(), input: revise.clone(), addition: None, fresh: false };
             PlannedStep { path: ".revision".to_owned(), ..PlannedStep::new(".revision", Action::Agent(agent)) }
         };
-        let mut revisers: Vec<_> = ground.agents.keys().map(one).collect();
+        let mut revisers: Vec<_> = plan.agents.keys().map(one).collect();
         // Only one of them ever makes a final response: all have the same gates.
         let Some(first) = revisers.first_mut() else { return revisers };
         let agent = AgentStep { name: "the agent of the final response".to_owned(), ..AgentStep::default() };
         let written = Step { name: ".revision".to_owned(), agent: Some(agent), ..Step::default() };
-        self.with_policy_gates(first, &written, &Place::new(ground, "spec.gates", "", known.clone()));
+        self.with_policy_gates(first, &written, &StepContext::new(plan, "spec.gates", "", known.clone()));
         let gates = first.policy_gates.clone();
         revisers.iter_mut().for_each(|reviser| reviser.policy_gates.clone_from(&gates));
         revisers
@@ -430,7 +430,7 @@ impl Check<'_> {
         let mut agents = BTreeMap::new();
         for (at, provider) in spec.providers.iter().enumerate() {
             if provider.openai.is_some() == provider.scripted.is_some() {
-                self.complain(format!("spec.providers[{at}]"), "a provider is exactly one of openai and scripted");
+                self.error(format!("spec.providers[{at}]"), "a provider is exactly one of openai and scripted");
             }
             self.not_allowed(format!("spec.providers[{at}]"), self.policies.refuses_provider(provider));
         }
@@ -444,7 +444,7 @@ impl Check<'_> {
             let system = agent.system.as_ref().and_then(|source| self.template(source, &format!("{field}.system")));
             if provider.is_none() {
                 let names: Vec<_> = spec.providers.iter().map(|p| p.name.as_str()).collect();
-                self.complain(
+                self.error(
                     format!("{field}.provider"),
                     format!(
                         "name one of spec.providers ({})",
@@ -455,11 +455,11 @@ impl Check<'_> {
             // Whoever asks it is not told that there is no such agent: this one complaint is enough.
             let provider = provider.cloned().unwrap_or_default();
             if provider.openai.is_some() && agent.model.is_none() {
-                self.complain(format!("{field}.model"), format!("provider {} needs a model", provider.name));
+                self.error(format!("{field}.model"), format!("provider {} needs a model", provider.name));
             }
             let planned = PlannedAgent { spec: agent.clone(), provider, system };
             if agents.insert(agent.name.clone(), planned).is_some() {
-                self.complain(format!("{field}.name"), format!("{} stands twice: names are unique", agent.name));
+                self.error(format!("{field}.name"), format!("{} stands twice: names are unique", agent.name));
             }
         }
         agents

@@ -12,17 +12,17 @@ use signoff_api::{
 use signoff_expr::text;
 
 use crate::{
-    activity::{Run, Trouble},
+    activity::{RenderError, Run},
     excerpt::{Fields, SHOWN},
     plan::{PlannedGate, PlannedStep},
-    scope::{self, Frame},
-    turn::Ask,
+    scope::{self, StepScope},
+    transition::Ask,
     values::MAX_VALUE,
 };
 
 /// The subject of a review.
 #[derive(Clone, Debug)]
-pub(crate) struct Reviewed {
+pub(crate) struct ReviewSubject {
     /// The path of its record.
     pub(crate) path: String,
     pub(crate) text: String,
@@ -37,7 +37,7 @@ pub(crate) struct Reviewed {
     pub(crate) binds: Option<Digest>,
 }
 
-impl Reviewed {
+impl ReviewSubject {
     pub(crate) fn of(path: &str, text: &str) -> Self {
         let (path, text) = (path.to_owned(), text.to_owned());
         Self { path, text, excerpt: None, parts: 0, beside: None, binds: None }
@@ -80,17 +80,17 @@ pub(crate) struct Facts<'a> {
 /// `reviewed`: what is asked about.
 pub(crate) fn ask<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
     facts: &Facts<'_>,
-    reviewed: Option<Reviewed>,
-) -> Result<Ask, Trouble> {
+    reviewed: Option<ReviewSubject>,
+) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
-    let scope = scope::at(run, frame, step, facts.seq)?;
+    let scope = scope::at(run, step_scope, step, facts.seq)?;
     let prompt = gate.prompt.render(&scope)?;
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
-        return Err(Trouble::Invalid("the rendered prompt is empty or has more than 16384 characters".into()));
+        return Err(RenderError::Invalid("the rendered prompt is empty or has more than 16384 characters".into()));
     }
     let context = match &gate.context {
         Some(template) => Some(template.render(&scope)?),
@@ -105,13 +105,13 @@ pub(crate) fn ask<'a>(
             "what people would be shown has {} bytes and may have {MAX_VALUE}: show a part, or where it is",
             text.len()
         );
-        return Err(Trouble::Invalid(why));
+        return Err(RenderError::Invalid(why));
     }
-    let mut books = run.books.borrow_mut();
-    books.can_store(whole_context.into_iter().chain(whole_review)).map_err(Trouble::Invalid)?;
-    let context_ref = whole_context.map(|text| books.store(text));
-    let review_ref = whole_review.map(|text| books.store(text));
-    drop(books);
+    let mut state = run.state.borrow_mut();
+    state.can_store(whole_context.into_iter().chain(whole_review)).map_err(RenderError::Invalid)?;
+    let context_ref = whole_context.map(|text| state.store_blob(text));
+    let review_ref = whole_review.map(|text| state.store_blob(text));
+    drop(state);
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let timeout = spec.timeout.clone().unwrap_or_default();
     let action = timeout.action.unwrap_or_default();
@@ -119,7 +119,7 @@ pub(crate) fn ask<'a>(
         workflow: WorkflowRef { name: plan.name.clone(), uid: plan.uid.clone() },
         gate: GateRef {
             name: facts.name.to_owned(),
-            type_: gate.about.gate_type(),
+            type_: gate.subject.gate_type(),
             path: facts.path.to_owned(),
             visit: facts.visit,
         },
@@ -130,7 +130,7 @@ pub(crate) fn ask<'a>(
         prompt,
         context: context.map(|text| text::first(&text, SHOWN).to_owned()),
         context_ref,
-        parameters: gate.about.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
+        parameters: gate.subject.parameters(reviewed.as_ref().map_or(0, |reviewed| reviewed.parts)),
         reviews: reviewed.map(|reviewed| review(reviewed, review_ref)),
         form: gate.form.clone(),
         allowed_verdicts: gate.allowed.clone(),
@@ -146,7 +146,7 @@ pub(crate) fn ask<'a>(
         escalate_to: spec.escalate_to.clone(),
         digest: Digest::of_bytes(b""),
     };
-    request.digest = request.digest_of_the_rest().map_err(|why| Trouble::Invalid(why.to_string()))?;
+    request.digest = request.digest_of_the_rest().map_err(|why| RenderError::Invalid(why.to_string()))?;
     let name = names::approval(&plan.name, facts.name, &request.digest);
     Ok(Ask { path: facts.path.to_owned(), name, request, binds })
 }
@@ -165,14 +165,14 @@ fn quorums(name: &str, gate: &PlannedGate) -> Vec<Quorum> {
 }
 
 /// Returns the context that the gate's author shows, followed by the facts about a container that ran.
-fn with_what_is_beside(context: Option<String>, reviewed: Option<&Reviewed>) -> Option<String> {
+fn with_what_is_beside(context: Option<String>, reviewed: Option<&ReviewSubject>) -> Option<String> {
     let beside = reviewed.and_then(|one| one.beside.as_deref()).map(text::clean);
     let all: Vec<_> = context.into_iter().chain(beside).collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
 /// Returns the subject of the review.
-fn review(Reviewed { path, text, excerpt, .. }: Reviewed, ref_: Option<BlobRef>) -> Review {
+fn review(ReviewSubject { path, text, excerpt, .. }: ReviewSubject, ref_: Option<BlobRef>) -> Review {
     let digest = Digest::of_bytes(text.as_bytes());
     let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());
     Review { path, response, ref_, digest }

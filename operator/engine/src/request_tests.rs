@@ -6,7 +6,7 @@ use signoff_api::{ApprovalRequest, Digest, Moment, Workflow};
 
 use crate::{
     Control, Journal, Now, Plan, Settings, advance,
-    turn::{Blobs, Command},
+    transition::{Blobs, Command},
 };
 
 /// A name with a letter and a separate accent: normalising it would make it another user.
@@ -27,8 +27,8 @@ fn asked(uid: &str, hitl: Value) -> (String, ApprovalRequest) {
         Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"));
     let at = Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap());
     let now = Now { at, guard_epoch: "epoch".into() };
-    let turn = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
-    let Some(Command::Ask(ask)) = turn.commands.into_iter().next() else { panic!("nobody is asked") };
+    let transition = advance(&plan, Control::default(), Journal::default(), Vec::new(), &Blobs::new(), &now);
+    let Some(Command::Ask(ask)) = transition.commands.into_iter().next() else { panic!("nobody is asked") };
     (ask.name, ask.request)
 }
 

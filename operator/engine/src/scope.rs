@@ -4,7 +4,7 @@
 //! Only results whose `done` is smaller than the step's own `seq`, so that every replay sees what the first
 //! evaluation saw. Text of people, models and tools is a value here and is never rendered.
 
-mod frame;
+mod step_scope;
 mod views;
 
 use std::collections::BTreeSet;
@@ -14,16 +14,16 @@ use signoff_api::journal::{StepKind, StepRecord};
 use signoff_expr::{Reference, Scope};
 
 use crate::{
-    activity::{Run, Trouble},
+    activity::{RenderError, Run},
     plan::{Action, PlannedStep},
 };
 
-pub(crate) use frame::{Frame, Listed, all, within};
-pub(crate) use views::{ANSWER, answers, decision, hitl, response, view, word};
+pub(crate) use step_scope::{RecordNamespace, StepScope, all, within};
+pub(crate) use views::{ANSWER, answers, decision, hitl, response, verdict_text, view};
 
 /// A record that a step can see.
 #[derive(Clone)]
-pub(crate) struct Seen<'r> {
+pub(crate) struct VisibleRecord<'r> {
     pub(crate) step: &'r PlannedStep,
     pub(crate) record: StepRecord,
 }
@@ -38,9 +38,9 @@ pub(crate) fn parts(path: &str) -> (&str, i32) {
 }
 
 /// The names that a template refers to.
-pub(crate) struct Wanted<'w>(&'w BTreeSet<Reference>);
+pub(crate) struct RequestedNames<'w>(&'w BTreeSet<Reference>);
 
-impl Wanted<'_> {
+impl RequestedNames<'_> {
     pub(crate) fn root(&self, name: &str) -> bool {
         self.0.iter().any(|reference| reference.root == name)
     }
@@ -71,8 +71,13 @@ impl Wanted<'_> {
 }
 
 /// The scope of a step that began at `seq`.
-pub(crate) fn at<'a>(run: &Run<'a>, frame: &Frame<'a>, step: &PlannedStep, seq: i64) -> Result<Scope, Trouble> {
-    let mut scope = general(run, frame, &references(run, step), seq)?;
+pub(crate) fn at<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &PlannedStep,
+    seq: i64,
+) -> Result<Scope, RenderError> {
+    let mut scope = general(run, step_scope, &references(run, step), seq)?;
     for (name, value) in step
         .vars
         .iter()
@@ -87,16 +92,16 @@ pub(crate) fn at<'a>(run: &Run<'a>, frame: &Frame<'a>, step: &PlannedStep, seq: 
 /// The scope of whatever has these references, at `seq`.
 pub(crate) fn general<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     wanted: &BTreeSet<Reference>,
     seq: i64,
-) -> Result<Scope, Trouble> {
+) -> Result<Scope, RenderError> {
     let plan = run.plan;
     let is_of_author = |name: &str| matches!(name, "inputs" | "run") || plan.inputs.contains_key(name);
     if wanted.iter().any(|reference| !is_of_author(&reference.root)) {
         run.reads_values();
     }
-    let wanted = Wanted(wanted);
+    let wanted = RequestedNames(wanted);
     let mut scope = Scope::new();
     for (name, value) in &plan.inputs {
         scope.set(name.clone(), value.clone());
@@ -108,9 +113,9 @@ pub(crate) fn general<'a>(
     );
     // What is missing is fetched in one go: each part is tried, whatever the others lack.
     let parts = [
-        frame.records(run, &wanted, seq, &mut scope),
-        newest(run, frame, &wanted, seq, &mut scope),
-        frame.give(run, &wanted, seq, &mut scope),
+        step_scope.records(run, &wanted, seq, &mut scope),
+        newest(run, step_scope, &wanted, seq, &mut scope),
+        step_scope.set_pattern_vars(run, &wanted, seq, &mut scope),
     ];
     parts.into_iter().collect::<Result<(), _>>()?;
     Ok(scope)
@@ -119,22 +124,22 @@ pub(crate) fn general<'a>(
 /// The newest response and the newest decision that the frame sees.
 fn newest<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
-    wanted: &Wanted<'_>,
+    step_scope: &StepScope<'a>,
+    wanted: &RequestedNames<'_>,
     seq: i64,
     scope: &mut Scope,
-) -> Result<(), Trouble> {
+) -> Result<(), RenderError> {
     if wanted.root("last_response") {
-        let newest = frame.newest(run, seq, |record| answers(run, record, seq));
+        let newest = step_scope.newest(run, seq, |record| answers(run, record, seq));
         let value = match newest {
-            Some(newest) => response(run, frame, &newest, seq)?.0,
+            Some(newest) => response(run, step_scope, &newest, seq)?.0,
             None => Value::Null,
         };
         scope.set("last_response", value);
     }
     if wanted.root("hitl") || wanted.root("hitl_response") {
-        let (decided, twin) = match frame.newest(run, seq, |record| record.kind == StepKind::Hitl) {
-            Some(gate) => (hitl(run, &gate)?, response(run, frame, &gate, seq)?.0),
+        let (decided, twin) = match step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl) {
+            Some(gate) => (hitl(run, &gate)?, response(run, step_scope, &gate, seq)?.0),
             None => (views::no_decision(), Value::Null),
         };
         scope.set("hitl", decided);

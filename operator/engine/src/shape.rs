@@ -12,7 +12,7 @@ use serde_json::Value;
 use signoff_api::{Decision, WorkflowSpec, conditions::reason, crds};
 use signoff_expr::{Condition, Scope, budget, text};
 
-use crate::complaint::Complaint;
+use crate::field_error::FieldError;
 
 /// The rules of a value, and of what is within it. Parts without any are left out.
 #[derive(Debug, Default)]
@@ -51,11 +51,11 @@ pub fn prepare() {
 
 /// Returns every declared rule that a spec breaks, in the order of its fields. For specs that are not accepted yet: a rule
 /// that a later version adds is not for runs under way, whose specs are compared with the digest that acceptance recorded.
-pub(crate) fn of_spec(spec: &WorkflowSpec) -> Vec<Complaint> {
+pub(crate) fn of_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     let mut broken = Vec::new();
     match serde_json::to_value(spec) {
         Ok(value) => SPEC.check(&value, "spec", &mut broken),
-        Err(why) => broken.push(complaint("spec", &format!("it has no JSON: {why}"))),
+        Err(why) => broken.push(error("spec", &format!("it has no JSON: {why}"))),
     }
     broken
 }
@@ -68,15 +68,15 @@ pub(crate) fn of_decision(decision: &Decision) -> Result<(), String> {
     let mut broken = Vec::new();
     match serde_json::to_value(decision) {
         Ok(value) => DECISION.check(&value, "", &mut broken),
-        Err(why) => broken.push(complaint("", &format!("it has no JSON: {why}"))),
+        Err(why) => broken.push(error("", &format!("it has no JSON: {why}"))),
     }
-    broken.first().map_or(Ok(()), |Complaint { field, message, .. }| {
+    broken.first().map_or(Ok(()), |FieldError { field, message, .. }| {
         Err(if field.is_empty() { message.clone() } else { format!("{}: {message}", field.trim_start_matches('.')) })
     })
 }
 
-fn complaint(field: &str, message: &str) -> Complaint {
-    Complaint { field: field.to_owned(), message: message.to_owned(), reason: reason::INVALID }
+fn error(field: &str, message: &str) -> FieldError {
+    FieldError { field: field.to_owned(), message: message.to_owned(), reason: reason::INVALID }
 }
 
 impl Shape {
@@ -113,7 +113,7 @@ impl Shape {
             && self.values.is_none()
     }
 
-    fn check(&self, value: &Value, field: &str, broken: &mut Vec<Complaint>) {
+    fn check(&self, value: &Value, field: &str, broken: &mut Vec<FieldError>) {
         if !self.rules.is_empty() {
             let mut scope = Scope::new();
             scope.set("self", value.clone());
@@ -150,19 +150,17 @@ impl Rule {
     }
 
     /// Returns what is wrong with the value `self` of a scope, or `None` where the rule holds.
-    fn broken(&self, scope: &Scope, field: &str) -> Option<Complaint> {
+    fn broken(&self, scope: &Scope, field: &str) -> Option<FieldError> {
         match self.condition.evaluate(scope) {
             Ok(true) => None,
-            Ok(false) => Some(complaint(&format!("{field}{}", self.below), &self.message)),
-            Err(why) => {
-                Some(complaint(field, &format!("{} (this cannot be checked: {})", self.message, why.problem())))
-            }
+            Ok(false) => Some(error(&format!("{field}{}", self.below), &self.message)),
+            Err(why) => Some(error(field, &format!("{} (this cannot be checked: {})", self.message, why.problem()))),
         }
     }
 }
 
 impl Unique {
-    fn check(&self, list: &Value, field: &str, broken: &mut Vec<Complaint>) {
+    fn check(&self, list: &Value, field: &str, broken: &mut Vec<FieldError>) {
         let mut seen = BTreeSet::new();
         for (at, item) in list.as_array().into_iter().flatten().enumerate() {
             let identity: Vec<String> = match self.0.as_slice() {
@@ -177,7 +175,7 @@ impl Unique {
                     self.0.first().map_or_else(|| format!("{field}[{at}]"), |key| format!("{field}[{at}].{key}"));
                 let named: Vec<_> = identity.iter().map(|one| text::display(one.trim_matches('"'), 120)).collect();
                 let what = self.0.first().map_or("items", |key| if key == "path" { "paths" } else { "names" });
-                broken.push(complaint(&place, &format!("{} stands twice: {what} are unique", named.join(", "))));
+                broken.push(error(&place, &format!("{} stands twice: {what} are unique", named.join(", "))));
             }
             seen.insert(identity);
         }

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::{DECISION, SPEC, Shape};
 use crate::{
     Plan, Settings,
-    tally::{Owner, tally},
+    tally::{OwnerState, tally},
 };
 
-fn complaints(steps: Value, more: Value) -> Vec<String> {
+fn errors(steps: Value, more: Value) -> Vec<String> {
     let mut spec = json!({"requestedBy": "dana", "steps": steps});
     for (field, value) in more.as_object().unwrap() {
         spec[field] = value.clone();
@@ -99,8 +99,8 @@ fn what_stands_twice_in_a_list_whose_items_differ_is_refused_at_its_place() {
         ),
     ];
     for (steps, more, words) in table {
-        let found = complaints(steps.clone(), more);
-        assert!(found.iter().any(|complaint| complaint.contains(words)), "{words}: {found:#?}\n{steps:#}");
+        let found = errors(steps.clone(), more);
+        assert!(found.iter().any(|error| error.contains(words)), "{words}: {found:#?}\n{steps:#}");
     }
 }
 
@@ -138,10 +138,10 @@ fn table(part: &str) -> Vec<Value> {
 /// The plan's complaints about a row's `what`.
 fn of_row(row: &Value, what: &str) -> Vec<String> {
     match row.get("step") {
-        Some(_) => complaints(json!([if what == "honest" { &row["honest"] } else { &row["step"] }]), json!({})),
+        Some(_) => errors(json!([if what == "honest" { &row["honest"] } else { &row["step"] }]), json!({})),
         None => {
             let fields = if what == "honest" { &row["honest"] } else { &row["spec"] };
-            complaints(json!([{"name": "only", "set": {"value": "1"}}]), fields.clone())
+            errors(json!([{"name": "only", "set": {"value": "1"}}]), fields.clone())
         }
     }
 }
@@ -194,8 +194,8 @@ fn the_tally_counts_no_decision_of_a_shape_that_admission_refuses() {
                 "spec": {"request": request, "decisions": {"alice": decision}},
             }))
             .unwrap();
-            let now = crate::Now { at: crate::driven::start(), guard_epoch: "e".into() };
-            tally(&approval, Owner::Live, &now).status
+            let now = crate::Now { at: crate::test_run::start(), guard_epoch: "e".into() };
+            tally(&approval, OwnerState::Live, &now).status
         };
         let broken = outcome(&row["decision"]);
         assert_eq!((broken.votes.len(), broken.invalid.len(), broken.outcome), (0, 1, None), "{row:#}");

@@ -11,7 +11,7 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use crate::{Plan, turn::End, turn::Turn, values};
+use crate::{Plan, transition::End, transition::Transition, values};
 
 /// The longest output that stands in the status itself, in bytes.
 const SHORT: usize = 4096;
@@ -24,12 +24,12 @@ pub(crate) fn is_apart(output: &str) -> bool {
 /// What the run has to show that does not fit into the status: a long output, and files. It is to be kept before the
 /// status is written, because the status names it by its digest.
 #[must_use]
-pub fn apart(turn: &Turn) -> Vec<(Digest, String)> {
-    let long = match &turn.end {
+pub fn apart(transition: &Transition) -> Vec<(Digest, String)> {
+    let long = match &transition.end {
         Some(End::Succeeded(text)) if is_apart(text) => Some(text),
         _ => None,
     };
-    let files = turn.artifacts.iter().map(|(_, content)| content);
+    let files = transition.artifacts.iter().map(|(_, content)| content);
     long.into_iter().chain(files).map(|text| (Digest::of_bytes(text.as_bytes()), text.clone())).collect()
 }
 
@@ -39,61 +39,61 @@ fn reference(text: &str) -> BlobRef {
 
 /// The status after a turn. `overdue` says that a gate of the run was not decided in its time and stays open.
 #[must_use]
-pub fn after(workflow: &Workflow, plan: &Plan, turn: &Turn, overdue: bool, now: Moment) -> WorkflowStatus {
-    let mut status = journaled(workflow, turn);
+pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue: bool, now: Moment) -> WorkflowStatus {
+    let mut status = journaled(workflow, transition);
     status.spec_digest = Some(plan.spec_digest().clone());
     status.started_at = status.started_at.or(Some(now));
-    if let Some(End::Succeeded(text)) = &turn.end {
+    if let Some(End::Succeeded(text)) = &transition.end {
         if is_apart(text) {
             status.outputs_ref = Some(reference(text));
         } else {
             status.outputs = Some(text.clone());
         }
         let file = |(path, content): &(String, String)| ArtifactRef { path: path.clone(), content: reference(content) };
-        status.artifacts = turn.artifacts.iter().map(file).collect();
+        status.artifacts = transition.artifacts.iter().map(file).collect();
     }
     let accepted = match plan.warnings() {
         [] => "every field was understood".to_owned(),
         some => format!("with warnings: {}", some.join("; ")),
     };
     say(&mut status, workflow, now, conditions::ACCEPTED, true, reason::ACCEPTED, &accepted);
-    status.value_bytes = values::bytes(&turn.journal, &status);
-    ends(&mut status, workflow, turn, overdue, now);
+    status.value_bytes = values::bytes(&transition.journal, &status);
+    ends(&mut status, workflow, transition, overdue, now);
     status
 }
 
 /// Returns the status after a turn of [`crate::set_aside`].
 #[must_use]
-pub fn set_aside(workflow: &Workflow, turn: &Turn, overdue: bool, now: Moment) -> WorkflowStatus {
+pub fn after_quarantined(workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) -> WorkflowStatus {
     let before = workflow.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    let mut status = journaled(workflow, turn);
-    if turn.end.is_none() && status.phase == WorkflowPhase::Running && before == WorkflowPhase::Pending {
+    let mut status = journaled(workflow, transition);
+    if transition.end.is_none() && status.phase == WorkflowPhase::Running && before == WorkflowPhase::Pending {
         status.phase = before;
     }
-    status.value_bytes = values::bytes(&turn.journal, &status);
-    ends(&mut status, workflow, turn, overdue, now);
+    status.value_bytes = values::bytes(&transition.journal, &status);
+    ends(&mut status, workflow, transition, overdue, now);
     status
 }
 
-fn ends(status: &mut WorkflowStatus, workflow: &Workflow, turn: &Turn, overdue: bool, now: Moment) {
+fn ends(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) {
     waiting(status, workflow, overdue, now);
-    if let Some(end) = &turn.end {
+    if let Some(end) = &transition.end {
         finish(status, workflow, end.message(), now);
     }
 }
 
 /// The status with the journal of a turn, and where the run stands by it.
-fn journaled(workflow: &Workflow, turn: &Turn) -> WorkflowStatus {
+fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
-    status.seq = turn.journal.seq();
-    status.steps = turn.journal.steps();
-    status.segments = turn.journal.segments().to_vec();
-    status.usage = turn.journal.usage();
-    status.phase = turn.end.as_ref().map_or(turn.phase, End::phase);
-    status.pending = if turn.end.is_some() { Vec::new() } else { turn.pending.clone() };
+    status.seq = transition.journal.seq();
+    status.steps = transition.journal.steps();
+    status.segments = transition.journal.segments().to_vec();
+    status.usage = transition.journal.usage();
+    status.phase = transition.end.as_ref().map_or(transition.phase, End::phase);
+    status.pending = if transition.end.is_some() { Vec::new() } else { transition.pending.clone() };
     status.observed_generation = workflow.metadata.generation;
-    status.journal_version = Some(journal::version(turn.journal.segments()));
-    status.message = match &turn.end {
+    status.journal_version = Some(journal::version(transition.journal.segments()));
+    status.message = match &transition.end {
         Some(end) => Some(text::display(end.message(), 1024)),
         None if status.phase == WorkflowPhase::Suspended => Some("suspended by spec.suspend".to_owned()),
         None => None,
@@ -144,16 +144,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::driven::{Driven, chain_of, gate, start, workflow};
+    use crate::test_run::{TestRun, chain_of, gate, start, workflow};
 
     fn told(steps: Value, overdue: bool) -> (WorkflowStatus, Vec<(Digest, String)>) {
         let mut workflow = workflow(chain_of(steps.clone()));
-        let run = Driven::new(steps);
-        let first = after(&workflow, &run.plan, &run.turn, overdue, start());
+        let run = TestRun::new(steps);
+        let first = after(&workflow, &run.plan, &run.transition, overdue, start());
         workflow.status = Some(first.clone());
-        let again = after(&workflow, &run.plan, &run.turn, overdue, start());
+        let again = after(&workflow, &run.plan, &run.transition, overdue, start());
         assert_eq!(first, again, "the same turn is said once");
-        (first, apart(&run.turn))
+        (first, apart(&run.transition))
     }
 
     fn said(status: &WorkflowStatus, kind: &str) -> Option<(bool, String, String)> {

@@ -4,9 +4,9 @@
 //! The kinds of steps stand below; none of them knows what pattern it is in.
 
 mod agent;
-mod before;
 mod failure;
 mod gate;
+mod gate_before;
 mod http;
 mod output;
 mod pod;
@@ -19,16 +19,16 @@ use signoff_api::{
 };
 
 use crate::{
-    activity::{Opening, Place, Run, Trouble, Work, input_digest},
+    activity::{ActivityKey, RenderError, Run, Start, StepInvocation, input_digest},
     plan::{Action, PlannedStep},
-    scope::{self, Frame},
+    scope::{self, StepScope},
 };
 
-use before::GateBefore;
 use failure::StepFailure;
-pub(crate) use gate::{Decided, decide};
-use gate::{MOST_AGAIN, Shown};
-pub(crate) use output::{Reads, read_again};
+pub(crate) use gate::{DecidedGate, decide};
+use gate::{MOST_AGAIN, SubjectAt};
+use gate_before::GateBefore;
+pub(crate) use output::{AnswerParser, parse_again};
 use signoff_expr::Condition;
 
 /// Where a list of steps continues.
@@ -54,7 +54,7 @@ pub(crate) enum Stop {
 
 /// The result of a step that is not a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Performed {
+pub(crate) enum StepResult {
     /// It answered this.
     Answered(String),
     /// It was left out.
@@ -64,26 +64,26 @@ pub(crate) enum Performed {
 }
 
 /// Runs a step of a list once more.
-pub(crate) async fn step<'a>(run: &Run<'a>, frame: &Frame<'a>, step: &'a PlannedStep) -> Result<Next, Stop> {
+pub(crate) async fn step<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, step: &'a PlannedStep) -> Result<Next, Stop> {
     let Some(gate) = step.gate() else {
-        return perform(run, frame, step, &step.path, None).await.map(|_| Next::On);
+        return perform(run, step_scope, step, &step.path, None).await.map(|_| Next::On);
     };
-    let decided = decide(run, frame, step, &step.path, &|seq| gate::reviewed(run, frame, gate, seq)).await?;
-    gate::judge(run, step, gate, &decided)
+    let decided = decide(run, step_scope, step, &step.path, &|seq| gate::reviewed(run, step_scope, gate, seq)).await?;
+    gate::next_step(run, step, gate, &decided)
 }
 
 /// Performs a step that is no gate, at `base`, until it has an answer that is as it should be. `reads`: what makes sense
 /// of the answer, and how often it is asked for again.
 pub(crate) async fn perform<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     base: &str,
-    reads: Option<&Reads<'_>>,
-) -> Result<Performed, Stop> {
+    parser: Option<&AnswerParser<'_>>,
+) -> Result<StepResult, Stop> {
     let (path, _) = run.visit(base);
-    let mut work = Work::new(frame, step, &path);
-    let (own_gate, policy_gates) = (before::own_gate(step, &path), before::policy_gates(step, base));
+    let mut invocation = StepInvocation::new(step_scope, step, &path);
+    let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
     let mut gates: Vec<_> = own_gate.iter().chain(&policy_gates).cloned().collect();
     let mut attempt = 1;
     // So many further attempts before people are asked; one more each time they say so.
@@ -92,12 +92,12 @@ pub(crate) async fn perform<'a>(
         None => step.retry.limit.unwrap_or(0),
     };
     loop {
-        let place = Place { path: path.clone(), attempt, kind: kind(step) };
-        if !before::ask(run, &mut work, &place, gates, limit).await? {
-            run.activity(frame, place, |_| Ok(Opening::Skipped)).await;
-            return Ok(Performed::Skipped);
+        let key = ActivityKey { path: path.clone(), attempt, kind: kind(step) };
+        if !gate_before::ask(run, &mut invocation, &key, gates, limit).await? {
+            run.activity(step_scope, key, |_| Ok(Start::Skipped)).await;
+            return Ok(StepResult::Skipped);
         }
-        let record = attempts(run, &work, &place, limit).await;
+        let record = attempts(run, &invocation, &key, limit).await;
         limit -= record.attempt - attempt;
         attempt = record.attempt;
         if is_retryable(step, &record) && !policy_gates.is_empty() && limit > 0 {
@@ -107,28 +107,30 @@ pub(crate) async fn perform<'a>(
             continue;
         }
         let failure = match (record.phase, record.error) {
-            (StepPhase::Skipped, _) => return Ok(Performed::Skipped),
-            (StepPhase::Succeeded, _) => match output::settle(run, &work, &policy_gates, attempt, reads).await? {
-                output::Settled::Accepted(text) => return Ok(Performed::Answered(text)),
-                output::Settled::Again => {
-                    (attempt, limit) = (attempt + 1, 0);
-                    gates = again(&own_gate, &policy_gates, false);
-                    continue;
+            (StepPhase::Skipped, _) => return Ok(StepResult::Skipped),
+            (StepPhase::Succeeded, _) => {
+                match output::process_answer(run, &invocation, &policy_gates, attempt, parser).await? {
+                    output::AnswerResult::Accepted(text) => return Ok(StepResult::Answered(text)),
+                    output::AnswerResult::Again => {
+                        (attempt, limit) = (attempt + 1, 0);
+                        gates = again(&own_gate, &policy_gates, false);
+                        continue;
+                    }
+                    output::AnswerResult::Refused(why) => StepFailure::of(why),
+                    output::AnswerResult::Rejected(why) => StepFailure { by_a_person: true, ..StepFailure::of(why) },
                 }
-                output::Settled::Refused(why) => StepFailure::of(why),
-                output::Settled::Rejected(why) => StepFailure { by_a_person: true, ..StepFailure::of(why) },
-            },
+            }
             (_, Some(error)) => StepFailure::of(error),
             (_, None) => StepFailure::of(crate::activity::error("Failed", "it failed")),
         };
-        match failure::decide(run, frame, step, &path, attempt, &failure).await? {
-            failure::Remedy::Again(change) => {
+        match failure::decide(run, step_scope, step, &path, attempt, &failure).await? {
+            failure::FailureAction::Again(change) => {
                 gates = again(&own_gate, &policy_gates, !change.parameters.is_empty());
-                work.change.and(change);
+                invocation.overrides.merge(change);
                 (attempt, limit) = (attempt + 1, 0);
             }
-            failure::Remedy::Skip => return Ok(Performed::Skipped),
-            failure::Remedy::Bear => return Ok(Performed::Failed(failure.error.message)),
+            failure::FailureAction::Skip => return Ok(StepResult::Skipped),
+            failure::FailureAction::Continue => return Ok(StepResult::Failed(failure.error.message)),
         }
     }
 }
@@ -142,15 +144,15 @@ fn again<'a>(own: &Option<GateBefore<'a>>, of_policies: &[GateBefore<'a>], chang
 /// Asks at a gate that stands before or after something, until it lets the run through. Returns the decision that did.
 pub(crate) async fn pass<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     base: &str,
-    shown: Shown<'_>,
-) -> Result<Option<Decided>, Stop> {
+    shown: SubjectAt<'_>,
+) -> Result<Option<DecidedGate>, Stop> {
     let Some(gate) = step.gate() else { return Ok(None) };
     loop {
-        let decided = decide(run, frame, step, base, shown).await?;
-        match gate::judge(run, step, gate, &decided)? {
+        let decided = decide(run, step_scope, step, base, shown).await?;
+        match gate::next_step(run, step, gate, &decided)? {
             Next::On => return Ok(Some(decided)),
             Next::Again(_) => {}
             Next::Refused(why) => return Err(Stop::Rejected(why)),
@@ -159,23 +161,23 @@ pub(crate) async fn pass<'a>(
 }
 
 /// One attempt after the other, until one is not to be repeated.
-async fn attempts<'a>(run: &Run<'a>, work: &Work<'a>, place: &Place, limit: i32) -> StepRecord {
-    let (work, first) = (Rc::new(work.clone()), place.attempt);
+async fn attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &ActivityKey, limit: i32) -> StepRecord {
+    let (invocation, first) = (Rc::new(invocation.clone()), key.attempt);
     let mut attempt = first;
     loop {
-        let place = Place { attempt, ..place.clone() };
-        if place.kind == StepKind::Agent {
-            run.told.borrow_mut().insert((place.path.clone(), attempt), Rc::clone(&work));
+        let key = ActivityKey { attempt, ..key.clone() };
+        if key.kind == StepKind::Agent {
+            run.agent_turns.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
-        let open = |seq| unless_left_out(run, &work, seq, &place, || open(run, &work, seq, &place));
-        let record = run.activity(&work.frame, place.clone(), open).await;
-        let is_covered = work.step.policy_gates.is_empty() || is_known(&record);
-        if !is_retryable(work.step, &record) || !is_covered || attempt - first >= limit {
+        let open = |seq| unless_left_out(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
+        let record = run.activity(&invocation.step_scope, key.clone(), open).await;
+        let is_covered = invocation.step.policy_gates.is_empty() || is_known(&record);
+        if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
             return record;
         }
         attempt += 1;
-        let next = Place { attempt, ..place.clone() };
-        run.pause(due(run, work.step, &record), &next).await;
+        let next = ActivityKey { attempt, ..key.clone() };
+        run.pause(due(run, invocation.step, &record), &next).await;
     }
 }
 
@@ -209,43 +211,48 @@ fn is_known(record: &StepRecord) -> bool {
 /// before it see the same.
 fn unless_left_out<'a>(
     run: &Run<'a>,
-    work: &Work<'a>,
+    invocation: &StepInvocation<'a>,
     seq: i64,
-    place: &Place,
-    open: impl FnOnce() -> Result<Opening, Trouble>,
-) -> Result<Opening, Trouble> {
-    if place.attempt == 1 && place.path == work.base {
-        return unless_skipped(run, &work.frame, work.step, work.began(run, seq), open);
+    key: &ActivityKey,
+    open: impl FnOnce() -> Result<Start, RenderError>,
+) -> Result<Start, RenderError> {
+    if key.attempt == 1 && key.path == invocation.base {
+        return unless_skipped(run, &invocation.step_scope, invocation.step, invocation.began(run, seq), open);
     }
     open()
 }
 
 /// Returns the input of an attempt that people approved.
-fn open<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
-    let opening = rendered(run, work, seq, place)?;
-    let Opening::Call(call) = &opening else { return Ok(opening) };
-    let approved = match &work.approved {
+fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &ActivityKey) -> Result<Start, RenderError> {
+    let opening = rendered(run, invocation, seq, key)?;
+    let Start::Call(call) = &opening else { return Ok(opening) };
+    let approved = match &invocation.approved {
         Some(approved) => input_digest(call).as_ref() == Ok(approved),
-        None => work.step.policy_gates.is_empty(),
+        None => invocation.step.policy_gates.is_empty(),
     };
     if approved {
         return Ok(opening);
     }
     let why = "what would run is not what was approved: the Workflow, or the operator, has changed since";
-    Err(Trouble::Invalid(why.to_owned()))
+    Err(RenderError::Invalid(why.to_owned()))
 }
 
 /// Returns the input of an attempt, rendered from the values as of `seq`.
-fn rendered<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, place: &Place) -> Result<Opening, Trouble> {
-    match &work.step.action {
-        Action::Agent(agent) => agent::call(run, work, agent, seq, place),
-        Action::Pod(pod) => pod::call(run, work, pod, seq, place),
-        Action::Http(http) => http::call(run, work, http, seq, place),
-        Action::Set(template) => match work.change.parameters.get("value") {
-            Some(value) => Ok(Opening::Done(value.clone())),
-            None => Ok(Opening::Done(template.render(&work.scope(run, seq)?)?)),
+fn rendered<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    seq: i64,
+    key: &ActivityKey,
+) -> Result<Start, RenderError> {
+    match &invocation.step.action {
+        Action::Agent(agent) => agent::call(run, invocation, agent, seq, key),
+        Action::Pod(pod) => pod::call(run, invocation, pod, seq, key),
+        Action::Http(http) => http::call(run, invocation, http, seq, key),
+        Action::Set(template) => match invocation.overrides.parameters.get("value") {
+            Some(value) => Ok(Start::Immediate(value.clone())),
+            None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),
         },
-        Action::Gate(_) => Err(Trouble::Invalid("a gate is asked, not performed".to_owned())),
+        Action::Gate(_) => Err(RenderError::Invalid("a gate is asked, not performed".to_owned())),
     }
 }
 
@@ -263,14 +270,14 @@ fn due(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
 /// Leaves the step out where its conditions say so; one without a value leaves nothing out.
 fn unless_skipped<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     step: &PlannedStep,
     seq: i64,
-    open: impl FnOnce() -> Result<Opening, Trouble>,
-) -> Result<Opening, Trouble> {
+    open: impl FnOnce() -> Result<Start, RenderError>,
+) -> Result<Start, RenderError> {
     if step.skip_if.is_some() || step.only_if.is_some() {
-        let scope = match scope::at(run, frame, step, seq) {
-            Err(Trouble::Missing) => return Err(Trouble::Missing),
+        let scope = match scope::at(run, step_scope, step, seq) {
+            Err(RenderError::Missing) => return Err(RenderError::Missing),
             Err(_) => return open(),
             Ok(scope) => scope,
         };
@@ -278,7 +285,7 @@ fn unless_skipped<'a>(
             condition.as_ref().is_some_and(|condition| condition.evaluate(&scope).is_ok_and(|found| found == value))
         };
         if is(&step.skip_if, true) || is(&step.only_if, false) {
-            return Ok(Opening::Skipped);
+            return Ok(Start::Skipped);
         }
     }
     open()
@@ -286,12 +293,12 @@ fn unless_skipped<'a>(
 
 /// What a verdict with no meaning of its own at a gate does: the end of the run, and the bound on `again`, the verdicts
 /// after which this gate asks once more.
-pub(crate) fn or_stop(run: &Run<'_>, decided: &Decided, again: &[Verdict]) -> Result<Verdict, Stop> {
+pub(crate) fn stop_or_verdict(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, Stop> {
     match decided.verdict {
-        Verdict::Abort => Err(Stop::Aborted(decided.told(""))),
-        Verdict::Reject => Err(Stop::Rejected(decided.told(""))),
+        Verdict::Abort => Err(Stop::Aborted(decided.describe(""))),
+        Verdict::Reject => Err(Stop::Rejected(decided.describe(""))),
         verdict if again.contains(&verdict) && gate::asked_again(run, decided, again) >= MOST_AGAIN => {
-            Err(Stop::Rejected(decided.told(&format!(", and it has asked again {MOST_AGAIN} times already"))))
+            Err(Stop::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
         }
         verdict => Ok(verdict),
     }

@@ -4,9 +4,9 @@
 //! Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks who somebody is: the API
 //! server has vouched for every key.
 
-mod epoch;
+mod deadline;
+mod guard_epoch;
 mod quorum;
-mod time;
 mod votes;
 
 use std::collections::BTreeMap;
@@ -18,26 +18,26 @@ use signoff_api::{
     gate::{Subject, TimeoutAction},
 };
 
-use crate::{decision, turn::Now};
-pub use epoch::{changed, superseded};
+use crate::{decision, transition::Now};
+pub use guard_epoch::{changed, superseded};
 use quorum::Quorums;
 use signoff_expr::text;
 use votes::Ballot;
 
 /// The state of the run that owns an Approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum OwnerState {
     /// It waits.
     Live,
     /// It has ended, is being deleted, or shall be cancelled.
-    Over,
+    Finished,
     /// It does not exist any more, or another one has its name.
     Gone,
 }
 
 /// The result of a tally.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ruling {
+pub struct TallyResult {
     /// The status as it shall be.
     pub status: ApprovalStatus,
     /// Whether it differs from the one that is stored. `status.seq` is then one more.
@@ -66,7 +66,7 @@ const MAX_LEVEL: i32 = 8;
 
 /// The decisions that a tally evaluates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum VoteFilter {
     /// All but those under these keys, which cost too much: they are invalid for the reason given.
     AllBut(BTreeMap<String, String>),
     /// None. Only deadlines and the end of the run count.
@@ -75,65 +75,65 @@ pub enum Reading {
 
 /// Counts the votes of an Approval and looks at the clock.
 #[must_use]
-pub fn tally(approval: &Approval, owner: Owner, now: &Now) -> Ruling {
-    tally_reading(approval, owner, now, &Reading::AllBut(BTreeMap::new()))
+pub fn tally(approval: &Approval, owner: OwnerState, now: &Now) -> TallyResult {
+    tally_filtered(approval, owner, now, &VoteFilter::AllBut(BTreeMap::new()))
 }
 
 /// Like [`tally`], and evaluates no more than `reading` says.
 #[must_use]
-pub fn tally_reading(approval: &Approval, owner: Owner, now: &Now, reading: &Reading) -> Ruling {
+pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter: &VoteFilter) -> TallyResult {
     let before = approval.status.clone().unwrap_or_default();
     if before.phase.is_end() || before.outcome.is_some() {
-        return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
     let request = &approval.spec.request;
     // Nobody can decide it: no vote counts, and no timeout decides in place of people. It ends with its run.
-    if request.quorums.is_empty() && owner == Owner::Live {
-        return Ruling { status: before, changed: false, wake_at: None, notes: Vec::new() };
+    if request.quorums.is_empty() && owner == OwnerState::Live {
+        return TallyResult { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
-    let mut count = Count { approval, request, now, status: before.clone(), notes: Vec::new(), reading };
-    count.status.observed_generation = approval.metadata.generation;
+    let mut tally = Tally { approval, request, now, status: before.clone(), notes: Vec::new(), filter };
+    tally.status.observed_generation = approval.metadata.generation;
     match owner {
-        Owner::Live if count.is_vouched_for() => match reading {
-            Reading::AllBut(costly) => count.judge(costly),
-            Reading::Nothing => count.judge_unread(),
+        OwnerState::Live if tally.is_current_epoch() => match filter {
+            VoteFilter::AllBut(costly) => tally.evaluate_votes(costly),
+            VoteFilter::Nothing => tally.evaluate_deadline(),
         },
-        Owner::Live => count.supersede(),
-        Owner::Over => count.cancel("its Workflow has ended"),
-        Owner::Gone => count.cancel("its Workflow is gone"),
+        OwnerState::Live => tally.supersede(),
+        OwnerState::Finished => tally.cancel("its Workflow has ended"),
+        OwnerState::Gone => tally.cancel("its Workflow is gone"),
     }
-    let wake_at = if count.status.outcome.is_some() { None } else { count.next_look() };
-    let Count { mut status, notes, .. } = count;
+    let wake_at = if tally.status.outcome.is_some() { None } else { tally.next_wake() };
+    let Tally { mut status, notes, .. } = tally;
     // A look that found nothing new writes nothing: the generation alone is no news.
     let news = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
     if !news {
-        return Ruling { status: before, changed: false, wake_at, notes: Vec::new() };
+        return TallyResult { status: before, changed: false, wake_at, notes: Vec::new() };
     }
     status.seq = before.seq + 1;
-    Ruling { status, changed: true, wake_at, notes }
+    TallyResult { status, changed: true, wake_at, notes }
 }
 
 /// A tally in progress.
-struct Count<'a> {
+struct Tally<'a> {
     approval: &'a Approval,
     request: &'a ApprovalRequest,
     now: &'a Now,
     status: ApprovalStatus,
     notes: Vec<Note>,
-    reading: &'a Reading,
+    filter: &'a VoteFilter,
 }
 
-impl Count<'_> {
+impl Tally<'_> {
     /// Looks at the clock only.
-    fn judge_unread(&mut self) {
+    fn evaluate_deadline(&mut self) {
         if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
-            return self.time_is_up();
+            return self.on_deadline();
         }
         self.remind();
     }
 
-    fn judge(&mut self, costly: &BTreeMap<String, String>) {
-        let ballots = self.read(costly);
+    fn evaluate_votes(&mut self, costly: &BTreeMap<String, String>) {
+        let ballots = self.record_votes(costly);
         let quorums = Quorums::of(self.request, &self.status);
         let persons = quorums.persons(&ballots);
         let first = |verdict: Verdict| persons.iter().find(|b| b.verdict == verdict).copied();
@@ -160,7 +160,7 @@ impl Count<'_> {
             return self.decide(&deciders);
         }
         if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
-            return self.time_is_up();
+            return self.on_deadline();
         }
         if let Some(why) = quorums.out_of_reach(&persons, self.request, self.status.phase) {
             return self.undecidable(&why);
@@ -169,7 +169,7 @@ impl Count<'_> {
     }
 
     /// Takes over new decisions: good ones as votes, unusable ones as invalid.
-    fn read(&mut self, costly: &BTreeMap<String, String>) -> Vec<Ballot> {
+    fn record_votes(&mut self, costly: &BTreeMap<String, String>) -> Vec<Ballot> {
         let (ballots, invalid) = votes::read(self.approval, &self.status, costly);
         for (key, found) in invalid {
             let message = format!("{}: {}", text::display(&key, 120), found.why);
@@ -204,7 +204,7 @@ impl Count<'_> {
     }
 
     fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
-        let message = told(phase, &outcome);
+        let message = outcome_message(phase, &outcome);
         self.status.phase = phase;
         let said = ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
         conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
@@ -219,7 +219,7 @@ impl Count<'_> {
 }
 
 /// One sentence on how an Approval ended.
-fn told(phase: ApprovalPhase, outcome: &Outcome) -> String {
+fn outcome_message(phase: ApprovalPhase, outcome: &Outcome) -> String {
     let who: Vec<_> = outcome.decided_by.iter().map(|user| text::display(user, 80)).collect();
     let why = outcome.reason.as_ref().map(|r| format!(": {}", text::display(r, 400))).unwrap_or_default();
     match (phase, outcome.verdict) {

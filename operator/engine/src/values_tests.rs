@@ -6,9 +6,9 @@ use signoff_api::{Verdict, journal::StepPhase};
 use super::*;
 use crate::{
     Control, Journal,
-    driven::{Driven, chain_of, decided, gate, workflow},
     status::after,
-    turn::{End, TOO_LARGE},
+    test_run::{TestRun, chain_of, decided, gate, workflow},
+    transition::{End, TOO_LARGE},
 };
 
 fn set(name: &str, value: &str) -> Value {
@@ -16,20 +16,20 @@ fn set(name: &str, value: &str) -> Value {
 }
 
 /// A run whose values may have so many bytes.
-fn within(of_run: u64, steps: Value) -> Driven {
+fn within(of_run: u64, steps: Value) -> TestRun {
     let values = ValueLimits { of_run, ..ValueLimits::default() };
-    Driven::under(chain_of(steps), Control { values, ..Control::default() })
+    TestRun::under(chain_of(steps), Control { values, ..Control::default() })
 }
 
-fn bytes_of(run: &Driven) -> Option<i64> {
-    after(&workflow(chain_of(json!([]))), &run.plan, &run.turn, false, crate::driven::start()).value_bytes
+fn bytes_of(run: &TestRun) -> Option<i64> {
+    after(&workflow(chain_of(json!([]))), &run.plan, &run.transition, false, crate::test_run::start()).value_bytes
 }
 
 #[test]
 fn each_value_counts_once_however_often_it_is_referred_to() {
     let long = "x".repeat(5000);
     let run = within(5000, json!([set("one", &long), set("two", &long), set("three", "short"), set("last", &long)]));
-    assert!(matches!(run.turn.end, Some(End::Succeeded(_))), "{:?}", run.turn.end);
+    assert!(matches!(run.transition.end, Some(End::Succeeded(_))), "{:?}", run.transition.end);
     assert_eq!(bytes_of(&run), Some(5000), "the output is the same value once more");
     assert_eq!(bytes_of(&within(0, json!([set("one", "short")]))), None);
 }
@@ -50,7 +50,8 @@ fn a_value_for_which_there_is_no_room_fails_its_step_and_says_what_to_do() {
 #[test]
 fn what_the_other_runs_of_the_namespace_leave_is_a_limit_too() {
     let values = ValueLimits { left_in_namespace: 4000, ..ValueLimits::default() };
-    let run = Driven::under(chain_of(json!([set("one", &"x".repeat(5000))])), Control { values, ..Control::default() });
+    let run =
+        TestRun::under(chain_of(json!([set("one", &"x".repeat(5000))])), Control { values, ..Control::default() });
     let message = run.record("one").error.clone().unwrap().message;
     for words in ["5000 bytes", "leave 4000", "delete Workflows", "--max-value-bytes-per-namespace"] {
         assert!(message.contains(words), "{words} in {message}");
@@ -64,7 +65,7 @@ fn a_gate_whose_context_has_no_room_does_not_ask() {
     let error = run.record("ask").error.clone().unwrap();
     assert!(error.message.contains("may have 4999"), "{}", error.message);
     let fits = within(5000, json!([{"name": "ask", "hitl": shown}]));
-    assert_eq!(fits.turn.pending.len(), 1);
+    assert_eq!(fits.transition.pending.len(), 1);
     assert_eq!(bytes_of(&fits), Some(5000), "a gate's context counts while it waits, and after");
 }
 
@@ -73,7 +74,7 @@ fn outputs_for_which_there_is_no_room_fail_the_run() {
     let mut spec = chain_of(json!([set("one", &"x".repeat(900))]));
     spec["outputs"] = json!({"from": "{% for n in range(6) %}{{ steps.one.response }}{{ n }}{% endfor %}"});
     let values = ValueLimits { of_run: 5000, ..ValueLimits::default() };
-    let run = Driven::under(spec, Control { values, ..Control::default() });
+    let run = TestRun::under(spec, Control { values, ..Control::default() });
     let why = run.failed();
     assert!(why.contains("outputs") && why.contains("may have 5000"), "{why}");
     assert_eq!(bytes_of(&run), None);

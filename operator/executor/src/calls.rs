@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use signoff_api::{Moment, journal::Usage, workflow::Provider};
-use signoff_engine::turn::{AgentCall, Call, Failure, HttpCall, Reply, Role, What};
+use signoff_engine::transition::{AgentCall, Call, Failure, HttpCall, Reply, Role, What};
 use tokio::time::timeout;
 
 use crate::{

@@ -5,7 +5,7 @@
 use std::{io, path::PathBuf};
 
 use signoff_api::{Digest, conditions::reason, workflow::WorkflowPhase};
-use signoff_engine::Complaint;
+use signoff_engine::FieldError;
 
 use signoff_executor::{Stopped, blobs::BlobError};
 
@@ -14,7 +14,7 @@ use signoff_executor::{Stopped, blobs::BlobError};
 pub enum Error {
     /// The Workflow cannot be run: everything that is wrong with it.
     #[error("{}", list(.0))]
-    Invalid(Vec<Complaint>),
+    Invalid(Vec<FieldError>),
     /// The Workflow can be run, and not here.
     #[error(
         "step {step} is a container, which runs as a Pod: nothing was begun. Run it on a cluster: `kubectl apply -f FILE`, or `cargo xtask demo --pods` where there is none"
@@ -138,10 +138,10 @@ impl Error {
 
     /// One thing that is wrong with a Workflow.
     pub(super) fn invalid(field: &str, message: impl Into<String>) -> Self {
-        Self::Invalid(vec![Complaint { field: field.to_owned(), message: message.into(), reason: reason::INVALID }])
+        Self::Invalid(vec![FieldError { field: field.to_owned(), message: message.into(), reason: reason::INVALID }])
     }
 }
 
-fn list(complaints: &[Complaint]) -> String {
-    complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+fn list(errors: &[FieldError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

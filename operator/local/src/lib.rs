@@ -267,7 +267,7 @@ impl Local {
         let plan = self.plan(&session.workflow)?;
         begin_anew(&mut journal, self.clock.now().into());
         let mut run = Run::new(self.clone(), session, plan, journal);
-        run.turn(true).await?;
+        run.transition(true).await?;
         Ok(run)
     }
 

@@ -15,11 +15,11 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 use signoff_engine::{
-    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Turn,
+    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Transition,
     evaluation::Part,
     status,
-    tally::{Owner, Reading, Ruling, tally, tally_reading},
-    turn::Call,
+    tally::{OwnerState, TallyResult, VoteFilter, tally, tally_filtered},
+    transition::Call,
 };
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -157,9 +157,9 @@ impl Run {
         let Some(before) = self.session.approvals.get(name).cloned() else {
             return Err(Refused::Because(format!("no gate of this run has the name {name}")));
         };
-        let ruling = self.tally(&before, &now).await?;
-        if ruling.changed {
-            self.session.put(Approval { status: Some(ruling.status), ..before.clone() })?;
+        let result = self.tally(&before, &now).await?;
+        if result.changed {
+            self.session.put(Approval { status: Some(result.status), ..before.clone() })?;
         }
         let mut next = self.session.approvals.get(name).cloned().unwrap_or(before);
         let mut decision = decision;
@@ -168,17 +168,17 @@ impl Run {
         admit::admit(&next, user, &decision, now.at).map_err(Refused::Because)?;
         next.spec.decisions.insert(user.to_owned(), decision);
         next.metadata.generation = next.metadata.generation.map(|generation| generation + 1);
-        let ruling = self.tally(&next, &now).await?;
-        if let Some(invalid) = ruling.status.invalid.get(user) {
+        let result = self.tally(&next, &now).await?;
+        if let Some(invalid) = result.status.invalid.get(user) {
             return Err(Refused::Because(invalid.why.clone()));
         }
-        let have = ruling.status.tally.unwrap_or_default();
-        let counted = match &ruling.status.outcome {
+        let have = result.status.tally.unwrap_or_default();
+        let counted = match &result.status.outcome {
             Some(_) => Counted::Decided,
             None => Counted::Needs { have: have.have, needed: next.spec.request.threshold() },
         };
-        next.status = Some(ruling.status);
-        self.tell(&next, &ruling.notes);
+        next.status = Some(result.status);
+        self.tell(&next, &result.notes);
         if counted != Counted::Decided {
             self.local.handler.happened(&Event::Counted { approval: &next, user });
         }
@@ -199,22 +199,22 @@ impl Run {
     }
 
     /// One turn. Where it is `held`, nothing new begins.
-    pub(super) async fn turn(&mut self, held: bool) -> Result<Turn, Error> {
+    pub(super) async fn transition(&mut self, held: bool) -> Result<Transition, Error> {
         let now = self.now();
         let facts = self.observe(&now).await?;
         let cancel = self.session.workflow.spec.cancel.unwrap_or(false);
         let control = Control { suspend: held, cancel, ..Control::default() };
         let before = self.journal.clone();
-        let mut turn = self.advance(control, &before, facts, &now).await?;
-        let claims = if held { Vec::new() } else { self.claim(&mut turn) };
-        self.commit(&turn, held, now.at).await?;
-        self.end.clone_from(&turn.end);
-        self.report(&before, &turn);
-        self.dispatch(&turn, claims, now.at)?;
-        if turn.end.is_some() {
+        let mut transition = self.advance(control, &before, facts, &now).await?;
+        let claims = if held { Vec::new() } else { self.claim(&mut transition) };
+        self.commit(&transition, held, now.at).await?;
+        self.end.clone_from(&transition.end);
+        self.report(&before, &transition);
+        self.dispatch(&transition, claims, now.at)?;
+        if transition.end.is_some() {
             self.call_off(&now)?;
         }
-        Ok(turn)
+        Ok(transition)
     }
 
     /// Commits the results of calls that have ended, and evaluates nothing.
@@ -224,10 +224,10 @@ impl Run {
         }
         let (now, before) = (self.now().at, self.journal.clone());
         let facts = self.results.values().cloned().collect();
-        let turn = signoff_engine::set_aside(&self.session.workflow.spec, before.clone(), facts, now);
-        self.commit(&turn, true, now).await?;
-        self.end.clone_from(&turn.end);
-        self.report(&before, &turn);
+        let transition = signoff_engine::advance_quarantined(&self.session.workflow.spec, before.clone(), facts, now);
+        self.commit(&transition, true, now).await?;
+        self.end.clone_from(&transition.end);
+        self.report(&before, &transition);
         Ok(())
     }
 
@@ -248,13 +248,13 @@ impl Run {
                 let file = self.session.approval_file(name);
                 return Err(Error::Damaged { file, why: format!("it {why}") });
             }
-            let ruling = self.tally(&approval, now).await?;
-            if ruling.changed {
-                approval.status = Some(ruling.status);
-                self.tell(&approval, &ruling.notes);
+            let result = self.tally(&approval, now).await?;
+            if result.changed {
+                approval.status = Some(result.status);
+                self.tell(&approval, &result.notes);
                 self.session.put(approval.clone())?;
             }
-            self.gates_wake_at = earlier(self.gates_wake_at, ruling.wake_at);
+            self.gates_wake_at = earlier(self.gates_wake_at, result.wake_at);
             if let Some(outcome) = approval.status.and_then(|status| status.outcome) {
                 facts.push(Fact::Decided { path: record.path.clone(), outcome: Box::new(outcome) });
             }
@@ -268,39 +268,39 @@ impl Run {
         before: &Journal,
         mut facts: Vec<Fact>,
         now: &Now,
-    ) -> Result<Turn, Error> {
-        let (mut rounds, mut judged) = (0, self.plan.judged_answers());
+    ) -> Result<Transition, Error> {
+        let (mut rounds, mut judged) = (0, self.plan.validated_answers());
         while rounds < ROUNDS {
             let (plan, values) = (Arc::clone(&self.plan), Arc::clone(&self.values));
             let (journal, known, at) = (before.clone(), facts.clone(), now.clone());
             let advance = move || signoff_engine::advance(&plan, control, journal, known, &values, &at);
-            let turn = match self.evaluate(advance).await {
+            let transition = match self.evaluate(advance).await {
                 // Answers that were judged are not judged again: the next evaluation gets further.
                 Err(Error::Evaluation { why: Stopped::TooCostly { .. }, .. })
-                    if self.plan.judged_answers() > judged =>
+                    if self.plan.validated_answers() > judged =>
                 {
-                    judged = self.plan.judged_answers();
+                    judged = self.plan.validated_answers();
                     continue;
                 }
                 Err(Error::Evaluation { why, id }) => {
-                    judged = self.plan.judged_answers();
+                    judged = self.plan.validated_answers();
                     facts.push(too_costly(&facts, why).map_err(|why| Error::Evaluation { id, why })?);
                     continue;
                 }
-                turn => turn?,
+                transition => transition?,
             };
             rounds += 1;
-            if !turn.missing.is_empty() {
-                for digest in &turn.missing {
+            if !transition.missing.is_empty() {
+                for digest in &transition.missing {
                     let value = self.fetch(digest).await?;
                     Arc::make_mut(&mut self.values).insert(digest.clone(), value);
                 }
                 continue;
             }
-            let lost = self.lost(before, &turn);
+            let lost = self.lost(before, &transition);
             if lost.is_empty() {
-                Arc::make_mut(&mut self.values).extend(turn.blobs.iter().cloned());
-                return Ok(turn);
+                Arc::make_mut(&mut self.values).extend(transition.blobs.iter().cloned());
+                return Ok(transition);
             }
             // A result never comes for these: the turn is taken again with that known.
             facts.extend(lost);
@@ -309,11 +309,11 @@ impl Run {
     }
 
     /// Counts the votes of an Approval. A vote that costs too much is invalid.
-    async fn tally(&self, approval: &Approval, now: &Now) -> Result<Ruling, Error> {
+    async fn tally(&self, approval: &Approval, now: &Now) -> Result<TallyResult, Error> {
         let mut costly = BTreeMap::new();
         loop {
-            let (object, at, reading) = (approval.clone(), now.clone(), Reading::AllBut(costly.clone()));
-            let counted = self.evaluate(move || tally_reading(&object, Owner::Live, &at, &reading)).await;
+            let (object, at, filter) = (approval.clone(), now.clone(), VoteFilter::AllBut(costly.clone()));
+            let counted = self.evaluate(move || tally_filtered(&object, OwnerState::Live, &at, &filter)).await;
             let Err(Error::Evaluation { id, why }) = counted else { return counted };
             match why.part() {
                 Some(Part::Vote(key)) if !costly.contains_key(key) => {
@@ -345,7 +345,7 @@ impl Run {
 
     /// Calls that must not be repeated, and that another process began. Only the holder of the session's lock gets
     /// here, so that one is no more.
-    fn lost(&self, before: &Journal, turn: &Turn) -> Vec<Fact> {
+    fn lost(&self, before: &Journal, transition: &Transition) -> Vec<Fact> {
         let is_lost = |call: &&Call| {
             let record = before.get(&call.path, call.attempt);
             !call.idempotent
@@ -353,7 +353,7 @@ impl Run {
                     record.phase == StepPhase::Started && record.by.as_ref() != Some(&self.incarnation)
                 })
         };
-        let lost = calls_of(turn).filter(is_lost);
+        let lost = calls_of(transition).filter(is_lost);
         lost.map(|call| Fact::Lost { path: call.path.clone(), attempt: call.attempt }).collect()
     }
 
@@ -364,20 +364,20 @@ impl Run {
     }
 
     /// Marks the calls that begin with this turn as begun by this process, so that the commit says so before they do.
-    fn claim(&self, turn: &mut Turn) -> Vec<Call> {
+    fn claim(&self, transition: &mut Transition) -> Vec<Call> {
         let mut free = self.local.max_calls.saturating_sub(self.calls.len());
-        let wanted: Vec<Call> = calls_of(turn).cloned().collect();
+        let wanted: Vec<Call> = calls_of(transition).cloned().collect();
         let mut claims = Vec::new();
         for call in wanted {
             let key = (call.path.clone(), call.attempt);
             if free == 0 || self.under_way.contains_key(&key) || self.results.contains_key(&key) {
                 continue;
             }
-            let Some(record) = turn.journal.get(&call.path, call.attempt).cloned() else { continue };
+            let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
             let mut begun = record;
             begun.phase = StepPhase::Started;
             begun.by = Some(self.incarnation.clone());
-            turn.journal.put(begun);
+            transition.journal.put(begun);
             claims.push(call);
             free -= 1;
         }
@@ -385,13 +385,13 @@ impl Run {
     }
 
     /// Large values go first: they are named by their content, so that one that is never referred to harms nobody.
-    async fn commit(&mut self, turn: &Turn, held: bool, now: Moment) -> Result<(), Error> {
+    async fn commit(&mut self, transition: &Transition, held: bool, now: Moment) -> Result<(), Error> {
         let is_overdue = |name| {
             let status = self.session.approvals.get(name).and_then(|approval| approval.status.as_ref());
             status.is_some_and(|status| status.phase == ApprovalPhase::Overdue)
         };
-        let overdue = turn.pending.iter().any(is_overdue);
-        let mut next = status::after(&self.session.workflow, &self.plan, turn, overdue, now);
+        let overdue = transition.pending.iter().any(is_overdue);
+        let mut next = status::after(&self.session.workflow, &self.plan, transition, overdue, now);
         if held && next.phase == WorkflowPhase::Suspended {
             // Nothing new may begin because the run is about to pause; nobody has suspended it.
             next.phase = if next.pending.is_empty() { WorkflowPhase::Running } else { WorkflowPhase::Waiting };
@@ -399,22 +399,23 @@ impl Run {
         }
         if self.session.workflow.status.as_ref() != Some(&next) {
             let (blobs, owner) = (self.session.blobs(), self.session.owner());
-            for (digest, text) in turn.blobs.iter().cloned().chain(status::apart(turn)) {
+            for (digest, text) in transition.blobs.iter().cloned().chain(status::apart(transition)) {
                 blobs.put(&owner, digest.as_str(), text.into()).await?;
             }
             self.session.commit(next)?;
         }
-        self.journal = turn.journal.clone();
-        let ended = |(path, attempt): &CallKey| turn.journal.get(path, *attempt).is_some_and(|r| r.phase.is_end());
+        self.journal = transition.journal.clone();
+        let ended =
+            |(path, attempt): &CallKey| transition.journal.get(path, *attempt).is_some_and(|r| r.phase.is_end());
         self.results.retain(|key, _| !ended(key));
         Ok(())
     }
 
-    fn dispatch(&mut self, turn: &Turn, claims: Vec<Call>, now: Moment) -> Result<(), Error> {
+    fn dispatch(&mut self, transition: &Transition, claims: Vec<Call>, now: Moment) -> Result<(), Error> {
         for call in claims {
             self.begin(call);
         }
-        for command in &turn.commands {
+        for command in &transition.commands {
             if let Command::Ask(ask) = command {
                 let mut approval = Approval::for_gate(&self.session.workflow, &ask.name, ask.request.clone());
                 approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
@@ -441,8 +442,8 @@ impl Run {
         self.under_way.insert(key, (task, idempotent));
     }
 
-    fn report(&self, before: &Journal, turn: &Turn) {
-        for record in turn.journal.records() {
+    fn report(&self, before: &Journal, transition: &Transition) {
+        for record in transition.journal.records() {
             let was = before.get(&record.path, record.attempt).map(|old| old.phase);
             if was == Some(record.phase) {
                 continue;
@@ -471,9 +472,9 @@ impl Run {
         self.under_way.clear();
         let open: Vec<Approval> = self.session.approvals.values().cloned().collect();
         for mut approval in open {
-            let ruling = tally(&approval, Owner::Over, now);
-            if ruling.changed {
-                approval.status = Some(ruling.status);
+            let result = tally(&approval, OwnerState::Finished, now);
+            if result.changed {
+                approval.status = Some(result.status);
                 self.session.put(approval)?;
             }
         }
@@ -503,8 +504,8 @@ impl Run {
     }
 
     /// The pending Approvals that the handler did not decline.
-    pub(super) fn undeclined(turn: &Turn, declined: &BTreeSet<String>) -> Option<String> {
-        turn.pending.iter().find(|name| !declined.contains(*name)).cloned()
+    pub(super) fn undeclined(transition: &Transition, declined: &BTreeSet<String>) -> Option<String> {
+        transition.pending.iter().find(|name| !declined.contains(*name)).cloned()
     }
 }
 
@@ -517,8 +518,8 @@ fn too_costly(facts: &[Fact], why: Stopped) -> Result<Fact, Stopped> {
     Ok(Fact::TooCostly { path, attempt, why: why.to_string() })
 }
 
-fn calls_of(turn: &Turn) -> impl Iterator<Item = &Call> {
-    turn.commands.iter().filter_map(|command| match command {
+fn calls_of(transition: &Transition) -> impl Iterator<Item = &Call> {
+    transition.commands.iter().filter_map(|command| match command {
         Command::Call(call) => Some(&**call),
         Command::Ask(_) => None,
     })

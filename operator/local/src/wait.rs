@@ -42,7 +42,7 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
         let stops = run.local.stop.asked();
         let held = stops > 0;
         run.stops = stops;
-        let turn = match run.turn(held).await {
+        let transition = match run.transition(held).await {
             Err(Error::Interrupted { .. }) => {
                 run.keep_results().await?;
                 // What is in flight and must not be repeated is waited for once, without anything new.
@@ -51,9 +51,9 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
                 }
                 return Ok(Ended::Paused);
             }
-            turn => turn?,
+            transition => transition?,
         };
-        if let Some(end) = turn.end {
+        if let Some(end) = transition.end {
             return Ok(Ended::Over(end));
         }
         if held {
@@ -61,21 +61,21 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
             give_up_what_can_be_repeated(run);
         } else {
             // A gate that time decided meanwhile needs no answer any more.
-            asking = asking.filter(|asking| turn.pending.contains(&asking.name));
+            asking = asking.filter(|asking| transition.pending.contains(&asking.name));
             if asking.is_none()
-                && let Some(name) = Run::undeclined(&turn, &declined)
+                && let Some(name) = Run::undeclined(&transition, &declined)
             {
                 asking = ask(run, name, 1, None).await?;
             }
         }
-        let waits = !held && (asking.is_some() || turn.wake_at.is_some());
+        let waits = !held && (asking.is_some() || transition.wake_at.is_some());
         if stops > 1 || (run.calls.is_empty() && !waits) {
             return Ok(Ended::Paused);
         }
         if held {
             run.local.handler.happened(&Event::Finishing { calls: run.unrepeatable() });
         }
-        let due = earlier(turn.wake_at, run.gates_wake_at).filter(|_| !held);
+        let due = earlier(transition.wake_at, run.gates_wake_at).filter(|_| !held);
         match news(run, &mut asking, due, stops).await {
             News::Turn | News::Stop => {}
             News::Answer(decision) => {

@@ -7,7 +7,7 @@ mod kubectl;
 use std::sync::Arc;
 
 use signoff_api::{GROUP, Json, VERSION, Workflow, names, workflow::InputType};
-use signoff_engine::{Complaint, Plan, Settings};
+use signoff_engine::{FieldError, Plan, Settings};
 use signoff_expr::nearest;
 
 use crate::{
@@ -203,11 +203,11 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
                 problems.warn("Suspicious", field, place(node, field), message);
             }
         }
-        Err(complaints) => {
-            problems.found.retain(|problem| !complaints.iter().any(|complaint| says_the_same(complaint, problem)));
-            for complaint in &complaints {
-                let at = place(node, &complaint.field);
-                problems.error(complaint.reason, &complaint.field, at, complaint.message.clone());
+        Err(errors) => {
+            problems.found.retain(|problem| !errors.iter().any(|error| says_the_same(error, problem)));
+            for error in &errors {
+                let at = place(node, &error.field);
+                problems.error(error.reason, &error.field, at, error.message.clone());
             }
         }
     }
@@ -215,14 +215,14 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
 }
 
 /// Whether the plan says better what the schema says too.
-fn says_the_same(complaint: &Complaint, problem: &Problem) -> bool {
+fn says_the_same(error: &FieldError, problem: &Problem) -> bool {
     match problem.reason {
-        "WrongForm" | "Duplicate" | "OutOfBounds" => complaint.field == problem.field,
+        "WrongForm" | "Duplicate" | "OutOfBounds" => error.field == problem.field,
         // A rule stands at the object, or at the item of a list; the plan's complaint at the very field, or at the list.
         "RuleBroken" => {
-            let below = complaint.field.strip_prefix(&problem.field).and_then(|rest| rest.strip_prefix('.'));
-            complaint.field == problem.field
-                || problem.field.strip_prefix(&complaint.field).is_some_and(|rest| rest.starts_with('['))
+            let below = error.field.strip_prefix(&problem.field).and_then(|rest| rest.strip_prefix('.'));
+            error.field == problem.field
+                || problem.field.strip_prefix(&error.field).is_some_and(|rest| rest.starts_with('['))
                 || below.is_some_and(|name| problem.message.contains(name))
         }
         _ => false,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Workflow, names};
 use signoff_engine::{
     Now,
-    tally::{Owner, tally},
+    tally::{OwnerState, tally},
 };
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
@@ -121,7 +121,7 @@ pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
 /// The status that the votes of an Approval come to at the moment.
 pub(crate) fn counted(approval: &Approval) -> ApprovalStatus {
     let now = Now { at: jiff::Timestamp::now().into(), guard_epoch: approval.guard_epoch().to_owned() };
-    tally(approval, Owner::Live, &now).status
+    tally(approval, OwnerState::Live, &now).status
 }
 
 /// Demands that the API server refused in these words.

@@ -12,7 +12,7 @@ use signoff_api::{
 use signoff_engine::{
     Now,
     evaluation::Part,
-    tally::{Note, Owner, Reading, Ruling, tally_reading},
+    tally::{Note, OwnerState, TallyResult, VoteFilter, tally_filtered},
 };
 use signoff_executor::Stopped;
 
@@ -29,26 +29,26 @@ pub(super) async fn evaluate(
     context: &Context,
     name: &Name,
     approval: &Arc<Approval>,
-    owner: Owner,
+    owner: OwnerState,
     now: &Now,
-) -> Result<Ruling, Error> {
+) -> Result<TallyResult, Error> {
     let key = Key::Approval(name.clone());
     let generation = approval.metadata.generation.unwrap_or_default();
     let aside = context.quarantines.aside(&key).filter(|aside| aside.generation == generation);
     if let Some(aside) = aside.filter(|aside| now.at < aside.until) {
-        let ruling = tally_reading(approval, owner, now, &Reading::Nothing);
-        return Ok(Ruling { wake_at: earlier(ruling.wake_at, aside.until), ..ruling });
+        let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
+        return Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result });
     }
-    if owner != Owner::Live && context.is_suspect(&**approval) {
+    if owner != OwnerState::Live && context.is_suspect(&**approval) {
         // Nobody decides it any more: it need not wait until it can be tried alone.
         context.clear_suspect::<Approval>(name, uid(&**approval));
-        return Ok(tally_reading(approval, owner, now, &Reading::Nothing));
+        return Ok(tally_filtered(approval, owner, now, &VoteFilter::Nothing));
     }
     match counted(context, &key, approval, owner, now).await {
-        Ok(ruling) => {
+        Ok(result) => {
             context.clear_suspect::<Approval>(name, uid(&**approval));
             context.lift_quarantine(&key);
-            Ok(evaluated(ruling))
+            Ok(evaluated(result))
         }
         Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
             Err(Error::Stopped { object: name.as_a::<Approval>(), why })
@@ -62,11 +62,11 @@ pub(super) async fn evaluate(
             context.metrics.quarantined(context.quarantines.count());
             let message = message(&why, &aside);
             tracing::error!(approval = %name, reason = reason(&why), "{message}");
-            let ruling = tally_reading(approval, owner, now, &Reading::Nothing);
-            let mut ruling = quarantined(ruling, approval, now, reason(&why), &message);
+            let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
+            let mut result = quarantined(result, approval, now, reason(&why), &message);
             let key = format!("quarantined-{generation}-{}", aside.failures);
-            ruling.notes.push(Note { reason: "Quarantined", warning: true, message, key });
-            Ok(Ruling { wake_at: earlier(ruling.wake_at, aside.until), ..ruling })
+            result.notes.push(Note { reason: "Quarantined", warning: true, message, key });
+            Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result })
         }
     }
 }
@@ -76,14 +76,14 @@ async fn counted(
     context: &Context,
     key: &Key,
     approval: &Arc<Approval>,
-    owner: Owner,
+    owner: OwnerState,
     now: &Now,
-) -> Result<Ruling, Stopped> {
+) -> Result<TallyResult, Stopped> {
     let mut costly = BTreeMap::new();
     loop {
-        let (object, at, reading) = (Arc::clone(approval), now.clone(), Reading::AllBut(costly.clone()));
-        let why = match context.evaluate(&**approval, move || tally_reading(&object, owner, &at, &reading)).await {
-            Ok(ruling) => return Ok(ruling),
+        let (object, at, filter) = (Arc::clone(approval), now.clone(), VoteFilter::AllBut(costly.clone()));
+        let why = match context.evaluate(&**approval, move || tally_filtered(&object, owner, &at, &filter)).await {
+            Ok(result) => return Ok(result),
             Err(why) => why,
         };
         match why.part() {
@@ -97,25 +97,25 @@ async fn counted(
 }
 
 /// Returns the ruling with the condition `Quarantined`.
-fn quarantined(mut ruling: Ruling, approval: &Approval, now: &Now, reason: &str, message: &str) -> Ruling {
+fn quarantined(mut result: TallyResult, approval: &Approval, now: &Now, reason: &str, message: &str) -> TallyResult {
     let say = ConditionUpdate { kind: conditions::QUARANTINED, holds: true, reason, message };
-    let is_news = conditions::set(&mut ruling.status.conditions, &say, approval.metadata.generation, now.at);
-    changed(ruling, is_news)
+    let is_news = conditions::set(&mut result.status.conditions, &say, approval.metadata.generation, now.at);
+    changed(result, is_news)
 }
 
 /// Returns the ruling without the condition `Quarantined`.
-fn evaluated(mut ruling: Ruling) -> Ruling {
-    let is_news = conditions::remove(&mut ruling.status.conditions, conditions::QUARANTINED);
-    changed(ruling, is_news)
+fn evaluated(mut result: TallyResult) -> TallyResult {
+    let is_news = conditions::remove(&mut result.status.conditions, conditions::QUARANTINED);
+    changed(result, is_news)
 }
 
 /// Returns the ruling as one to be written where its conditions are news.
-fn changed(mut ruling: Ruling, is_news: bool) -> Ruling {
-    if is_news && !ruling.changed {
-        ruling.changed = true;
-        ruling.status.seq += 1;
+fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
+    if is_news && !result.changed {
+        result.changed = true;
+        result.status.seq += 1;
     }
-    ruling
+    result
 }
 
 fn earlier(one: Option<Moment>, other: Moment) -> Option<Moment> {

@@ -29,31 +29,31 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
         }
     };
     let now = Now { at: context.now(), guard_epoch: guard_epoch.to_string() };
-    let ruling = match evaluate::evaluate(context, name, &approval, owner, &now).await {
+    let result = match evaluate::evaluate(context, name, &approval, owner, &now).await {
         // What was done to it or to its run meanwhile needs no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),
-        ruling => ruling?,
+        result => result?,
     };
-    if !ruling.changed {
-        return Ok(ruling.wake_at);
+    if !result.changed {
+        return Ok(result.wake_at);
     }
     // Where the request was changed, nothing is written but an end that decides nothing.
-    let ends_undecided = ruling.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_none());
+    let ends_undecided = result.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_none());
     if !ends_undecided && approval.spec.request.is_changed() {
         return Err(Error::Bug {
             object: name.as_a::<Approval>(),
             what: "its request is not what its digest says, though it is immutable: nothing is honoured".to_owned(),
         });
     }
-    let honoured = ruling.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_some());
+    let honoured = result.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_some());
     if honoured && !context.confirms(&guard_epoch).await? {
         // The guard looks again, and so does this then.
         return Ok(None);
     }
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    let after = ruling.status.phase;
-    let confirmed = ruling.status.outcome.clone().filter(|_| honoured);
-    let stored = commit(context, &context.approvals, &*approval, ruling.status, Vec::new()).await?;
+    let after = result.status.phase;
+    let confirmed = result.status.outcome.clone().filter(|_| honoured);
+    let stored = commit(context, &context.approvals, &*approval, result.status, Vec::new()).await?;
     if let Some(outcome) = confirmed {
         context.confirmed_outcomes.add(&stored, &outcome);
     }
@@ -65,9 +65,9 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
         context.metrics.ended("Approval", after.name());
         tracing::info!(approval = %name, phase = after.name(), "decided");
     }
-    for note in ruling.notes {
+    for note in result.notes {
         let report = Report::about(&*stored, note.reason, &note.message, &note.key, context.clock.now());
         context.reporter.report(report.warning(note.warning));
     }
-    Ok(ruling.wake_at)
+    Ok(result.wake_at)
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use signoff_api::{Approval, Workflow, journal};
-use signoff_engine::tally::Owner;
+use signoff_engine::tally::OwnerState;
 
 use crate::{
     context::Context,
@@ -24,7 +24,7 @@ pub(super) enum Observed {
 
 pub(super) struct Seen {
     pub(super) approval: Arc<Approval>,
-    pub(super) owner: Owner,
+    pub(super) owner: OwnerState,
     pub(super) guard_epoch: Arc<str>,
 }
 
@@ -51,25 +51,25 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
 }
 
 /// Returns the state of the run; `None` where a newer operator wrote its journal, to which its Approvals belong too.
-async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
+async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<OwnerState>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {
-            Some(Owner::Gone)
+            Some(OwnerState::Gone)
         } else if workflow.is_over()
             || workflow.metadata.deletion_timestamp.is_some()
             || workflow.spec.cancel == Some(true)
         {
-            Some(Owner::Over)
+            Some(OwnerState::Finished)
         } else {
-            is_ours(workflow).then_some(Owner::Live)
+            is_ours(workflow).then_some(OwnerState::Live)
         }
     };
     match context.workflows.find(run) {
         Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(judge(&workflow)),
-        Found::Over { uid, .. } if uid == wanted => return Ok(Some(Owner::Over)),
+        Found::Over { uid, .. } if uid == wanted => return Ok(Some(OwnerState::Finished)),
         _ => {}
     }
-    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Some(Owner::Gone)) };
+    let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Some(OwnerState::Gone)) };
     // What is read here is no news to the watch any more.
     context.look_at_workflow(run.clone());
     Ok(judge(&workflow))

@@ -8,7 +8,7 @@ use signoff_api::{
     Digest, Workflow, names,
     pod::{CONTAINER, FILES, OutputFrom, PodStep, SecurityContext},
 };
-use signoff_engine::turn::{Call, PodCall};
+use signoff_engine::transition::{Call, PodCall};
 use signoff_executor::RunRef;
 
 /// Returns the object to be created.

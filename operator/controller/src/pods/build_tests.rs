@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use signoff_api::{Digest, pod::PodStep};
-use signoff_engine::turn::{Call, PodCall, What};
+use signoff_engine::transition::{Call, PodCall, What};
 use signoff_executor::RunRef;
 
 use super::build;

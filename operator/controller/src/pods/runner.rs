@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Digest, Moment, Workflow, conditions::reason, pod::OutputFrom};
-use signoff_engine::turn::{Call, Failure, PodCall, Reply};
+use signoff_engine::transition::{Call, Failure, PodCall, Reply};
 use signoff_executor::{Clock, RunRef, clock::wake_up};
 use tokio::{sync::watch, time::sleep_until};
 

@@ -9,9 +9,9 @@ use std::{
 
 use signoff_api::{Digest, Workflow, journal::StepPhase};
 use signoff_engine::{
-    Blobs, Command, Control, Fact, Now, Plan, Turn,
+    Blobs, Command, Control, Fact, Now, Plan, Transition,
     evaluation::Part,
-    turn::{Failure, NOT_ALLOWED, What},
+    transition::{Failure, NOT_ALLOWED, What},
 };
 use signoff_executor::{Owner, Stopped};
 
@@ -31,20 +31,20 @@ const ROUNDS: usize = 64;
 const MOST_STOPPED: usize = 8;
 
 /// Returns the transition, or `None` where it takes another reconcile.
-pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Option<Turn>, Error> {
+pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Option<Transition>, Error> {
     let owner = owner(&seen.name, &seen.uid);
     let mut values = Arc::new(context.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
     facts.extend(context.quarantines.costly(&seen.name, &seen.uid));
-    let (mut stopped, mut judged) = (0, plan.judged_answers());
+    let (mut stopped, mut judged) = (0, plan.validated_answers());
     let mut memory = None;
     for _ in 0..ROUNDS {
-        let turn = match take(context, seen, plan, facts.clone(), &values).await {
-            Ok(turn) => turn,
+        let transition = match take(context, seen, plan, facts.clone(), &values).await {
+            Ok(transition) => transition,
             Err(why) => {
                 // Answers that were judged are not judged again: the next evaluation gets further.
-                let gets_on = matches!(why, Stopped::TooCostly { .. }) && plan.judged_answers() > judged;
-                judged = plan.judged_answers();
+                let gets_on = matches!(why, Stopped::TooCostly { .. }) && plan.validated_answers() > judged;
+                judged = plan.validated_answers();
                 if !gets_on {
                     let fact = blamed(context, seen, &facts, why)?;
                     context.quarantines.keep_costly(&seen.name, &seen.uid, fact.clone());
@@ -57,24 +57,24 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
                 continue;
             }
         };
-        if !turn.missing.is_empty() {
+        if !transition.missing.is_empty() {
             if memory.is_none() {
                 memory = context.value_quota.memory_for(&context.workflows, &seen.name).await;
             }
-            for digest in &turn.missing {
+            for digest in &transition.missing {
                 let value = fetch(context, &seen.name, &owner, &seen.status.value_names, digest).await?;
                 Arc::make_mut(&mut values).insert(digest.clone(), value);
             }
             continue;
         }
-        let mut never = lost(context, seen, &turn);
-        never.extend(refused(context, seen, plan, &turn, &never));
+        let mut never = lost(context, seen, &transition);
+        never.extend(refused(context, seen, plan, &transition, &never));
         if never.is_empty() {
             context.clear_suspect::<Workflow>(&seen.name, &seen.uid);
             let mut values = Arc::unwrap_or_clone(values);
-            values.extend(at_hand(&turn));
+            values.extend(at_hand(&transition));
             context.runs.keep_values(&seen.name, &seen.uid, values);
-            return Ok(Some(turn));
+            return Ok(Some(transition));
         }
         // A result never comes for these: the turn is taken again with that known.
         facts.extend(never);
@@ -83,13 +83,13 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
 }
 
 /// Returns the long values of a transition that later ones may need. Logs of containers are for people, unless one was the answer.
-fn at_hand(turn: &Turn) -> impl Iterator<Item = (Digest, String)> {
-    let records = turn.journal.records();
+fn at_hand(transition: &Transition) -> impl Iterator<Item = (Digest, String)> {
+    let records = transition.journal.records();
     let logs = records.iter().filter_map(|record| record.log.as_ref()?.ref_.as_ref());
     let logs: BTreeSet<_> = logs.map(|log| &log.digest).collect();
     let answers: BTreeSet<_> =
         records.iter().filter_map(|record| record.response_ref.as_ref()).map(|r| &r.digest).collect();
-    turn.blobs.iter().filter(move |(digest, _)| !logs.contains(digest) || answers.contains(digest)).cloned()
+    transition.blobs.iter().filter(move |(digest, _)| !logs.contains(digest) || answers.contains(digest)).cloned()
 }
 
 async fn take(
@@ -98,7 +98,7 @@ async fn take(
     plan: &Arc<Plan>,
     facts: Vec<Fact>,
     values: &Arc<Blobs>,
-) -> Result<Turn, Stopped> {
+) -> Result<Transition, Stopped> {
     let spec = &seen.workflow.spec;
     let (suspend, cancel) = (spec.suspend.unwrap_or(false), spec.cancel.unwrap_or(false));
     let control = Control { suspend, cancel, values: seen.values };
@@ -123,8 +123,8 @@ fn blamed(context: &Context, seen: &Seen, facts: &[Fact], why: Stopped) -> Resul
 
 /// Returns the calls that must not be repeated and that an earlier process started. Only the holder of the Lease gets here, so that
 /// process has ended.
-fn lost(context: &Context, seen: &Seen, turn: &Turn) -> Vec<Fact> {
-    let calls = turn.commands.iter().filter_map(|command| match command {
+fn lost(context: &Context, seen: &Seen, transition: &Transition) -> Vec<Fact> {
+    let calls = transition.commands.iter().filter_map(|command| match command {
         // A Pod is found again by its name.
         Command::Call(call) if !call.idempotent && !matches!(call.what, What::Pod(_)) => Some(call),
         _ => None,
@@ -141,9 +141,9 @@ fn lost(context: &Context, seen: &Seen, turn: &Turn) -> Vec<Fact> {
 
 /// Returns the calls that would start now, or again, and that policies no longer allow. Calls in flight go on: their result
 /// must be known.
-fn refused(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, lost: &[Fact]) -> Vec<Fact> {
+fn refused(context: &Context, seen: &Seen, plan: &Plan, transition: &Transition, lost: &[Fact]) -> Vec<Fact> {
     let mut refused = Vec::new();
-    for command in &turn.commands {
+    for command in &transition.commands {
         let Command::Call(call) = command else { continue };
         let key = (call.path.clone(), call.attempt);
         let is_settled = lost.iter().any(|fact| fact.key() == (&key.0, key.1));

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use signoff_api::journal::{StepPhase, StepRecord};
 use signoff_engine::{
-    Command, Turn,
-    turn::{Call, PodCall, What},
+    Command, Transition,
+    transition::{Call, PodCall, What},
 };
 
 use super::observe::Seen;
@@ -34,9 +34,9 @@ pub(super) struct Claims {
     pub(super) calls_wait: Vec<(String, CallWait)>,
 }
 
-pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
+pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition) -> Claims {
     let mut claims = Claims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
-    let calls: Vec<Call> = turn
+    let calls: Vec<Call> = transition
         .commands
         .iter()
         .filter_map(|command| match command {
@@ -47,14 +47,14 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
     let is_suspended = seen.workflow.spec.suspend == Some(true);
     let asked = |pod: &Name| calls.iter().any(|call| matches!(&call.what, What::Pod(p) if *p.name == *pod.name));
     context.pod_quota.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
-    let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, turn, call)).collect();
+    let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, transition, call)).collect();
     context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
     for mut call in calls {
         let key = (call.path.clone(), call.attempt);
         if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &key) {
             continue;
         }
-        let Some(record) = turn.journal.get(&call.path, call.attempt).cloned() else { continue };
+        let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
         if record.phase == StepPhase::Pending && is_suspended {
             continue;
         }
@@ -71,7 +71,7 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
             What::Agent(_) | What::Http(_) => {
                 // A Workflow that was accepted under another setting keeps to this one all the same.
                 call.timeout = call.timeout.min(context.settings.max_call_timeout);
-                let Some(ticket) = ticket(seen, turn, &call) else { continue };
+                let Some(ticket) = ticket(seen, transition, &call) else { continue };
                 match context.call_slots.acquire(ticket) {
                     Ok(slot) => Hold::Call { _slot: slot },
                     Err(wait) => {
@@ -87,7 +87,7 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
             let mut begun = record;
             begun.phase = StepPhase::Started;
             begun.by = Some(context.incarnation.clone());
-            turn.journal.put(begun);
+            transition.journal.put(begun);
         }
         claims.begin.push(Claim { call, hold });
     }
@@ -95,13 +95,13 @@ pub(super) fn claim(context: &Context, seen: &Seen, turn: &mut Turn) -> Claims {
 }
 
 /// Returns how a call queues for a slot; `None` for a Pod, and for a call that has no record.
-fn ticket(seen: &Seen, turn: &Turn, call: &Call) -> Option<CallTicket> {
+fn ticket(seen: &Seen, transition: &Transition, call: &Call) -> Option<CallTicket> {
     let host = match &call.what {
         What::Agent(agent) => agent.provider.openai.as_ref().and_then(|openai| call_slots::host(&openai.base_url)),
         What::Http(http) => call_slots::host(&http.url),
         What::Pod(_) => return None,
     };
-    let seq = turn.journal.get(&call.path, call.attempt)?.seq;
+    let seq = transition.journal.get(&call.path, call.attempt)?.seq;
     let (call, workflow) = ((call.path.clone(), call.attempt), seen.name.clone());
     Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host })
 }

@@ -10,7 +10,7 @@ use signoff_api::{
     conditions::{self, GUARDED},
     workflow::MAX_VALUE_NAMES,
 };
-use signoff_engine::{Plan, Turn, journal::Folded, status::apart, values};
+use signoff_engine::{Plan, Transition, journal::NewSegment, status::apart, values};
 use signoff_executor::blobs::BlobError;
 
 use super::{observe::Seen, pending::Pending, plan::Refusal, status};
@@ -25,8 +25,8 @@ use crate::{
 };
 
 /// Moves records into a segment where the journal has grown long. The segment is committed with the transition.
-pub(super) fn settle(context: &Context, seen: &Seen, turn: &mut Turn) -> Result<Vec<Folded>, Error> {
-    let settled = turn.journal.settle(&context.room);
+pub(super) fn settle(context: &Context, seen: &Seen, transition: &mut Transition) -> Result<Vec<NewSegment>, Error> {
+    let settled = transition.journal.fold_finished(&context.room);
     settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
 }
 
@@ -34,11 +34,11 @@ pub(super) async fn commit(
     context: &Context,
     seen: &Seen,
     plan: &Plan,
-    turn: &Turn,
-    folded: &[Folded],
+    transition: &Transition,
+    folded: &[NewSegment],
     pending: Pending,
 ) -> Result<Arc<Workflow>, Error> {
-    let stored = store(context, seen, status::after(seen, plan, turn, pending), turn, folded).await?;
+    let stored = store(context, seen, status::after(seen, plan, transition, pending), transition, folded).await?;
     context.quarantines.committed(&seen.name);
     if seen.status.quarantine.is_some() {
         context.lift_quarantine(&Key::Workflow(seen.name.clone()));
@@ -51,8 +51,8 @@ pub(super) async fn store(
     context: &Context,
     seen: &Seen,
     mut next: WorkflowStatus,
-    turn: &Turn,
-    folded: &[Folded],
+    transition: &Transition,
+    folded: &[NewSegment],
 ) -> Result<Arc<Workflow>, Error> {
     if next == seen.status {
         return Ok(Arc::clone(&seen.workflow));
@@ -65,7 +65,7 @@ pub(super) async fn store(
     // Those that the stored journal refers to were stored before it.
     let known = values::stored(&seen.journal, &seen.status);
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
-    let all = turn.blobs.iter().cloned().chain(apart(turn)).chain(segments);
+    let all = transition.blobs.iter().cloned().chain(apart(transition)).chain(segments);
     for (digest, text) in all.filter(|(digest, _)| !known.contains_key(digest)) {
         let failed = |source| Error::Blob { object: seen.name.as_a::<Workflow>(), source };
         if let Some(name) = context.blobs.put(&owner, digest.as_str(), text.into()).await.map_err(failed)? {
@@ -77,8 +77,8 @@ pub(super) async fn store(
         }
     }
     let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    context.runs.committed(&seen.name, &seen.uid, &turn.journal);
-    if let Some(end) = &turn.end {
+    context.runs.committed(&seen.name, &seen.uid, &transition.journal);
+    if let Some(end) = &transition.end {
         context.metrics.ended("Workflow", end.phase().name());
     }
     Ok(stored)

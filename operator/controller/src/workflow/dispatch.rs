@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use signoff_api::{Approval, ApprovalStatus, Workflow};
 use signoff_engine::{
-    Command, Turn,
-    turn::{Ask, What},
+    Command, Transition,
+    transition::{Ask, What},
 };
 use signoff_executor::RunRef;
 
@@ -25,7 +25,7 @@ use crate::{
 pub(super) async fn dispatch(
     context: &Context,
     seen: &Seen,
-    turn: &Turn,
+    transition: &Transition,
     claims: Claims,
 ) -> Result<Vec<Arc<Approval>>, Error> {
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
@@ -33,9 +33,9 @@ pub(super) async fn dispatch(
         begin(context, seen, claim);
     }
     let mut asked = Vec::new();
-    for command in &turn.commands {
+    for command in &transition.commands {
         if let Command::Ask(request) = command {
-            let approval = ask(context, seen, turn, request).await?;
+            let approval = ask(context, seen, transition, request).await?;
             context.look_at_approval(seen.name.beside(&request.name));
             asked.push(approval);
         }
@@ -59,7 +59,7 @@ fn begin(context: &Context, seen: &Seen, claim: Claim) {
     let _ = context.starts.send(Start { name: seen.name.clone(), run, call, hold });
 }
 
-async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<Arc<Approval>, Error> {
+async fn ask(context: &Context, seen: &Seen, transition: &Transition, ask: &Ask) -> Result<Arc<Approval>, Error> {
     let place = seen.name.beside(&ask.name);
     if !context.tenure.holds() {
         return Err(Error::Conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
@@ -77,7 +77,7 @@ async fn ask(context: &Context, seen: &Seen, turn: &Turn, ask: &Ask) -> Result<A
     if status_code(&error) == Some(409)
         && let Some(there) = context.fresh(&context.approvals, &place).await?
     {
-        let record = turn.journal.get(&ask.path, 1);
+        let record = transition.journal.get(&ask.path, 1);
         return match record.map(|record| there.mismatch(record, &seen.uid)) {
             Some(None) => Ok(there),
             why => Err(Error::Foreign {

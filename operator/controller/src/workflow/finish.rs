@@ -3,7 +3,7 @@
 //! **Invariant:** does not end an Approval: the Approval's own reconcile is enqueued for that.
 
 use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
-use signoff_engine::Turn;
+use signoff_engine::Transition;
 
 use super::observe::Seen;
 use crate::{
@@ -17,20 +17,20 @@ pub(super) async fn rest(
     context: &Context,
     seen: &Seen,
     stored: &Workflow,
-    turn: &Turn,
+    transition: &Transition,
 ) -> Result<Option<Moment>, Error> {
-    if turn.end.is_some() {
+    if transition.end.is_some() {
         return retire(context, &seen.name, &seen.uid, stored.due()).await;
     }
     for approval in context.approvals.owned_by(&seen.uid) {
-        if !turn.pending.iter().any(|name| **name == *approval.name) {
+        if !transition.pending.iter().any(|name| **name == *approval.name) {
             context.approvals.shrink(&approval);
         }
     }
-    if matches!(turn.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
+    if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
         context.runs.rest(&seen.name);
     }
-    Ok(turn.wake_at)
+    Ok(transition.wake_at)
 }
 
 /// Handles a finished run: its open Approvals are cancelled, and it is deleted after its TTL.

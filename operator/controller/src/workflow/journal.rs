@@ -5,7 +5,7 @@
 use signoff_api::{Workflow, WorkflowStatus};
 use signoff_engine::{
     Journal,
-    journal::{Folded, Incomplete, read_segment},
+    journal::{Incomplete, NewSegment, read_segment},
 };
 use signoff_executor::blobs::BlobError;
 
@@ -36,7 +36,7 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
         let missing = match Journal::of(status, &segments) {
             Ok(journal) => return Ok(journal),
             Err(Incomplete::Missing(missing)) => missing,
-            Err(why @ Incomplete::Torn) => return Err(torn(why.to_string())),
+            Err(why @ Incomplete::SegmentsLost) => return Err(torn(why.to_string())),
         };
         for digest in missing {
             let text = fetch(context, name, &owner(name, uid), &status.value_names, &digest).await?;
@@ -48,8 +48,8 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
 }
 
 /// Caches the segment of a committed transition for the next one.
-pub(super) fn keep(context: &Context, uid: &str, folded: Vec<Folded>) {
-    for Folded { digest, text, records } in folded {
+pub(super) fn keep(context: &Context, uid: &str, folded: Vec<NewSegment>) {
+    for NewSegment { digest, text, records } in folded {
         context.segments.keep(uid, &digest, records, text.len());
     }
 }

@@ -93,16 +93,16 @@ async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result
         Planned::Refused(why) => return commit::refuse(context, seen, &why).await,
     };
     // Otherwise it goes on at once, behind the others that wait.
-    let Some(mut turn) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
-    let claims = claim_slots::claim(context, seen, &mut turn);
+    let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
+    let claims = claim_slots::claim(context, seen, &mut transition);
     *claimed = true;
-    let pending = pending::of(context, seen, &turn, &claims);
-    let folded = commit::settle(context, seen, &mut turn)?;
-    let stored = commit::commit(context, seen, &plan, &turn, &folded, pending).await?;
+    let pending = pending::of(context, seen, &transition, &claims);
+    let folded = commit::settle(context, seen, &mut transition)?;
+    let stored = commit::commit(context, seen, &plan, &transition, &folded, pending).await?;
     journal::keep(context, &seen.uid, folded);
-    let asked = dispatch::dispatch(context, seen, &turn, claims).await?;
-    report::report(context, seen, &plan, &turn, &asked);
-    pod_gc::after(context, seen, &turn).await?;
+    let asked = dispatch::dispatch(context, seen, &transition, claims).await?;
+    report::report(context, seen, &plan, &transition, &asked);
+    pod_gc::after(context, seen, &transition).await?;
     let stored = stall_reports::clear(context, stored).await?;
-    finish::rest(context, seen, &stored, &turn).await
+    finish::rest(context, seen, &stored, &transition).await
 }

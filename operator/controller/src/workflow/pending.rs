@@ -1,7 +1,7 @@
 //! The steps of a run that wait for their Pods or for a slot, and why.
 
 use signoff_api::conditions::reason;
-use signoff_engine::Turn;
+use signoff_engine::Transition;
 
 use super::{claim_slots::Claims, observe::Seen};
 use crate::context::Context;
@@ -15,11 +15,11 @@ pub(super) struct Pending {
 }
 
 /// Returns which steps of a run wait.
-pub(super) fn of(context: &Context, seen: &Seen, turn: &Turn, claims: &Claims) -> Pending {
-    if turn.end.is_some() {
+pub(super) fn of(context: &Context, seen: &Seen, transition: &Transition, claims: &Claims) -> Pending {
+    if transition.end.is_some() {
         return Pending { pods: None, calls: None };
     }
-    Pending { pods: pods(context, seen, turn, claims), calls: calls(seen, claims) }
+    Pending { pods: pods(context, seen, transition, claims), calls: calls(seen, claims) }
 }
 
 fn calls(seen: &Seen, claims: &Claims) -> Option<(String, String)> {
@@ -32,9 +32,10 @@ fn behind(more: usize) -> String {
     if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() }
 }
 
-fn pods(context: &Context, seen: &Seen, turn: &Turn, claims: &Claims) -> Option<(String, String)> {
+fn pods(context: &Context, seen: &Seen, transition: &Transition, claims: &Claims) -> Option<(String, String)> {
     let step = |pod: &str| {
-        let record = turn.journal.records().iter().find(|r| !r.phase.is_end() && r.object.as_deref() == Some(pod));
+        let record =
+            transition.journal.records().iter().find(|r| !r.phase.is_end() && r.object.as_deref() == Some(pod));
         record.map(|record| record.path.clone())
     };
     let troubles = context.pods.troubles(&seen.uid);

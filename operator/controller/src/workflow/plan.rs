@@ -41,9 +41,9 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         }
         return Ok(match planned {
             Ok(plan) => Planned::Runs(plan),
-            Err(complaints) => Planned::Refused(Refusal {
-                reason: complaints.first().map_or(reason::INVALID, |complaint| complaint.reason),
-                message: complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+            Err(errors) => Planned::Refused(Refusal {
+                reason: errors.first().map_or(reason::INVALID, |error| error.reason),
+                message: errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
             }),
         });
     };
@@ -72,11 +72,11 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
     match planned {
         Ok(plan) => Ok(Planned::Runs(plan)),
         // It was accepted: an operator that cannot read it any more must not end it.
-        Err(complaints) => Err(Error::Bug {
+        Err(errors) => Err(Error::Bug {
             object: seen.name.as_a::<Workflow>(),
             what: format!(
                 "its spec was accepted and is not understood any more: {}",
-                complaints.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+                errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
             ),
         }),
     }

@@ -8,7 +8,7 @@ use signoff_api::{
     pod::PodGc,
     workflow::WorkflowPhase,
 };
-use signoff_engine::{Journal, Turn};
+use signoff_engine::{Journal, Transition};
 
 use super::{journal::journal, observe::Seen};
 use crate::{
@@ -19,15 +19,15 @@ use crate::{
 };
 
 /// Deletes Pods after a commit.
-pub(super) async fn after(context: &Context, seen: &Seen, turn: &Turn) -> Result<(), Error> {
+pub(super) async fn after(context: &Context, seen: &Seen, transition: &Transition) -> Result<(), Error> {
     let pods = context.pods.of_run(&seen.uid);
     if pods.is_empty() {
         return Ok(());
     }
     let keep = seen.workflow.spec.pod_gc.unwrap_or_default();
     for pod in &pods {
-        if let Some(step) = done(&turn.journal, pod) {
-            settle(context, pod, step, keep, turn.end.as_ref().map(signoff_engine::End::phase)).await?;
+        if let Some(step) = done(&transition.journal, pod) {
+            settle(context, pod, step, keep, transition.end.as_ref().map(signoff_engine::End::phase)).await?;
         }
     }
     Ok(())

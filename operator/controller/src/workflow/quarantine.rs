@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
-use signoff_engine::status::{say, set_aside};
+use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
 use super::{commit, finish, journal, observe::Seen, pod_gc, status::ended};
@@ -87,22 +87,23 @@ async fn go_on(
     until: Moment,
 ) -> Result<Option<Moment>, Error> {
     let workflow: &Workflow = &seen.workflow;
-    let mut turn = signoff_engine::set_aside(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
-    let folded = commit::settle(context, seen, &mut turn)?;
-    let mut next = set_aside(workflow, &turn, seen.overdue, seen.now);
+    let mut transition =
+        signoff_engine::advance_quarantined(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
+    let folded = commit::settle(context, seen, &mut transition)?;
+    let mut next = after_quarantined(workflow, &transition, seen.overdue, seen.now);
     if let Some((quarantine, reason, message)) = news {
         next.quarantine = Some(quarantine);
         say(&mut next, workflow, seen.now, conditions::QUARANTINED, true, reason, &message);
     }
-    if turn.end.is_some() {
+    if transition.end.is_some() {
         next.quarantine = None;
         ended(&mut next);
     }
-    let stored = commit::store(context, seen, next, &turn, &folded).await?;
+    let stored = commit::store(context, seen, next, &transition, &folded).await?;
     journal::keep(context, &seen.uid, folded);
-    pod_gc::after(context, seen, &turn).await?;
-    let due = finish::rest(context, seen, &stored, &turn).await?;
-    if turn.end.is_some() {
+    pod_gc::after(context, seen, &transition).await?;
+    let due = finish::rest(context, seen, &stored, &transition).await?;
+    if transition.end.is_some() {
         forget(context, &seen.name, Some(&seen.uid));
         return Ok(due);
     }

@@ -9,12 +9,12 @@ use signoff_api::{
     journal::{StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
-use signoff_engine::{Plan, Turn};
+use signoff_engine::{Plan, Transition};
 
 use super::observe::Seen;
 use crate::{context::Context, events::Report};
 
-pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, asked: &[Arc<Approval>]) {
+pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, transition: &Transition, asked: &[Arc<Approval>]) {
     let at = context.clock.now();
     let tell = |reason, note: &str, key: &str| Report::about(&*seen.workflow, reason, note, key, at);
     if seen.status.spec_digest.is_none() && !plan.warnings().is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, a
         let note = format!("{name} asks {}: {}", whom.join(", "), request.prompt);
         context.reporter.report(tell("ApprovalRequested", &note, name).related(&**approval));
     }
-    for record in turn.journal.records() {
+    for record in transition.journal.records() {
         let before = seen.journal.get(&record.path, record.attempt).map(|old| old.phase);
         let is_superseded = |record: &StepRecord| {
             record.decision.as_ref().is_some_and(|outcome| outcome.phase == ApprovalPhase::Superseded)
@@ -45,14 +45,14 @@ pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, turn: &Turn, a
                 .report(tell("OutcomeUnknown", &format!("step {}: {why}", record.path), &key).warning(true));
         }
     }
-    if let Some(why) = turn.held.first()
+    if let Some(why) = transition.blocked.first()
         && !conditions::holds(&seen.status.conditions, conditions::HELD)
     {
-        let key = format!("held-{}", turn.journal.seq());
+        let key = format!("held-{}", transition.journal.seq());
         context.reporter.report(tell("Held", &why.to_string(), &key).warning(true));
     }
-    let (before, after) = (seen.status.phase, turn.phase);
-    if let Some(end) = &turn.end {
+    let (before, after) = (seen.status.phase, transition.phase);
+    if let Some(end) = &transition.end {
         let good = matches!(end.phase(), WorkflowPhase::Succeeded | WorkflowPhase::Cancelled);
         context.reporter.report(tell(end.phase().name(), end.message(), "end").warning(!good));
         tracing::info!(workflow = %seen.name, phase = end.phase().name(), "ended");

@@ -7,7 +7,7 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 use signoff_engine::{
-    Plan, Turn,
+    Plan, Transition,
     status::{after as after_turn, finish, say, waiting},
 };
 use signoff_expr::text;
@@ -16,17 +16,17 @@ use super::{observe::Seen, pending::Pending, plan::Refusal};
 use crate::guard::foreign_words;
 
 /// Returns the status after a transition.
-pub(super) fn after(seen: &Seen, plan: &Plan, turn: &Turn, pending: Pending) -> WorkflowStatus {
+pub(super) fn after(seen: &Seen, plan: &Plan, transition: &Transition, pending: Pending) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
-    let mut status = after_turn(workflow, plan, turn, seen.overdue, now);
+    let mut status = after_turn(workflow, plan, transition, seen.overdue, now);
     evaluated(&mut status);
     conditions::remove(&mut status.conditions, conditions::GUARDED);
     foreign_mutation(&mut status, workflow, &seen.guarded.external_mutators, now);
-    set_held(&mut status, workflow, plan, turn, now);
+    set_held(&mut status, workflow, plan, transition, now);
     steps_wait(&mut status, workflow, conditions::PODS_PENDING, pending.pods, now);
     steps_wait(&mut status, workflow, conditions::CALLS_PENDING, pending.calls, now);
     conditions::remove(&mut status.conditions, conditions::VALUE_UNAVAILABLE);
-    if turn.end.is_some() {
+    if transition.end.is_some() {
         ended(&mut status);
     }
     status
@@ -70,11 +70,11 @@ fn steps_wait(
 }
 
 /// Writes the effects of policies in this transition: the gates that they add, once, and those that they hold.
-fn set_held(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, turn: &Turn, now: Moment) {
+fn set_held(status: &mut WorkflowStatus, workflow: &Workflow, plan: &Plan, transition: &Transition, now: Moment) {
     status.added_steps = plan.added_steps().to_vec();
-    match turn.held.first() {
+    match transition.blocked.first() {
         Some(first) => {
-            let why = turn.held.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            let why = transition.blocked.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
             status.message = Some(text::display(&format!("held: {why}"), 1024));
             say(status, workflow, now, conditions::HELD, true, first.reason, &why);
         }

@@ -25,7 +25,7 @@ impl<'j> Records<'j> {
     /// One after the other.
     pub fn iter(self) -> Iter<'j> {
         #[cfg(test)]
-        super::work::looked(self.0.len());
+        super::reads::count(self.0.len());
         Iter(self.0.iter())
     }
 

@@ -16,7 +16,7 @@ use signoff_api::{
 
 use super::{Entry, Journal};
 
-/// A segment has a sixteenth of the bytes that were moved out before it, or [`Room::segment`] where that is more: so the
+/// A segment has a sixteenth of the bytes that were moved out before it, or [`JournalLimits::segment`] where that is more: so the
 /// Workflow stays small as long as its run is short, and a long run has few segments.
 const SHARE: usize = 16;
 
@@ -28,7 +28,7 @@ pub type Segments = BTreeMap<Digest, SharedRecords>;
 
 /// The limits of a journal in the Workflow and of a segment, in bytes. Both grow with the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct JournalLimits {
     /// Of `status.steps` before the first segment.
     pub steps: usize,
     /// Of the first segments. One record always fits.
@@ -37,14 +37,14 @@ pub struct Room {
     pub largest: usize,
 }
 
-impl Default for Room {
+impl Default for JournalLimits {
     /// Some sixty records stand in the Workflow: each write sends, stores and shows all of them.
     fn default() -> Self {
         Self { steps: 24 * 1024, segment: 16 * 1024, largest: 192 * 1024 }
     }
 }
 
-impl Room {
+impl JournalLimits {
     /// Returns the room of a journal of which so many bytes were moved out.
     fn beside(self, moved: usize) -> Self {
         let segment = (moved / SHARE).min(self.largest).max(self.segment);
@@ -54,7 +54,7 @@ impl Room {
 
 /// A segment to be stored before the journal that names it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Folded {
+pub struct NewSegment {
     /// Its name.
     pub digest: Digest,
     /// Its content.
@@ -73,7 +73,7 @@ pub enum Incomplete {
     #[error(
         "status.journalVersion is {VERSION}, so that a part of the journal is in segments, and status.segments names none: it was lost, perhaps by an older CRD that knows no segments"
     )]
-    Torn,
+    SegmentsLost,
 }
 
 /// The records of a segment.
@@ -93,7 +93,7 @@ impl Journal {
     pub fn of(status: &WorkflowStatus, segments: &Segments) -> Result<Self, Incomplete> {
         if status.segments.is_empty() {
             return match status.journal_version {
-                Some(VERSION) => Err(Incomplete::Torn),
+                Some(VERSION) => Err(Incomplete::SegmentsLost),
                 _ => Ok(Self::new(status.seq, status.steps.clone())),
             };
         }
@@ -113,7 +113,7 @@ impl Journal {
         let mut entries: Vec<Entry> = folded.chain(open).collect();
         // A record that was open when later ones moved out began before them.
         entries.sort_by_key(|entry| entry.record.seq);
-        Ok(Self::made_of(status.seq, entries, status.segments.clone()))
+        Ok(Self::from_entries(status.seq, entries, status.segments.clone()))
     }
 
     /// The segments, oldest first.
@@ -134,7 +134,7 @@ impl Journal {
     ///
     /// # Errors
     /// A record that cannot be written as JSON.
-    pub fn settle(&mut self, room: &Room) -> Result<Vec<Folded>, serde_json::Error> {
+    pub fn fold_finished(&mut self, room: &JournalLimits) -> Result<Vec<NewSegment>, serde_json::Error> {
         let mut folded = Vec::new();
         if !self.changed {
             return Ok(folded);
@@ -158,7 +158,7 @@ impl Journal {
     }
 
     /// Moves the oldest finished records into a segment of at most so many bytes; none where there are none.
-    fn fold(&mut self, most: usize) -> Result<Option<Folded>, serde_json::Error> {
+    fn fold(&mut self, most: usize) -> Result<Option<NewSegment>, serde_json::Error> {
         let (mut text, mut records) = (String::from("["), Vec::new());
         for entry in self.entries.iter_mut().filter(|entry| !entry.folded && entry.record.phase.is_end()) {
             let record = serde_json::to_string(&*entry.record)?;
@@ -183,6 +183,6 @@ impl Journal {
             records: i32::try_from(records.len()).unwrap_or(i32::MAX),
             through: records.iter().map(|record| record.done.unwrap_or(record.seq)).max().unwrap_or_default(),
         });
-        Ok(Some(Folded { digest, text, records: records.into() }))
+        Ok(Some(NewSegment { digest, text, records: records.into() }))
     }
 }

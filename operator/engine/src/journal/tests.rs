@@ -8,7 +8,7 @@ use signoff_api::{WorkflowStatus, journal};
 use super::*;
 
 /// So little that a few records outgrow it.
-const TINY: Room = Room { steps: 700, segment: 700, largest: 700 };
+const TINY: JournalLimits = JournalLimits { steps: 700, segment: 700, largest: 700 };
 
 fn record(path: &str, attempt: i32, seq: i64, done: Option<i64>) -> StepRecord {
     let mut record = json!({
@@ -24,7 +24,7 @@ fn record(path: &str, attempt: i32, seq: i64, done: Option<i64>) -> StepRecord {
 
 /// Puts a record that is finished at once.
 fn add(journal: &mut Journal, path: &str) {
-    let (seq, done) = (journal.draw(), journal.draw());
+    let (seq, done) = (journal.next_seq(), journal.next_seq());
     assert!(journal.put(record(path, 1, seq, Some(done))));
 }
 
@@ -41,8 +41,8 @@ fn status(journal: &Journal) -> WorkflowStatus {
 }
 
 /// Settles and reads again what was written, as the next look does.
-fn reread(journal: &mut Journal, room: &Room, stored: &mut Segments) -> Journal {
-    for folded in journal.settle(room).unwrap() {
+fn reread(journal: &mut Journal, room: &JournalLimits, stored: &mut Segments) -> Journal {
+    for folded in journal.fold_finished(room).unwrap() {
         assert_eq!(folded.digest, signoff_api::Digest::of_bytes(folded.text.as_bytes()));
         stored.insert(folded.digest, read_segment(&folded.text).unwrap());
     }
@@ -77,9 +77,9 @@ fn a_finished_record_never_changes() {
 fn looking_up_one_of_a_thousand_looks_at_one() {
     let mut journal = Journal::default();
     (0..1000).for_each(|at| add(&mut journal, &format!("step-{at}")));
-    let (found, looked) = work::of(|| journal.get("step-700", 1).is_some());
+    let (found, looked) = reads::of(|| journal.get("step-700", 1).is_some());
     assert_eq!((found, looked), (true, 1));
-    let (copy, looked) = work::of(|| journal.clone());
+    let (copy, looked) = reads::of(|| journal.clone());
     assert_eq!((copy, looked), (journal, 0), "a copy shares its records");
 }
 
@@ -94,7 +94,7 @@ fn what_lies_under_a_path_is_found_without_a_look_at_the_rest() {
     assert_eq!(under("c/"), ["c/b/x"]);
     assert_eq!(under("d"), Vec::<&str>::new());
     assert_eq!(under("").len(), 7);
-    let (_, looked) = work::of(|| under("b/"));
+    let (_, looked) = reads::of(|| under("b/"));
     assert!(looked <= 4, "{looked}");
 }
 
@@ -102,7 +102,7 @@ fn what_lies_under_a_path_is_found_without_a_look_at_the_rest() {
 fn a_journal_that_has_room_stays_whole() {
     let mut journal = Journal::default();
     (0..100).for_each(|at| add(&mut journal, &format!("step-{at}")));
-    assert_eq!(journal.settle(&Room::default()).unwrap(), []);
+    assert_eq!(journal.fold_finished(&JournalLimits::default()).unwrap(), []);
     assert_eq!((journal.steps().len(), status(&journal).journal_version), (100, Some(1)));
 }
 
@@ -110,7 +110,7 @@ fn a_journal_that_has_room_stays_whole() {
 fn the_oldest_finished_records_move_out_and_the_newest_stay() {
     let mut journal = Journal::default();
     (0..7).for_each(|at| add(&mut journal, &format!("step-{at}")));
-    let folded = journal.settle(&TINY).unwrap();
+    let folded = journal.fold_finished(&TINY).unwrap();
     let names = |records: &[Arc<StepRecord>]| records.iter().map(|r| r.path.clone()).collect::<Vec<_>>();
     assert_eq!(
         folded.iter().map(|f| names(&f.records)).collect::<Vec<_>>(),
@@ -128,7 +128,7 @@ fn the_oldest_finished_records_move_out_and_the_newest_stay() {
 #[test]
 fn what_is_not_finished_stays_however_old_and_is_read_in_its_place() {
     let mut journal = Journal::default();
-    let seq = journal.draw();
+    let seq = journal.next_seq();
     journal.put(record("gate", 1, seq, None));
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
     let mut stored = Segments::new();
@@ -142,10 +142,10 @@ fn what_is_not_finished_stays_however_old_and_is_read_in_its_place() {
 fn a_journal_of_open_records_only_moves_nothing() {
     let mut journal = Journal::default();
     for at in 0..20 {
-        let seq = journal.draw();
+        let seq = journal.next_seq();
         journal.put(record(&format!("gate-{at}"), 1, seq, None));
     }
-    assert_eq!(journal.settle(&TINY).unwrap(), []);
+    assert_eq!(journal.fold_finished(&TINY).unwrap(), []);
     assert_eq!(journal.steps().len(), 20);
 }
 
@@ -154,15 +154,15 @@ fn nothing_moves_where_nothing_was_added() {
     let mut journal = Journal::default();
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
     let mut read = Journal::new(journal.seq(), journal.steps());
-    assert_eq!(read.settle(&TINY).unwrap(), []);
-    assert!(!journal.settle(&TINY).unwrap().is_empty());
+    assert_eq!(read.fold_finished(&TINY).unwrap(), []);
+    assert!(!journal.fold_finished(&TINY).unwrap().is_empty());
 }
 
 #[test]
 fn a_segment_that_is_not_at_hand_is_asked_for_by_name() {
     let mut journal = Journal::default();
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
-    let folded = journal.settle(&TINY).unwrap();
+    let folded = journal.fold_finished(&TINY).unwrap();
     assert!(folded.len() > 2, "{}", folded.len());
     let mut stored: Segments = folded.iter().map(|f| (f.digest.clone(), Arc::clone(&f.records))).collect();
     stored.remove(&folded[1].digest);
@@ -174,9 +174,9 @@ fn a_segment_that_is_not_at_hand_is_asked_for_by_name() {
 fn a_status_that_has_lost_its_segments_is_no_shorter_journal() {
     let mut journal = Journal::default();
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
-    journal.settle(&TINY).unwrap();
+    journal.fold_finished(&TINY).unwrap();
     let torn = WorkflowStatus { segments: Vec::new(), ..status(&journal) };
-    assert_eq!(Journal::of(&torn, &Segments::new()), Err(Incomplete::Torn));
+    assert_eq!(Journal::of(&torn, &Segments::new()), Err(Incomplete::SegmentsLost));
 }
 
 #[test]
@@ -184,14 +184,14 @@ fn a_thousand_records_stay_small_and_each_moves_once() {
     let (mut journal, mut stored) = (Journal::default(), Segments::new());
     let mut moved = 0;
     for at in 0..1000 {
-        let (seq, done) = (journal.draw(), journal.draw());
+        let (seq, done) = (journal.next_seq(), journal.next_seq());
         let mut record = record(&format!("step-{at}"), 1, seq, Some(done));
         record.input_digest = Some(signoff_api::Digest::of_bytes(b"input"));
         record.response = Some(signoff_api::Json(json!("x".repeat(if at < 256 { 1024 } else { 0 }))));
         journal.put(record);
         if at % 50 == 49 {
             let before: usize = stored.values().map(|records| records.len()).sum();
-            journal = reread(&mut journal, &Room::default(), &mut stored);
+            journal = reread(&mut journal, &JournalLimits::default(), &mut stored);
             moved += stored.values().map(|records| records.len()).sum::<usize>() - before;
             let object = serde_json::to_vec(&status(&journal)).unwrap().len();
             assert!(object < 96 * 1024, "{object} bytes after {at} steps");
@@ -208,8 +208,12 @@ fn the_longest_journals_fit_into_the_segments_that_a_status_may_name() {
     for at in 0..30_000 {
         add(&mut journal, &format!("step-{at}"));
         if at % 8 == 7 {
-            moved +=
-                journal.settle(&Room::default()).unwrap().iter().map(|segment| segment.records.len()).sum::<usize>();
+            moved += journal
+                .fold_finished(&JournalLimits::default())
+                .unwrap()
+                .iter()
+                .map(|segment| segment.records.len())
+                .sum::<usize>();
         }
     }
     let most = signoff_api::journal::MAX_SEGMENTS;
@@ -226,12 +230,12 @@ proptest! {
         segment in 200_usize..1500,
     ) {
         signoff_expr::fuzz::tried(1, "property cases");
-        let room = Room { steps, segment, largest: segment * 4 };
+        let room = JournalLimits { steps, segment, largest: segment * 4 };
         let (mut whole, mut parted) = (Journal::default(), Journal::default());
         let mut stored = Segments::new();
         for (activity, written) in events {
             let path = format!("step-{activity}");
-            let (done, other) = (whole.draw(), parted.draw());
+            let (done, other) = (whole.next_seq(), parted.next_seq());
             prop_assert_eq!(done, other);
             let next = match whole.get(&path, 1) {
                 Some(begun) => record(&path, 1, begun.seq, Some(done)),

@@ -2,19 +2,19 @@
 
 use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
-use super::{Done, last_response, together::Member, together::together};
+use super::{PatternResult, join::Member, join::join_all, last_response};
 use crate::{
     activity::Run,
     plan::{PlannedDag, PlannedTask},
-    scope::{Frame, Listed},
+    scope::{RecordNamespace, StepScope},
     steps::{self, Next, Stop},
 };
 
-pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Done<'a>, Stop> {
-    let whole = || Frame::of("", Listed::Named, dag.tasks.iter().map(|task| &task.step));
+pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<PatternResult<'a>, Stop> {
+    let whole = || StepScope::of("", RecordNamespace::Named, dag.tasks.iter().map(|task| &task.step));
     let done = RefCell::new(vec![false; dag.tasks.len()]);
     let members = dag.tasks.iter().enumerate().map(|(at, task)| -> Member<'_, ()> {
-        let frame = frame(&whole(), dag, task);
+        let step_scope = scope_of_task(&whole(), dag, task);
         let done = &done;
         Box::pin(async move {
             poll_fn(|_| {
@@ -22,19 +22,24 @@ pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Done<'
                 if ready { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
-            perform(run, dag, task, &frame).await?;
+            perform(run, dag, task, &step_scope).await?;
             done.borrow_mut()[at] = true;
             Ok(())
         })
     });
-    together(members.collect(), dag.fail_fast).await?;
+    join_all(members.collect(), dag.fail_fast).await?;
     let last = last(dag);
-    let (frame, own) = (whole(), Frame { sees: Some(Rc::from([last])), ..whole() });
-    Ok(Done { frame, result: Rc::new(move |run, seq| last_response(run, &own, seq)) })
+    let (step_scope, own) = (whole(), StepScope { visible: Some(Rc::from([last])), ..whole() });
+    Ok(PatternResult { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) })
 }
 
 /// A task, and once more what a gate sends back, in an order in which it can run.
-async fn perform<'a>(run: &Run<'a>, dag: &'a PlannedDag, task: &'a PlannedTask, own: &Frame<'a>) -> Result<(), Stop> {
+async fn perform<'a>(
+    run: &Run<'a>,
+    dag: &'a PlannedDag,
+    task: &'a PlannedTask,
+    own: &StepScope<'a>,
+) -> Result<(), Stop> {
     loop {
         match steps::step(run, own, &task.step).await? {
             Next::On => return Ok(()),
@@ -43,8 +48,9 @@ async fn perform<'a>(run: &Run<'a>, dag: &'a PlannedDag, task: &'a PlannedTask, 
             Next::Again(Some(_)) => {
                 for again in task.again.iter().filter_map(|at| dag.tasks.get(*at)) {
                     // It hears what was said at the gate, though it does not wait for it.
-                    let frame = Frame { hears: Some(task.step.path.clone()), ..frame(own, dag, again) };
-                    Box::pin(perform(run, dag, again, &frame)).await?;
+                    let step_scope =
+                        StepScope { feedback_from: Some(task.step.path.clone()), ..scope_of_task(own, dag, again) };
+                    Box::pin(perform(run, dag, again, &step_scope)).await?;
                 }
             }
         }
@@ -52,11 +58,11 @@ async fn perform<'a>(run: &Run<'a>, dag: &'a PlannedDag, task: &'a PlannedTask, 
 }
 
 /// What a task sees: those it waits for. What it remembers is its own.
-fn frame<'a>(whole: &Frame<'a>, dag: &PlannedDag, task: &PlannedTask) -> Frame<'a> {
-    Frame {
-        sees: Some(Rc::from(task.before.as_slice())),
-        memory: task.step.path.clone(),
-        hears: None,
+fn scope_of_task<'a>(whole: &StepScope<'a>, dag: &PlannedDag, task: &PlannedTask) -> StepScope<'a> {
+    StepScope {
+        visible: Some(Rc::from(task.before.as_slice())),
+        conversation: task.step.path.clone(),
+        feedback_from: None,
         limit: dag.max_parallel.map(|most| (String::new(), most)),
         ..whole.clone()
     }

@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::Done;
+use super::PatternResult;
 
 use crate::{
     activity::Run,
     plan::{PlannedEvaluator, PlannedStep},
-    request::Reviewed,
-    scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Stop},
+    request::ReviewSubject,
+    scope::{RecordNamespace, StepScope},
+    steps::{self, AnswerParser, StepResult, Stop},
 };
 
 /// How often an evaluator's answer is requested again where it does not parse.
@@ -21,24 +21,24 @@ const ASKED_AGAIN: i32 = 1;
 
 /// A draft that was judged.
 #[derive(Clone)]
-struct Judged {
+struct JudgedDraft {
     draft: String,
     evaluation: Value,
     score: f64,
 }
 
-pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<Done<'a>, Stop> {
-    let beside: Vec<_> = plan.review.iter().collect();
-    let frame = Frame { beside, ..Frame::of("", Listed::Nothing, []) };
-    let mut judged: Vec<Judged> = Vec::new();
-    let mut draft = written(run, &frame, &plan.producer, ".producer").await?;
+pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<PatternResult<'a>, Stop> {
+    let also_visible: Vec<_> = plan.review.iter().collect();
+    let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
+    let mut judged: Vec<JudgedDraft> = Vec::new();
+    let mut draft = written(run, &step_scope, &plan.producer, ".producer").await?;
     loop {
         let iteration = judged.len() + 1;
-        let seen = at_work(&frame, &draft, iteration, &judged);
+        let seen = at_work(&step_scope, &draft, iteration, &judged);
         let now = judge(run, &seen, plan, &draft).await?;
         let score = now.score;
         judged.push(now);
-        let seen = at_work(&frame, &draft, iteration, &judged);
+        let seen = at_work(&step_scope, &draft, iteration, &judged);
         if score >= plan.min_score {
             return Ok(done(seen, draft));
         }
@@ -53,14 +53,14 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             };
         }
         if let Some(gate) = &plan.review {
-            let shown = Reviewed::of(".review", &draft);
+            let shown = ReviewSubject::of(".review", &draft);
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
             // So many drafts are judged, whatever people say: that bounds how often this gate asks.
-            match steps::or_stop(run, &decided, &[])? {
+            match steps::stop_or_verdict(run, &decided, &[])? {
                 // Where the gate's condition does not hold, nobody has approved the draft.
-                Verdict::Approve if !decided.is_nobodys() => return Ok(done(seen, draft)),
+                Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft)),
                 Verdict::Modify => {
-                    let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                    let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                     draft = parameters.0.get("draft").and_then(|draft| draft.as_str()).unwrap_or_default().to_owned();
                     continue;
                 }
@@ -71,19 +71,29 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
     }
 }
 
-async fn written<'a>(run: &Run<'a>, frame: &Frame<'a>, step: &'a PlannedStep, base: &str) -> Result<String, Stop> {
-    match steps::perform(run, frame, step, base, None).await? {
-        Performed::Answered(text) => Ok(text),
+async fn written<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &'a PlannedStep,
+    base: &str,
+) -> Result<String, Stop> {
+    match steps::perform(run, step_scope, step, base, None).await? {
+        StepResult::Answered(text) => Ok(text),
         _ => Err(Stop::Failed(format!("{} was left out, so there is no draft", base.trim_start_matches('.')))),
     }
 }
 
-async fn judge<'a>(run: &Run<'a>, frame: &Frame<'a>, plan: &'a PlannedEvaluator, draft: &str) -> Result<Judged, Stop> {
-    let reads = Reads { read: &|text| evaluation(text).map(drop), retries: ASKED_AGAIN };
-    match steps::perform(run, frame, &plan.evaluator, ".evaluator", Some(&reads)).await? {
-        Performed::Answered(answer) => {
-            let (score, evaluation) = steps::read_again(run, || evaluation(&answer)).map_err(Stop::Failed)?;
-            Ok(Judged { draft: draft.to_owned(), evaluation, score })
+async fn judge<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    plan: &'a PlannedEvaluator,
+    draft: &str,
+) -> Result<JudgedDraft, Stop> {
+    let parser = AnswerParser { parse: &|text| evaluation(text).map(drop), retries: ASKED_AGAIN };
+    match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
+        StepResult::Answered(answer) => {
+            let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(Stop::Failed)?;
+            Ok(JudgedDraft { draft: draft.to_owned(), evaluation, score })
         }
         _ => Err(Stop::Failed("the evaluator was left out, so nobody judged the draft".to_owned())),
     }
@@ -101,9 +111,9 @@ fn evaluation(text: &str) -> Result<(f64, Value), String> {
 }
 
 /// Returns the variables that are visible while a draft is judged, reviewed or revised.
-fn at_work<'a>(frame: &Frame<'a>, draft: &str, iteration: usize, judged: &[Judged]) -> Frame<'a> {
+fn at_work<'a>(step_scope: &StepScope<'a>, draft: &str, iteration: usize, judged: &[JudgedDraft]) -> StepScope<'a> {
     let (draft, judged) = (draft.to_owned(), judged.to_vec());
-    frame.giving(move |_, _, _, scope| {
+    step_scope.with_vars(move |_, _, _, scope| {
         let all: Vec<_> = judged.iter().map(|one| json!({"draft": one.draft, "evaluation": one.evaluation})).collect();
         let last = judged.last().map_or(Value::Null, |one| one.evaluation.clone());
         for (name, value) in [
@@ -121,6 +131,6 @@ fn at_work<'a>(frame: &Frame<'a>, draft: &str, iteration: usize, judged: &[Judge
     })
 }
 
-fn done(frame: Frame<'_>, draft: String) -> Done<'_> {
-    Done { frame, result: Rc::new(move |_, _| Ok(json!(draft))) }
+fn done(step_scope: StepScope<'_>, draft: String) -> PatternResult<'_> {
+    PatternResult { step_scope, result: Rc::new(move |_, _| Ok(json!(draft))) }
 }

@@ -3,17 +3,17 @@
 use signoff_api::journal::{StepKind, StepPhase};
 use signoff_expr::When;
 
-use super::Done;
+use super::PatternResult;
 
 use crate::{
-    activity::{Opening, Place, Run, Trouble},
+    activity::{ActivityKey, RenderError, Run, Start},
     plan::{PlannedEdge, PlannedGraph},
-    scope::{self, Frame, Listed},
+    scope::{self, RecordNamespace, StepScope},
     steps::{self, Next, Stop},
 };
 
-pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Done<'a>, Stop> {
-    let frame = Frame::of("", Listed::Visited, &graph.nodes);
+pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<PatternResult<'a>, Stop> {
+    let step_scope = StepScope::of("", RecordNamespace::Visited, &graph.nodes);
     let mut visits = vec![0; graph.nodes.len()];
     let (mut at, mut steps) = (graph.entry, 0);
     while let (Some(node), Some(visited)) = (graph.nodes.get(at), visits.get_mut(at)) {
@@ -24,7 +24,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Do
             return Err(Stop::Failed(format!("{steps} steps have run, as many as may")));
         }
         (*visited, steps) = (*visited + 1, steps + 1);
-        let refused = match steps::step(run, &frame, node).await? {
+        let refused = match steps::step(run, &step_scope, node).await? {
             Next::On => None,
             Next::Refused(why) => Some(why),
             Next::Again(from) => {
@@ -32,19 +32,19 @@ pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Do
                 continue;
             }
         };
-        match (next(run, &frame, graph, at, refused.is_some()).await?, refused) {
+        match (next(run, &step_scope, graph, at, refused.is_some()).await?, refused) {
             (Some(to), _) => at = to,
             (None, Some(why)) => return Err(Stop::Rejected(why)),
             (None, None) => break,
         }
     }
-    Ok(Done::newest(frame))
+    Ok(PatternResult::newest(step_scope))
 }
 
 /// The node after this one. An edge without a condition does not lead on from a no: only one that looked at it does.
 async fn next<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     graph: &'a PlannedGraph,
     at: usize,
     refused: bool,
@@ -57,9 +57,9 @@ async fn next<'a>(
             PlannedEdge::Choose(choices) => {
                 // Evaluated once: what it came to is a record.
                 let (path, _) = run.visit(&format!("{}/.next", node.path));
-                let place = Place { path, attempt: 1, kind: StepKind::Condition };
-                let open = |seq| chosen(run, frame, graph, choices, seq).map(Opening::Done);
-                let record = run.activity(frame, place, open).await;
+                let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
+                let open = |seq| chosen(run, step_scope, graph, choices, seq).map(Start::Immediate);
+                let record = run.activity(step_scope, key, open).await;
                 if record.phase != StepPhase::Succeeded {
                     let why = record.error.map_or_else(String::new, |error| error.message);
                     return Err(Stop::Failed(format!("edge from {}: {why}", node.name)));
@@ -78,13 +78,13 @@ async fn next<'a>(
 /// The name of the node that the first condition that holds leads to; empty where none does.
 fn chosen<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     graph: &PlannedGraph,
     choices: &[(When, usize)],
     seq: i64,
-) -> Result<String, Trouble> {
+) -> Result<String, RenderError> {
     let wanted = choices.iter().flat_map(|(when, _)| when.references()).collect();
-    let scope = scope::general(run, frame, &wanted, seq)?;
+    let scope = scope::general(run, step_scope, &wanted, seq)?;
     for (when, to) in choices {
         if when.is_else() || when.evaluate(&scope)? {
             return Ok(graph.nodes.get(*to).map(|node| node.name.clone()).unwrap_or_default());

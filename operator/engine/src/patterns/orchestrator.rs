@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{Done, Later, PLANS_AGAIN, parallel::reduce, plain, together::Member, together::together};
+use super::{LazyValue, PLANS_AGAIN, PatternResult, join::Member, join::join_all, parallel::reduce, plain};
 
 use crate::{
     activity::Run,
     plan::PlannedOrchestrator,
-    request::Reviewed,
-    scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Stop},
+    request::ReviewSubject,
+    scope::{RecordNamespace, StepScope},
+    steps::{self, AnswerParser, StepResult, Stop},
 };
 
 /// How often an orchestrator's answer is requested again where it does not parse.
@@ -27,31 +27,31 @@ struct Part {
     status: &'static str,
 }
 
-pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Result<Done<'a>, Stop> {
-    let beside: Vec<_> = plan.decomposition_review.iter().chain(&plan.reduce_review).collect();
-    let frame = Frame { beside, ..Frame::of("", Listed::Nothing, []) };
-    let tasks = divide(run, plan, &frame).await?;
-    let frame = with_tasks(&frame, &tasks);
+pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Result<PatternResult<'a>, Stop> {
+    let also_visible: Vec<_> = plan.decomposition_review.iter().chain(&plan.reduce_review).collect();
+    let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
+    let tasks = divide(run, plan, &step_scope).await?;
+    let step_scope = with_tasks(&step_scope, &tasks);
     let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
     let mut open: Vec<usize> = (0..tasks.len()).collect();
-    let (frame, joined) = loop {
+    let (step_scope, joined) = loop {
         let members = open.iter().map(|at| -> Member<'_, (usize, Part)> {
-            let (at, frame) = (*at, frame.clone());
+            let (at, step_scope) = (*at, step_scope.clone());
             let task = tasks.get(at).cloned().unwrap_or(Value::Null);
-            Box::pin(async move { Ok((at, work(run, plan, &frame, at, task).await?)) })
+            Box::pin(async move { Ok((at, work(run, plan, &step_scope, at, task).await?)) })
         });
-        parts.extend(together(members.collect(), plan.fail_fast).await?);
-        let seen = with_parts(&frame, &tasks, &parts);
+        parts.extend(join_all(members.collect(), plan.fail_fast).await?);
+        let seen = with_parts(&step_scope, &tasks, &parts);
         let text = joined(&parts);
         match &plan.reduce_review {
             Some(gate) if !tasks.is_empty() => {
-                let shown = Reviewed { parts: tasks.len(), ..Reviewed::of(".reduce-review", &text) };
+                let shown = ReviewSubject { parts: tasks.len(), ..ReviewSubject::of(".reduce-review", &text) };
                 let decided = steps::decide(run, &seen, gate, ".reduce-review", &|_| Ok(Some(shown.clone()))).await?;
-                let parameters = || async { Ok(decided.whole(run).await?.parameters.unwrap_or_default().0) };
-                match steps::or_stop(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
+                let parameters = || async { Ok(decided.full_outcome(run).await?.parameters.unwrap_or_default().0) };
+                match steps::stop_or_verdict(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
                     Verdict::Modify => {
                         replace(&mut parts, &parameters().await?);
-                        break (with_parts(&frame, &tasks, &parts), self::joined(&parts));
+                        break (with_parts(&step_scope, &tasks, &parts), self::joined(&parts));
                     }
                     Verdict::Retry => open = named(&parameters().await?, tasks.len()),
                     Verdict::Defer => open = (0..tasks.len()).collect(),
@@ -61,50 +61,54 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
             _ => break (seen, text),
         }
     };
-    let joined: Later<'a> = Rc::new(move |_, _| Ok(json!(joined)));
+    let joined: LazyValue<'a> = Rc::new(move |_, _| Ok(json!(joined)));
     if tasks.is_empty() {
-        return Ok(Done { frame, result: joined });
+        return Ok(PatternResult { step_scope, result: joined });
     }
     let reduced = match &plan.reduce {
         Some(step) => {
-            let done = reduce(run, step, frame, joined).await?;
+            let done = reduce(run, step, step_scope, joined).await?;
             let result = Rc::clone(&done.result);
-            let frame = done.frame.giving(move |run, wanted, seq, scope| {
+            let step_scope = done.step_scope.with_vars(move |run, wanted, seq, scope| {
                 if wanted.root("reduce") {
                     scope.set("reduce", json!({"name": step.name, "response": result(run, seq)?}));
                 }
                 Ok(())
             });
-            Done { frame, result: done.result }
+            PatternResult { step_scope, result: done.result }
         }
-        None => Done { frame, result: joined },
+        None => PatternResult { step_scope, result: joined },
     };
     match &plan.writeup {
         Some(step) => {
-            let Done { frame, result } = reduced.with_result();
-            reduce(run, step, frame, result).await
+            let PatternResult { step_scope, result } = reduced.with_result();
+            reduce(run, step, step_scope, result).await
         }
         None => Ok(reduced),
     }
 }
 
 /// The parts of the work, as people left them.
-async fn divide<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator, frame: &Frame<'a>) -> Result<Vec<Value>, Stop> {
-    let read = |text: &str| subtasks(text, plan.max_tasks).map(drop);
+async fn divide<'a>(
+    run: &Run<'a>,
+    plan: &'a PlannedOrchestrator,
+    step_scope: &StepScope<'a>,
+) -> Result<Vec<Value>, Stop> {
+    let parse = |text: &str| subtasks(text, plan.max_tasks).map(drop);
     loop {
-        let reads = Reads { read: &read, retries: ASKED_AGAIN };
-        let answer = match steps::perform(run, frame, &plan.orchestrator, ".orchestrator", Some(&reads)).await? {
-            Performed::Answered(answer) => answer,
+        let parser = AnswerParser { parse: &parse, retries: ASKED_AGAIN };
+        let answer = match steps::perform(run, step_scope, &plan.orchestrator, ".orchestrator", Some(&parser)).await? {
+            StepResult::Answered(answer) => answer,
             _ => return Err(Stop::Failed("the orchestrator was left out, so there are no parts".to_owned())),
         };
-        let tasks = steps::read_again(run, || subtasks(&answer, plan.max_tasks)).map_err(Stop::Failed)?;
+        let tasks = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(Stop::Failed)?;
         let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };
-        let shown = Reviewed::of(".orchestrator", &Value::Array(tasks.clone()).to_string());
-        let asked = with_tasks(frame, &tasks);
+        let shown = ReviewSubject::of(".orchestrator", &Value::Array(tasks.clone()).to_string());
+        let asked = with_tasks(step_scope, &tasks);
         let decided = steps::decide(run, &asked, gate, ".decomposition", &|_| Ok(Some(shown.clone()))).await?;
-        match steps::or_stop(run, &decided, &PLANS_AGAIN)? {
+        match steps::stop_or_verdict(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
-                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 return Ok(parameters.0.get("subtasks").and_then(Value::as_array).cloned().unwrap_or_default());
             }
             // The orchestrator hears what was said, and divides again.
@@ -132,28 +136,28 @@ fn subtasks(text: &str, most: usize) -> Result<Vec<Value>, String> {
 async fn work<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     at: usize,
     part: Value,
 ) -> Result<Part, Stop> {
     let path = format!(".worker-{at}");
     let limit = plan.max_workers.map(|most| (".worker-".to_owned(), most));
-    let own = Frame { memory: path.clone(), hears: Some(path.clone()), limit, ..frame.clone() };
-    let own = own.giving(move |_, _, _, scope| {
+    let own = StepScope { conversation: path.clone(), feedback_from: Some(path.clone()), limit, ..step_scope.clone() };
+    let own = own.with_vars(move |_, _, _, scope| {
         scope.set("task", part.get("task").cloned().unwrap_or(Value::Null));
         scope.set("index", json!(at));
         Ok(())
     });
     Ok(match steps::perform(run, &own, &plan.worker, &path, None).await? {
-        Performed::Answered(text) => Part { response: json!(text), status: "succeeded" },
-        Performed::Skipped => Part { response: Value::Null, status: "skipped" },
-        Performed::Failed(_) => Part { response: Value::Null, status: "failed" },
+        StepResult::Answered(text) => Part { response: json!(text), status: "succeeded" },
+        StepResult::Skipped => Part { response: Value::Null, status: "skipped" },
+        StepResult::Failed(_) => Part { response: Value::Null, status: "failed" },
     })
 }
 
-fn with_tasks<'a>(frame: &Frame<'a>, tasks: &[Value]) -> Frame<'a> {
+fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &[Value]) -> StepScope<'a> {
     let tasks = tasks.to_vec();
-    frame.giving(move |_, _, _, scope| {
+    step_scope.with_vars(move |_, _, _, scope| {
         scope.set("subtasks", json!(tasks));
         scope.set("task_count", json!(tasks.len()));
         scope.set("num_workers", json!(tasks.len()));
@@ -162,14 +166,14 @@ fn with_tasks<'a>(frame: &Frame<'a>, tasks: &[Value]) -> Frame<'a> {
 }
 
 /// `workers[i]`, beside the parts.
-fn with_parts<'a>(frame: &Frame<'a>, tasks: &[Value], parts: &BTreeMap<usize, Part>) -> Frame<'a> {
+fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &[Value], parts: &BTreeMap<usize, Part>) -> StepScope<'a> {
     let one = |(at, part): (&usize, &Part)| {
         let task = tasks.get(*at).and_then(|task| task.get("task")).cloned().unwrap_or(Value::Null);
         json!({"task": task, "response": part.response, "status": part.status})
     };
     let workers: Vec<_> = parts.iter().map(one).collect();
     let text = joined(parts);
-    frame.giving(move |_, _, _, scope| {
+    step_scope.with_vars(move |_, _, _, scope| {
         scope.set("workers", json!(workers));
         scope.set("last_response", json!(text));
         Ok(())

@@ -11,15 +11,15 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 
-use super::{Done, Later, Shown, now, plain};
+use super::{LazyValue, PatternResult, RunResult, next_seq, plain};
 use crate::{
-    activity::{Run, Trouble},
+    activity::{RenderError, Run},
     evaluation::{Part, within},
     excerpt::Fields,
     plan::{PlannedArtifact, PlannedStep, safe_path},
-    request::Reviewed,
-    scope::{self, Frame},
-    steps::{self, Performed, Stop},
+    request::ReviewSubject,
+    scope::{self, StepScope},
+    steps::{self, StepResult, Stop},
 };
 
 /// The name of the part that renders what is released.
@@ -39,31 +39,31 @@ enum Outputs {
     Withheld,
 }
 
-pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, Stop> {
+pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Result<RunResult, Stop> {
     let mut done = done;
     loop {
-        let text = rendered(run, || text(run, &done, now(run)))
+        let text = rendered(run, || text(run, &done, next_seq(run)))
             .await
             .map_err(|why| Stop::Failed(format!("outputs: {why}")))?;
         let Some(gate) = &run.plan.release else {
             return approved(run, &done, Outputs::Rendered(text)).await;
         };
         let output = text.clone();
-        let frame = done.frame.giving(move |_, _, _, scope| {
+        let step_scope = done.step_scope.with_vars(move |_, _, _, scope| {
             scope.set("output", json!(output));
             Ok(())
         });
-        let what = Reviewed::of(".final", &text);
-        let decided = steps::decide(run, &frame, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
-        match steps::or_stop(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
+        let what = ReviewSubject::of(".final", &text);
+        let decided = steps::decide(run, &step_scope, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
+        match steps::stop_or_verdict(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
             Verdict::Skip => return approved(run, &done, Outputs::Withheld).await,
             Verdict::Modify => {
-                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
                 return approved(run, &done.replaced(edited.clone()), Outputs::Written(plain(&edited))).await;
             }
             Verdict::Respond => {
-                let said = decided.whole(run).await?.response.unwrap_or_default();
+                let said = decided.full_outcome(run).await?.response.unwrap_or_default();
                 return approved(run, &done.replaced(json!(said)), Outputs::Written(said)).await;
             }
             Verdict::Defer | Verdict::Retry => done = revised(run, done, &text, decided.record.done).await?,
@@ -75,19 +75,20 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: Done<'a>) -> Result<Shown, 
 /// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
 ///
 /// All of them see one rendering: it is fixed by the number at which the first of them asked.
-async fn approved<'a>(run: &Run<'a>, done: &Done<'a>, outputs: Outputs) -> Result<Shown, Stop> {
+async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, Stop> {
     let Some(first) = run.plan.end.first() else { return shown(run, done, outputs, None).await };
     loop {
         let asked = run.next_visit(&first.path);
-        let begun = run.books.borrow().journal.get(&asked, 1).map(|record| record.seq);
-        let shown = shown(run, done, outputs.clone(), Some(begun.unwrap_or_else(|| now(run)))).await?;
+        let begun = run.state.borrow().journal.get(&asked, 1).map(|record| record.seq);
+        let shown = shown(run, done, outputs.clone(), Some(begun.unwrap_or_else(|| next_seq(run)))).await?;
         let digest = shown.digest().map_err(Stop::Failed)?;
-        let what = run.made(|| shown.reviewed(&digest)).await.map_err(Stop::Failed)?;
+        let what = run.render(|| shown.reviewed(&digest)).await.map_err(Stop::Failed)?;
         let mut is_approved = true;
         for gate in &run.plan.end {
-            let decided = steps::pass(run, &done.frame, gate, &gate.path, &|_| Ok(Some(what.clone()))).await?;
+            let decided = steps::pass(run, &done.step_scope, gate, &gate.path, &|_| Ok(Some(what.clone()))).await?;
             // An approval of something else counts for nothing: an earlier version asked about less than is released.
-            let is_this = |one: &steps::Decided| one.is_nobodys() || one.record.input_digest.as_ref() == Some(&digest);
+            let is_this =
+                |one: &steps::DecidedGate| one.was_not_asked() || one.record.input_digest.as_ref() == Some(&digest);
             if !decided.as_ref().is_none_or(is_this) {
                 is_approved = false;
                 break;
@@ -99,14 +100,14 @@ async fn approved<'a>(run: &Run<'a>, done: &Done<'a>, outputs: Outputs) -> Resul
     }
 }
 
-impl Shown {
+impl RunResult {
     /// The digest of everything that is released.
     fn digest(&self) -> Result<Digest, String> {
         Digest::of(&json!({"outputs": self.outputs, "artifacts": self.artifacts})).map_err(|why| why.to_string())
     }
 
     /// The outputs and every file, bound by their digest.
-    fn reviewed(&self, digest: &Digest) -> Result<Reviewed, Trouble> {
+    fn reviewed(&self, digest: &Digest) -> Result<ReviewSubject, RenderError> {
         let mut files = serde_json::Map::new();
         for (path, content) in &self.artifacts {
             let mut name = path.clone();
@@ -116,31 +117,36 @@ impl Shown {
             files.insert(name, json!(content));
         }
         let fields = Fields::of(&json!({"outputs": self.outputs, "artifacts": files}), &["outputs"], "outputs")?;
-        Ok(Reviewed::bound(OUTPUTS, RELEASED, &fields, digest.clone()))
+        Ok(ReviewSubject::bound(OUTPUTS, RELEASED, &fields, digest.clone()))
     }
 }
 
 /// What is released, rendered as one part: where values of others make it too costly, the run fails and is not set aside.
-async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, Trouble>) -> Result<T, String> {
-    let costly = run.books.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
+async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
+    let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
     if let Some(why) = costly {
         return Err(why);
     }
     let part = || Part::step(OUTPUTS, 1);
-    run.made(|| within(part, &render)).await
+    run.render(|| within(part, &render)).await
 }
 
-fn text<'a>(run: &Run<'a>, done: &Done<'a>, seq: i64) -> Result<String, Trouble> {
+fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: i64) -> Result<String, RenderError> {
     match &run.plan.outputs {
-        Some(template) => Ok(template.render(&scope::general(run, &done.frame, template.references(), seq)?)?),
+        Some(template) => Ok(template.render(&scope::general(run, &done.step_scope, template.references(), seq)?)?),
         None => Ok(plain(&(done.result)(run, seq)?)),
     }
 }
 
 /// What is released; `seq`: from what was known at this number, where that is fixed.
-async fn shown<'a>(run: &Run<'a>, done: &Done<'a>, outputs: Outputs, seq: Option<i64>) -> Result<Shown, Stop> {
+async fn shown<'a>(
+    run: &Run<'a>,
+    done: &PatternResult<'a>,
+    outputs: Outputs,
+    seq: Option<i64>,
+) -> Result<RunResult, Stop> {
     let outputs = match (outputs, seq) {
-        (Outputs::Withheld, _) => return Ok(Shown { outputs: String::new(), artifacts: Vec::new() }),
+        (Outputs::Withheld, _) => return Ok(RunResult { outputs: String::new(), artifacts: Vec::new() }),
         (Outputs::Rendered(_), Some(seq)) => {
             let text = rendered(run, || text(run, done, seq)).await;
             text.map_err(|why| Stop::Failed(format!("outputs: {why}")))?
@@ -148,48 +154,55 @@ async fn shown<'a>(run: &Run<'a>, done: &Done<'a>, outputs: Outputs, seq: Option
         (Outputs::Rendered(text) | Outputs::Written(text), _) => text,
     };
     let render = || {
-        let seq = seq.unwrap_or_else(|| now(run));
-        let files: Vec<_> = run.plan.artifacts.iter().map(|artifact| file(run, &done.frame, artifact, seq)).collect();
+        let seq = seq.unwrap_or_else(|| next_seq(run));
+        let files: Vec<_> =
+            run.plan.artifacts.iter().map(|artifact| file(run, &done.step_scope, artifact, seq)).collect();
         scope::all(files)
     };
     let files = rendered(run, render).await.map_err(|why| Stop::Failed(format!("outputs.artifacts: {why}")))?;
-    Ok(Shown { outputs, artifacts: files.into_iter().flatten().collect() })
+    Ok(RunResult { outputs, artifacts: files.into_iter().flatten().collect() })
 }
 
 /// The path and content of a file; none where it is left out.
 fn file<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     artifact: &PlannedArtifact,
     seq: i64,
-) -> Result<Option<(String, String)>, Trouble> {
+) -> Result<Option<(String, String)>, RenderError> {
     let mut wanted = artifact.path.references().clone();
     wanted.extend(artifact.from.references().iter().cloned());
     wanted.extend(artifact.skip_if.iter().flat_map(|condition| condition.references()));
-    let scope = scope::general(run, frame, &wanted, seq)?;
+    let scope = scope::general(run, step_scope, &wanted, seq)?;
     // A condition without a value leaves nothing out.
     if artifact.skip_if.as_ref().is_some_and(|condition| condition.evaluate(&scope).unwrap_or(false)) {
         return Ok(None);
     }
     let path = artifact.path.render(&scope)?.trim().to_owned();
-    safe_path(&path).map_err(|why| Trouble::Invalid(format!("{}: {why}", signoff_expr::text::display(&path, 200))))?;
+    safe_path(&path)
+        .map_err(|why| RenderError::Invalid(format!("{}: {why}", signoff_expr::text::display(&path, 200))))?;
     Ok(Some((path, artifact.from.render(&scope)?)))
 }
 
-impl<'a> Done<'a> {
+impl<'a> PatternResult<'a> {
     /// The same end, with another result.
     fn replaced(&self, value: Value) -> Self {
-        let result: Later<'a> = Rc::new(move |_, _| Ok(value.clone()));
-        Self { frame: self.frame.clone(), result }.with_result()
+        let result: LazyValue<'a> = Rc::new(move |_, _| Ok(value.clone()));
+        Self { step_scope: self.step_scope.clone(), result }.with_result()
     }
 }
 
 /// The last agent makes its answer anew; it hears what was said at the gate.
-async fn revised<'a>(run: &Run<'a>, done: Done<'a>, text: &str, before: Option<i64>) -> Result<Done<'a>, Stop> {
+async fn revised<'a>(
+    run: &Run<'a>,
+    done: PatternResult<'a>,
+    text: &str,
+    before: Option<i64>,
+) -> Result<PatternResult<'a>, Stop> {
     let spoke = |step: &&PlannedStep| {
-        let books = run.books.borrow();
+        let state = run.state.borrow();
         let own = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before;
-        let mut records = books.journal.records().iter().filter(own);
+        let mut records = state.journal.records().iter().filter(own);
         records.any(|record| run.plan.step_of(&record.path).is_some_and(|of| of.path == step.path))
     };
     // The last one as declared: who spoke last where several spoke at once is chance.
@@ -198,13 +211,14 @@ async fn revised<'a>(run: &Run<'a>, done: Done<'a>, text: &str, before: Option<i
         return Err(Stop::Rejected("the final response cannot be made anew: no agent made it".to_owned()));
     };
     let output = text.to_owned();
-    let frame = done.frame.giving(move |_, _, _, scope| {
+    let step_scope = done.step_scope.with_vars(move |_, _, _, scope| {
         scope.set("output", json!(output));
         Ok(())
     });
-    let frame = Frame { memory: ".revision".to_owned(), hears: Some(String::new()), ..frame };
-    match steps::perform(run, &frame, step, ".revision", None).await? {
-        Performed::Answered(answer) => Ok(done.replaced(json!(answer))),
+    let step_scope =
+        StepScope { conversation: ".revision".to_owned(), feedback_from: Some(String::new()), ..step_scope };
+    match steps::perform(run, &step_scope, step, ".revision", None).await? {
+        StepResult::Answered(answer) => Ok(done.replaced(json!(answer))),
         _ => Ok(done),
     }
 }

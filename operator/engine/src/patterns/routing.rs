@@ -4,48 +4,57 @@ use serde_json::json;
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{Done, PLANS_AGAIN, chain};
+use super::{PLANS_AGAIN, PatternResult, chain};
 
 use crate::{
     activity::Run,
     plan::PlannedRouting,
-    request::Reviewed,
-    scope::{Frame, Listed},
-    steps::{self, Performed, Reads, Stop},
+    request::ReviewSubject,
+    scope::{RecordNamespace, StepScope},
+    steps::{self, AnswerParser, StepResult, Stop},
 };
 
-pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<Done<'a>, Stop> {
-    let routed = Frame::of("", Listed::Nothing, [&routing.router].into_iter().chain(&routing.review));
+pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<PatternResult<'a>, Stop> {
+    let routed = StepScope::of("", RecordNamespace::Nothing, [&routing.router].into_iter().chain(&routing.review));
     let (chosen, answer) = choose(run, routing, &routed).await?;
     let Some(route) = routing.routes.iter().find(|route| route.name == chosen) else {
         return Err(Stop::Failed(format!("there is no route {chosen}")));
     };
     let prefix = format!("{}/", route.name);
-    let (memory, hears) = (String::new(), Some(String::new()));
-    let beside = routing.review.iter().collect();
-    let frame = Frame { memory, hears, beside, ..Frame::of(&prefix, Listed::Steps, &route.steps) };
-    let frame = frame.giving(move |_, _, _, scope| {
+    let (conversation, feedback_from) = (String::new(), Some(String::new()));
+    let also_visible = routing.review.iter().collect();
+    let step_scope = StepScope {
+        conversation,
+        feedback_from,
+        also_visible,
+        ..StepScope::of(&prefix, RecordNamespace::Steps, &route.steps)
+    };
+    let step_scope = step_scope.with_vars(move |_, _, _, scope| {
         scope.set("router", json!({"chosen_route": chosen, "response": answer}));
         Ok(())
     });
-    chain::list(run, &frame, &route.steps).await?;
-    Ok(Done::newest(frame))
+    chain::list(run, &step_scope, &route.steps).await?;
+    Ok(PatternResult::newest(step_scope))
 }
 
 /// The name of the route, as people left it, and what the router answered.
-async fn choose<'a>(run: &Run<'a>, routing: &'a PlannedRouting, frame: &Frame<'a>) -> Result<(String, String), Stop> {
+async fn choose<'a>(
+    run: &Run<'a>,
+    routing: &'a PlannedRouting,
+    step_scope: &StepScope<'a>,
+) -> Result<(String, String), Stop> {
     let names: Vec<&str> = routing.routes.iter().map(|route| route.name.as_str()).collect();
-    let read = |text: &str| route(text, &names).map(drop);
+    let parse = |text: &str| route(text, &names).map(drop);
     loop {
-        let reads = Reads { read: &read, retries: routing.max_retries };
-        let answer = match steps::perform(run, frame, &routing.router, ".router", Some(&reads)).await? {
-            Performed::Answered(answer) => answer,
+        let parser = AnswerParser { parse: &parse, retries: routing.max_retries };
+        let answer = match steps::perform(run, step_scope, &routing.router, ".router", Some(&parser)).await? {
+            StepResult::Answered(answer) => answer,
             _ => return Err(Stop::Failed("the router was left out, so no route was chosen".to_owned())),
         };
-        let chosen = steps::read_again(run, || route(&answer, &names)).map_err(Stop::Failed)?;
+        let chosen = steps::parse_again(run, || route(&answer, &names)).map_err(Stop::Failed)?;
         let Some(review) = &routing.review else { return Ok((chosen, answer)) };
-        let (shown, text) = (Reviewed::of(".router", &chosen), answer.clone());
-        let asked = frame.giving({
+        let (shown, text) = (ReviewSubject::of(".router", &chosen), answer.clone());
+        let asked = step_scope.with_vars({
             let chosen = chosen.clone();
             move |_, _, _, scope| {
                 scope.set("router", json!({"chosen_route": chosen, "response": text}));
@@ -53,9 +62,9 @@ async fn choose<'a>(run: &Run<'a>, routing: &'a PlannedRouting, frame: &Frame<'a
             }
         });
         let decided = steps::decide(run, &asked, review, ".review", &|_| Ok(Some(shown.clone()))).await?;
-        match steps::or_stop(run, &decided, &PLANS_AGAIN)? {
+        match steps::stop_or_verdict(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
-                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+                let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let other = parameters.0.get("route").and_then(|route| route.as_str()).unwrap_or_default();
                 return Ok((other.to_owned(), answer));
             }

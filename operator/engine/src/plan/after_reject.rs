@@ -4,14 +4,14 @@
 use signoff_api::{conditions::reason, step::OnError};
 
 use super::{
-    Action, Check, Complaint, PlannedEdge, PlannedGate, PlannedPattern, PlannedStep,
+    Action, FieldError, PlannedEdge, PlannedGate, PlannedPattern, PlannedStep, Validator,
     patterns::{PlannedDag, PlannedGraph},
 };
 
 /// The continuation after the last step of a run.
 const END: &str = "the end of the run";
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Writes into every gate of a run where it may go on after a Reject.
     pub(super) fn after_reject(
         &mut self,
@@ -125,11 +125,11 @@ impl Check<'_> {
             gate.after_reject.join(", "),
             gate.ends_on_reject.join(" and ")
         );
-        let complaint = Complaint { field: gate.field.clone(), message, reason: reason::POLICY_CONFLICT };
+        let error = FieldError { field: gate.field.clone(), message, reason: reason::POLICY_CONFLICT };
         if !self.accepted {
-            self.complain_as(complaint.reason, &complaint.field, &complaint.message);
+            self.error_as(error.reason, &error.field, &error.message);
         }
-        gate.held.get_or_insert(complaint);
+        gate.blocked.get_or_insert(error);
     }
 }
 

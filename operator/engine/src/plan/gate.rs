@@ -13,25 +13,25 @@ use signoff_api::{
 };
 use signoff_expr::re2;
 
-use super::{Check, PlannedGate, step::Place};
+use super::{PlannedGate, Validator, step::StepContext};
 
 use crate::{
-    about::{About, allowed, form},
-    complaint::Complaint,
     decision,
+    field_error::FieldError,
+    gate_subject::{GateSubject, allowed, form},
     policy::{Contradiction, EffectiveGate, Requester},
     schema::Schema,
 };
 
-impl Check<'_> {
+impl Validator<'_> {
     /// A gate of a list of steps: it reviews an earlier one of them.
-    pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<PlannedGate> {
-        let about = match place.before {
-            Some((_, fields)) => About::Start(fields),
-            None if place.result => About::Result,
-            None => About::Step(self.reviewed(hitl, field, place)),
+    pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
+        let subject = match context.before {
+            Some((_, fields)) => GateSubject::Start(fields),
+            None if context.result => GateSubject::Result,
+            None => GateSubject::Step(self.reviewed(hitl, field, context)),
         };
-        self.gate(hitl, field, place, about)
+        self.gate(hitl, field, context, subject)
     }
 
     /// A gate that asks about something.
@@ -39,50 +39,50 @@ impl Check<'_> {
         &mut self,
         hitl: &HitlStep,
         field: &str,
-        place: &Place<'_>,
-        about: About,
+        context: &StepContext<'_>,
+        subject: GateSubject,
     ) -> Option<PlannedGate> {
-        let prompt = self.known_template(&hitl.prompt, &format!("{field}.prompt"), &place.known);
-        let context = hitl
+        let prompt = self.known_template(&hitl.prompt, &format!("{field}.prompt"), &context.known);
+        let context_display = hitl
             .context_display
             .as_ref()
-            .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &place.known));
-        if !matches!(about, About::Step(_)) && hitl.reviews.is_some() {
-            self.complain(format!("{field}.reviews"), "what this gate asks about is given by its place: leave it out");
+            .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &context.known));
+        if !matches!(subject, GateSubject::Step(_)) && hitl.reviews.is_some() {
+            self.error(format!("{field}.reviews"), "what this gate asks about is given by its place: leave it out");
         }
         // A run that was accepted goes on: a Reject stops it there.
-        let is_bound = self.accepted && place.before.is_some();
-        if hitl.on_reject == Some(OnReject::Continue) && !about.goes_on_after_reject() && !is_bound {
-            self.complain(
+        let is_bound = self.accepted && context.before.is_some();
+        if hitl.on_reject == Some(OnReject::Continue) && !subject.goes_on_after_reject() && !is_bound {
+            self.error(
                 format!("{field}.onReject"),
                 "nothing could go on after a Reject at this gate: leave onReject out, or let people Skip where they may",
             );
         }
-        let allowed = allowed(hitl, &about);
+        let allowed = allowed(hitl, &subject);
         let form = form(hitl, &allowed);
-        self.approvers(hitl, field, place.ground.spec);
-        self.verdicts(hitl, field, &allowed, &about, place, form.as_ref());
+        self.approvers(hitl, field, context.plan.spec);
+        self.verdicts(hitl, field, &allowed, &subject, context, form.as_ref());
         self.form(field, form.as_ref());
         self.timeout(hitl, field, &allowed, form.as_ref());
-        if matches!(about, About::Failure(_))
+        if matches!(subject, GateSubject::Failure(_))
             && hitl.timeout.as_ref().is_some_and(|t| t.action == Some(TimeoutAction::Approve))
         {
-            self.complain(
+            self.error(
                 format!("{field}.timeout.action"),
                 "a failure cannot be approved: use Retry, Skip, Reject or Abort",
             );
         }
-        let spec = place.ground.spec;
+        let spec = context.plan.spec;
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
         let usual = self.settings.default_gate_timeout;
         let EffectiveGate { hitl, allowed, form, policy_quorums, persons, required_by, ends_on_reject, contradictions } =
-            self.policies.merge_into(hitl, &about, requester, usual, place.added_by);
-        let held = self.contradicted(&contradictions, field);
+            self.policies.merge_into(hitl, &subject, requester, usual, context.added_by);
+        let blocked = self.contradicted(&contradictions, field);
         Some(PlannedGate {
             prompt: prompt?,
-            context,
-            shows: place.before.map(|(step, _)| step.definition()),
-            about,
+            context: context_display,
+            shows: context.before.map(|(step, _)| step.definition()),
+            subject,
             allowed,
             form,
             after: hitl.timeout.as_ref().and_then(|timeout| timeout.after).map_or(usual, Span::duration),
@@ -91,7 +91,7 @@ impl Check<'_> {
             policy_quorums,
             persons,
             required_by,
-            held,
+            blocked,
             field: field.to_owned(),
             after_reject: Vec::new(),
             ends_on_reject,
@@ -99,19 +99,19 @@ impl Check<'_> {
     }
 
     /// Reports the conflicts with policies before the run is accepted, or returns the one that holds the gate afterwards.
-    fn contradicted(&mut self, contradictions: &[Contradiction], field: &str) -> Option<Complaint> {
+    fn contradicted(&mut self, contradictions: &[Contradiction], field: &str) -> Option<FieldError> {
         if !self.accepted {
             for found in contradictions {
-                self.complain_as(found.reason, format!("{field}.{}", found.field), &found.message);
+                self.error_as(found.reason, format!("{field}.{}", found.field), &found.message);
             }
         }
         let first = contradictions.first()?;
         let all: Vec<_> = contradictions.iter().map(|found| found.message.as_str()).collect();
-        Some(Complaint { field: field.to_owned(), message: all.join("; "), reason: first.reason })
+        Some(FieldError { field: field.to_owned(), message: all.join("; "), reason: first.reason })
     }
 
-    fn reviewed(&mut self, hitl: &HitlStep, field: &str, place: &Place<'_>) -> Option<usize> {
-        let calls = || place.earlier.iter().filter(|(_, step)| !step.is_gate());
+    fn reviewed(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<usize> {
+        let calls = || context.earlier.iter().filter(|(_, step)| !step.is_gate());
         match &hitl.reviews {
             None => calls().next_back().map(|(at, _)| *at),
             Some(name) => {
@@ -119,7 +119,7 @@ impl Check<'_> {
                 if found.is_none() {
                     let message =
                         format!("{name} is not an earlier step of this list that could be reviewed: gates are not");
-                    self.complain(format!("{field}.reviews"), message);
+                    self.error(format!("{field}.reviews"), message);
                 }
                 found
             }
@@ -129,20 +129,20 @@ impl Check<'_> {
     fn approvers(&mut self, hitl: &HitlStep, field: &str, spec: &WorkflowSpec) {
         let (list, threshold) = (format!("{field}.approvers"), hitl.threshold.unwrap_or(1));
         if hitl.approvers.is_empty() {
-            self.complain(&list, "nobody could decide this gate: name at least one User, Group or ServiceAccount");
+            self.error(&list, "nobody could decide this gate: name at least one User, Group or ServiceAccount");
         }
         let escalation = hitl.timeout.iter().flat_map(|t| &t.escalation).flat_map(|level| &level.to);
         for subject in hitl.approvers.iter().chain(&hitl.escalate_to).chain(escalation) {
             let is_account = subject.kind == SubjectKind::ServiceAccount;
             if subject.name.is_empty() || is_account != subject.namespace.is_some() {
-                self.complain(
+                self.error(
                     &list,
                     format!("{subject}: a name is needed, and a namespace for a ServiceAccount and nobody else"),
                 );
             } else if !is_account && subject.name.starts_with("system:") {
                 let message =
                     format!("{subject}: everybody is in some system group; name people, or a ServiceAccount by kind");
-                self.complain(&list, message);
+                self.error(&list, message);
             } else if is_account {
                 self.warn(
                     &list,
@@ -170,17 +170,17 @@ impl Check<'_> {
                 "it takes {threshold} people and only {} of the named approvers may decide: lower it or name more people or a group",
                 named.len()
             );
-            self.complain(format!("{field}.threshold"), message);
+            self.error(format!("{field}.threshold"), message);
         }
         for required in &hitl.required_from {
             if !hitl.approvers.contains(&Subject::group(&required.group)) {
                 let message = format!("group {} is not among the approvers, so nobody could fill it", required.group);
-                self.complain(format!("{field}.requiredFrom"), message);
+                self.error(format!("{field}.requiredFrom"), message);
             }
         }
         let requester = Requester { by: &spec.requested_by, on_behalf_of: spec.requested_for.as_deref() };
         if hitl.exclude_requester == Some(true) && requester.is_machine() {
-            self.complain_as(
+            self.error_as(
                 reason::REQUESTER_IS_MACHINE,
                 format!("{field}.excludeRequester"),
                 "RequesterIsMachine: a service account created this Workflow, so there is no person to exclude: set spec.requestedFor to the person it acts for",
@@ -193,28 +193,30 @@ impl Check<'_> {
         hitl: &HitlStep,
         field: &str,
         allowed: &[Verdict],
-        about: &About,
-        place: &Place<'_>,
+        subject: &GateSubject,
+        context: &StepContext<'_>,
         form: Option<&Form>,
     ) {
         let field = format!("{field}.allowedVerdicts");
         // Before a step, an answer to a form approves it.
         let approves = |verdict: &Verdict| {
-            *verdict == Verdict::Respond && matches!(about, About::Start(_)) && (hitl.form.is_some() || self.accepted)
+            *verdict == Verdict::Respond
+                && matches!(subject, GateSubject::Start(_))
+                && (hitl.form.is_some() || self.accepted)
         };
-        let meaningless = about.meaningless().iter().filter(|(verdict, _)| allowed.contains(verdict));
-        let meaningless: Vec<_> = meaningless.filter(|(verdict, _)| !approves(verdict)).collect();
-        for (verdict, instead) in meaningless {
-            self.complain(&field, format!("{verdict} means nothing at this gate: {instead}"));
+        let disallowed_verdicts = subject.disallowed_verdicts().iter().filter(|(verdict, _)| allowed.contains(verdict));
+        let disallowed_verdicts: Vec<_> = disallowed_verdicts.filter(|(verdict, _)| !approves(verdict)).collect();
+        for (verdict, instead) in disallowed_verdicts {
+            self.error(&field, format!("{verdict} means nothing at this gate: {instead}"));
         }
-        let nothing = matches!(about, About::Step(None));
+        let nothing = matches!(subject, GateSubject::Step(None));
         for verdict in [Verdict::Modify, Verdict::Defer] {
             if allowed.contains(&verdict) && nothing {
-                self.complain(&field, format!("{verdict} needs an earlier step to be reviewed, and there is none"));
+                self.error(&field, format!("{verdict} needs an earlier step to be reviewed, and there is none"));
             }
         }
-        if let (true, About::Step(Some(from))) = (allowed.contains(&Verdict::Defer) && !self.accepted, about) {
-            let again = place.earlier.iter().skip_while(|(at, _)| at != from);
+        if let (true, GateSubject::Step(Some(from))) = (allowed.contains(&Verdict::Defer) && !self.accepted, subject) {
+            let again = context.earlier.iter().skip_while(|(at, _)| at != from);
             for (_, step) in again.filter(|(_, step)| !step.is_idempotent()) {
                 let remedy = match step.policy_gates.is_empty() {
                     true => "leave Defer out, or say idempotent: true where that is so",
@@ -223,19 +225,19 @@ impl Check<'_> {
                     }
                 };
                 let message = format!("Defer runs step {} again, which is not idempotent: {remedy}", step.name);
-                self.complain(&field, message);
+                self.error(&field, message);
             }
         }
         let free_text = form.is_some_and(|form| form.questions.iter().any(Question::takes_text));
         if allowed.contains(&Verdict::Respond) && hitl.threshold.unwrap_or(1) > 1 && free_text {
-            self.complain(&field, "Respond with free text and a threshold above 1 would let the last one to write decide alone: ask with options, or leave Respond out");
+            self.error(&field, "Respond with free text and a threshold above 1 would let the last one to write decide alone: ask with options, or leave Respond out");
         }
         let chain = hitl.timeout.as_ref().is_some_and(|t| !t.escalation.is_empty());
         if allowed.contains(&Verdict::Escalate) && hitl.escalate_to.is_empty() && !chain {
-            self.complain(&field, "Escalate needs somebody to ask: give escalateTo or timeout.escalation");
+            self.error(&field, "Escalate needs somebody to ask: give escalateTo or timeout.escalation");
         }
         if hitl.form.is_some() && !allowed.contains(&Verdict::Respond) {
-            self.complain(&field, "a form is filled in by Respond: allow it, or leave the form out");
+            self.error(&field, "a form is filled in by Respond: allow it, or leave the form out");
         }
     }
 
@@ -245,18 +247,18 @@ impl Check<'_> {
             if let Some(pattern) = &question.pattern
                 && let Err(why) = re2::whole(pattern)
             {
-                self.complain(format!("{field}.pattern"), why);
+                self.error(format!("{field}.pattern"), why);
             }
             if let Some(schema) = &question.schema
                 && !self.accepted
                 && let Err(why) = Schema::compile(schema)
             {
-                self.complain(format!("{field}.schema"), why);
+                self.error(format!("{field}.schema"), why);
             }
             if let Some(default) = &question.default
                 && let Err(why) = decision::check_text(question, default)
             {
-                self.complain(format!("{field}.default"), why);
+                self.error(format!("{field}.default"), why);
             }
         }
     }
@@ -270,31 +272,31 @@ impl Check<'_> {
         for length in levels.chain([after]) {
             if length.is_zero() || length > most {
                 let message = format!("{} is not between 1ms and {}", Span::from(length), Span::from(most));
-                self.complain(format!("{field}.after"), message);
+                self.error(format!("{field}.after"), message);
             }
         }
         if timeout.reminder_interval.is_some_and(|every| every.duration() < Duration::from_secs(1)) {
-            self.complain(format!("{field}.reminderInterval"), "remind people at most once a second");
+            self.error(format!("{field}.reminderInterval"), "remind people at most once a second");
         }
         match timeout.action.unwrap_or_default() {
             TimeoutAction::Approve => self.warn(&field, "action Approve lets the run go on although nobody looked"),
             TimeoutAction::Escalate if timeout.escalation.is_empty() => {
-                self.complain(
+                self.error(
                     format!("{field}.action"),
                     "Escalate needs timeout.escalation: list the approvers that it adds",
                 );
             }
             TimeoutAction::Default => {
                 if !allowed.contains(&Verdict::Respond) {
-                    self.complain(format!("{field}.action"), "Default answers the form: allow Respond");
+                    self.error(format!("{field}.action"), "Default answers the form: allow Respond");
                 } else if let Err(why) = decision::default_answers(form, timeout.default.as_deref()) {
-                    self.complain(format!("{field}.default"), why);
+                    self.error(format!("{field}.default"), why);
                 }
             }
             _ => {}
         }
         if timeout.default.is_some() && timeout.action != Some(TimeoutAction::Default) {
-            self.complain(
+            self.error(
                 format!("{field}.default"),
                 "needs timeout.action Default: set the action or remove the default",
             );

@@ -15,11 +15,11 @@ use signoff_api::{
 use signoff_expr::{Known, Members};
 
 use super::{
-    Action, Check, PlannedOutput, PlannedStep,
-    step::{Ground, Place},
+    Action, PlannedOutput, PlannedStep, Validator,
+    step::{PlanContext, StepContext},
 };
 
-use crate::about::About;
+use crate::gate_subject::GateSubject;
 
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;
@@ -72,7 +72,7 @@ impl<'a> Gates<'a> {
     }
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Complains about gates that could never ask.
     pub(super) fn spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
         self.unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
@@ -80,7 +80,7 @@ impl Check<'_> {
         for (field, gate) in &gates.list {
             self.name(&gate.name, &format!("{field}.name"));
             if gate.after_attempts.is_some() && gate.type_ != Some(SpecGateType::ErrorEscalation) {
-                self.complain(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
+                self.error(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
             }
             let Some(type_) = gate.type_ else {
                 self.untyped_gate(field, gate, gates);
@@ -91,27 +91,24 @@ impl Check<'_> {
                 SpecGateType::OutputValidation | SpecGateType::ErrorEscalation | SpecGateType::StepStart
             );
             if !of_steps && !gate.steps.is_empty() {
-                self.complain(
-                    format!("{field}.steps"),
-                    "gates of this type are for the run, not for steps: leave it out",
-                );
+                self.error(format!("{field}.steps"), "gates of this type are for the run, not for steps: leave it out");
             }
             for name in gate.steps.iter().filter(|name| of_steps && !gates.met.borrow().contains(*name)) {
                 let hint = self.did_you_mean(name, gates.met.borrow().iter().map(String::as_str));
                 let message = format!("there is no step {name} that could be asked about{hint}");
-                self.complain(format!("{field}.steps"), message);
+                self.error(format!("{field}.steps"), message);
             }
             let unmet = gate.steps.is_empty() && !gates.asking.borrow().contains(field);
             match type_ {
-                SpecGateType::OutputValidation if unmet => self.complain(
+                SpecGateType::OutputValidation if unmet => self.error(
                     format!("{field}.steps"),
                     "it would never ask, for no step has an outputSchema: name steps, or give one a schema",
                 ),
-                SpecGateType::ErrorEscalation if unmet => self.complain(
+                SpecGateType::ErrorEscalation if unmet => self.error(
                     format!("{field}.steps"),
                     "it would never ask, for no step has `onError: escalate`: name steps, or let one escalate",
                 ),
-                SpecGateType::StepStart if unmet => self.complain(
+                SpecGateType::StepStart if unmet => self.error(
                     format!("{field}.steps"),
                     "it would never ask, for no step is a pod or a request: leave the gate out, or use a hitl step",
                 ),
@@ -120,17 +117,17 @@ impl Check<'_> {
             let plans = pattern.routing.is_some() || pattern.orchestrator_workers.is_some();
             if type_ == SpecGateType::PlanApproval && !plans {
                 let message = "planApproval asks about a route or about subtasks: this pattern makes neither";
-                self.complain(format!("{field}.type"), message);
+                self.error(format!("{field}.type"), message);
             }
         }
         for (field, step, first) in gates.shadowed.borrow().iter() {
             let message =
                 format!("gate {first} asks about step {step} already: name a step in one gate of a type only");
-            self.complain(format!("{field}.steps"), message);
+            self.error(format!("{field}.steps"), message);
         }
         for type_ in [SpecGateType::PlanApproval, SpecGateType::FinalResponse] {
             for (field, _) in gates.of_type(type_).skip(1) {
-                self.complain(format!("{field}.type"), "one gate of this type is enough: merge them");
+                self.error(format!("{field}.type"), "one gate of this type is enough: merge them");
             }
         }
     }
@@ -138,48 +135,48 @@ impl Check<'_> {
     /// The gate of this type that asks about the whole run, at this path.
     pub(super) fn gate_of_run(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         type_: SpecGateType,
         path: &str,
         known: &Known,
-        about: About,
+        subject: GateSubject,
     ) -> Option<PlannedStep> {
-        let (field, gate) = ground.gates.of_type(type_).next()?;
-        self.spec_gate(ground, field, gate, path, known.clone(), about)
+        let (field, gate) = plan.gates.of_type(type_).next()?;
+        self.spec_gate(plan, field, gate, path, known.clone(), subject)
     }
 
     /// Returns the gates about the answers and failures of a step.
-    pub(super) fn with_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, place: &Place<'_>) {
+    pub(super) fn with_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, context: &StepContext<'_>) {
         if step.is_gate() {
             return;
         }
-        let (ground, path) = (place.ground, step.path.clone());
-        let found = ground.gates.for_step(SpecGateType::OutputValidation, step);
+        let (plan, path) = (context.plan, step.path.clone());
+        let found = plan.gates.for_step(SpecGateType::OutputValidation, step);
         let found = found.filter(|(_, named)| *named || schema.is_some());
         if schema.is_some() || found.is_some() {
             let always = found.is_some_and(|(_, named)| named);
-            let known = place.known.clone().with("output", Members::Open).with("problem", Members::Open);
+            let known = context.known.clone().with("output", Members::Open).with("problem", Members::Open);
             let gate = found.and_then(|((field, gate), _)| {
-                self.spec_gate(ground, field, gate, &format!("{path}/.output"), known, About::Output)
+                self.spec_gate(plan, field, gate, &format!("{path}/.output"), known, GateSubject::Output)
             });
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
-        let found = ground.gates.for_step(SpecGateType::ErrorEscalation, step);
+        let found = plan.gates.for_step(SpecGateType::ErrorEscalation, step);
         match found.filter(|(_, named)| *named || step.on_error == OnError::Escalate) {
             Some(((field, gate), _)) => {
-                let known = place.known.clone().with("error", Members::fields(ERROR));
-                let about = About::Failure(step.can_be_changed());
-                let asked = self.spec_gate(ground, field, gate, &format!("{path}/.error"), known, about);
+                let known = context.known.clone().with("error", Members::fields(ERROR));
+                let subject = GateSubject::Failure(step.can_be_changed());
+                let asked = self.spec_gate(plan, field, gate, &format!("{path}/.error"), known, subject);
                 let after = gate.after_attempts.unwrap_or(AFTER_ATTEMPTS);
                 step.escalation = asked.map(|asked| (after, Box::new(asked)));
             }
             None if step.on_error == OnError::Escalate => {
                 let message = "escalate needs somebody to ask: add a gate of the type errorEscalation to spec.gates";
-                self.complain(format!("{}.onError", place.field), message);
+                self.error(format!("{}.onError", context.field), message);
             }
             None => {}
         }
-        self.with_start(step, place);
+        self.with_start(step, context);
         // What the step's own variables are its gates may say too.
         let vars = step.vars.clone();
         let output = step.output.iter_mut().filter_map(|output| output.gate.as_deref_mut());
@@ -190,46 +187,47 @@ impl Check<'_> {
     }
 
     /// Returns the gate before a step.
-    fn with_start(&mut self, step: &mut PlannedStep, place: &Place<'_>) {
-        let found = place.ground.gates.for_step(SpecGateType::StepStart, step);
+    fn with_start(&mut self, step: &mut PlannedStep, context: &StepContext<'_>) {
+        let found = context.plan.gates.for_step(SpecGateType::StepStart, step);
         let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_));
         let Some(((field, gate), named)) = found else { return };
         if !can_be_shown {
             if named {
                 let message = format!("step {} is neither a pod nor a request: use a hitl step before it", step.name);
-                self.complain(format!("{field}.steps"), message);
+                self.error(format!("{field}.steps"), message);
             }
             return;
         }
         if let Action::Pod(pod) = &step.action
             && !pod.spec.image.contains("@sha256:")
         {
-            let field = format!("{}.pod.image", place.field);
+            let field = format!("{}.pod.image", context.field);
             self.warn(
                 &field,
                 "people approve a tag, which may mean another image by the time it runs: name it by digest",
             );
         }
-        let about = About::Start(step.can_be_changed());
+        let subject = GateSubject::Start(step.can_be_changed());
         let path = format!("{}/.start", step.path);
-        let asked = self.spec_gate(place.ground, field, gate, &path, place.known.clone(), about);
+        let asked = self.spec_gate(context.plan, field, gate, &path, context.known.clone(), subject);
         step.start = asked.map(Box::new);
     }
 
     fn spec_gate(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         field: &str,
         gate: &Gate,
         path: &str,
         known: Known,
-        about: About,
+        subject: GateSubject,
     ) -> Option<PlannedStep> {
-        ground.gates.asking.borrow_mut().insert(field.to_owned());
-        let place = Place::new(ground, field, "", known);
+        plan.gates.asking.borrow_mut().insert(field.to_owned());
+        let context = StepContext::new(plan, field, "", known);
         let condition = gate.condition.as_ref();
-        let only_if = condition.and_then(|source| self.condition(source, &format!("{field}.condition"), &place.known));
-        let asked = self.gate(&gate.hitl, &format!("{field}.hitl"), &place, about)?;
+        let only_if =
+            condition.and_then(|source| self.condition(source, &format!("{field}.condition"), &context.known));
+        let asked = self.gate(&gate.hitl, &format!("{field}.hitl"), &context, subject)?;
         let planned = PlannedStep::new(&gate.name, Action::Gate(Box::new(asked)));
         Some(PlannedStep { path: path.to_owned(), only_if, ..planned })
     }
@@ -237,28 +235,28 @@ impl Check<'_> {
     /// Plans the gate without a type that a field of a pattern names; its records stand at `path`.
     pub(super) fn review(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         name: &str,
         (path, field): (&str, &str),
         known: &Known,
-        about: About,
+        subject: GateSubject,
     ) -> Option<PlannedStep> {
-        let Some((at, gate)) = ground.gates.list.iter().find(|(_, gate)| gate.name == name) else {
-            let hint = self.did_you_mean(name, ground.gates.list.iter().map(|(_, gate)| gate.name.as_str()));
+        let Some((at, gate)) = plan.gates.list.iter().find(|(_, gate)| gate.name == name) else {
+            let hint = self.did_you_mean(name, plan.gates.list.iter().map(|(_, gate)| gate.name.as_str()));
             let message = format!("there is no gate {name} in spec.gates: add it there, without a type{hint}");
-            self.complain(field, message);
+            self.error(field, message);
             return None;
         };
         if gate.type_.is_some() {
             let message = format!("gate {name} has a type, so it asks by itself: name a gate without a type");
-            self.complain(field, message);
+            self.error(field, message);
             return None;
         }
-        if let Some(other) = ground.gates.named.borrow_mut().insert(name.to_owned(), field.to_owned()) {
+        if let Some(other) = plan.gates.named.borrow_mut().insert(name.to_owned(), field.to_owned()) {
             let message = format!("{other} names gate {name} already: give this one a gate of its own");
-            self.complain(field, message);
+            self.error(field, message);
         }
-        self.spec_gate(ground, at, gate, path, known.clone(), about)
+        self.spec_gate(plan, at, gate, path, known.clone(), subject)
     }
 
     /// Complains about a gate without a type that cannot ask, or says what such a gate does not have.
@@ -268,11 +266,11 @@ impl Check<'_> {
                 "gate {} would never ask, for it has no type and the pattern does not name it: give it a type, or name it in the pattern",
                 gate.name
             );
-            self.complain(field, message);
+            self.error(field, message);
         }
         if !gate.steps.is_empty() {
             let message = "a gate without a type asks where the pattern names it: leave steps out";
-            self.complain(format!("{field}.steps"), message);
+            self.error(format!("{field}.steps"), message);
         }
     }
 }

@@ -5,15 +5,15 @@
 use serde_json::{Map, Value};
 use signoff_api::workflow::{Input, InputType};
 
-use super::{Check, references::RESERVED};
+use super::{Validator, references::RESERVED};
 
 /// The value of every input: the given one, else the default, else null where it is not required.
-pub(crate) fn values(inputs: &[Input], check: &mut Check<'_>) -> Map<String, Value> {
+pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<String, Value> {
     let mut values = Map::new();
     for (at, input) in inputs.iter().enumerate() {
         let field = |part: &str| format!("spec.inputs[{at}].{part}");
         if RESERVED.contains(&input.name.as_str()) {
-            check.complain(
+            validator.error(
                 field("name"),
                 format!("{} has a meaning of its own in templates: choose another name", input.name),
             );
@@ -22,15 +22,15 @@ pub(crate) fn values(inputs: &[Input], check: &mut Check<'_>) -> Map<String, Val
             if let Some(given) = given
                 && let Err(why) = fits(input, &given.0)
             {
-                check.complain(field(part), format!("input {}: {why}", input.name));
+                validator.error(field(part), format!("input {}: {why}", input.name));
             }
         }
         let value = input.value.as_ref().or(input.default.as_ref()).map(|v| v.0.clone());
         if value.is_none() && input.required == Some(true) {
-            check.complain(field("value"), format!("input {} is required: give it a value", input.name));
+            validator.error(field("value"), format!("input {} is required: give it a value", input.name));
         }
         if values.insert(input.name.clone(), value.unwrap_or(Value::Null)).is_some() {
-            check.complain(field("name"), format!("{} stands twice: names are unique", input.name));
+            validator.error(field("name"), format!("{} stands twice: names are unique", input.name));
         }
     }
     values

@@ -11,9 +11,9 @@ mod lists;
 use signoff_api::pattern::Pattern;
 
 use super::{
-    Check, PlannedStep,
+    PlannedStep, Validator,
     spec_steps::{MOST_STEPS, SpecStep, SpecSteps},
-    step::Ground,
+    step::PlanContext,
 };
 
 use signoff_expr::{Known, When};
@@ -147,42 +147,42 @@ impl PlannedPattern {
     }
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// The pattern of a spec, and the names that exist when it has ended.
-    pub(super) fn pattern(&mut self, ground: &Ground<'_>) -> Option<(PlannedPattern, Known)> {
-        let base = Self::known_everywhere(ground.spec);
-        let steps = SpecSteps::new(ground.spec);
+    pub(super) fn pattern(&mut self, plan: &PlanContext<'_>) -> Option<(PlannedPattern, Known)> {
+        let base = Self::known_everywhere(plan.spec);
+        let steps = SpecSteps::new(plan.spec);
         if steps.all().len() > MOST_STEPS {
             let message = format!("a Workflow has at most {MOST_STEPS} steps, here are {}", steps.all().len());
-            self.complain("spec.steps", message);
+            self.error("spec.steps", message);
             return None;
         }
-        let Some(pattern) = &ground.spec.pattern else { return Some(self.chain(ground, &steps, &base)) };
+        let Some(pattern) = &plan.spec.pattern else { return Some(self.chain(plan, &steps, &base)) };
         let given = given(pattern);
         if given.len() != 1 {
             let message = match given.as_slice() {
                 [] => "it names no pattern: give one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers, or leave pattern out for a chain; the steps stand in spec.steps".to_owned(),
                 several => format!("a run has one pattern, here are {}: keep one of them", several.join(" and ")),
             };
-            self.complain("spec.pattern", message);
+            self.error("spec.pattern", message);
             return None;
         }
         if let Some(dag) = &pattern.dag {
-            return self.dag(ground, dag, &steps, &base);
+            return self.dag(plan, dag, &steps, &base);
         }
         if let Some(routing) = &pattern.routing {
-            return self.routing(ground, routing, &steps, &base);
+            return self.routing(plan, routing, &steps, &base);
         }
         if let Some(parallel) = &pattern.parallel {
-            return self.parallel(ground, parallel, &steps, &base);
+            return self.parallel(plan, parallel, &steps, &base);
         }
         if let Some(evaluator) = &pattern.evaluator_optimizer {
-            return self.evaluator(ground, evaluator, &steps, &base);
+            return self.evaluator(plan, evaluator, &steps, &base);
         }
         if let Some(orchestrator) = &pattern.orchestrator_workers {
-            return self.orchestrator(ground, orchestrator, &steps, &base);
+            return self.orchestrator(plan, orchestrator, &steps, &base);
         }
-        self.graph(ground, pattern.graph.as_ref()?, &steps, &base)
+        self.graph(plan, pattern.graph.as_ref()?, &steps, &base)
     }
 }
 

@@ -14,7 +14,7 @@ use signoff_api::{
 };
 use signoff_expr::{Condition, Template};
 
-use crate::{about::About, complaint::Complaint};
+use crate::{field_error::FieldError, gate_subject::GateSubject};
 
 /// The default timeout of one attempt of an agent.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -219,7 +219,7 @@ pub(crate) struct PlannedGate {
     pub(crate) context: Option<Template>,
     /// The text that is shown without a template: data, never rendered.
     pub(crate) shows: Option<String>,
-    pub(crate) about: About,
+    pub(crate) subject: GateSubject,
     pub(crate) allowed: Vec<Verdict>,
     pub(crate) form: Option<Form>,
     pub(crate) after: Duration,
@@ -229,7 +229,7 @@ pub(crate) struct PlannedGate {
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
     /// The conflict with policies because of which the gate is held, or `None`.
-    pub(crate) held: Option<Complaint>,
+    pub(crate) blocked: Option<FieldError>,
     /// Where it is written, for complaints.
     pub(crate) field: String,
     /// Where the run may go on after a Reject; empty where that ends it.
@@ -241,8 +241,8 @@ pub(crate) struct PlannedGate {
 impl PlannedGate {
     /// The position of the reviewed step in its list.
     pub(crate) fn reviews(&self) -> Option<usize> {
-        match self.about {
-            About::Step(at) => at,
+        match self.subject {
+            GateSubject::Step(at) => at,
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use signoff_api::pod::{CONTAINER, FILES, PodStep, Resources};
 
-use super::{Check, PlannedPod, step::Place};
+use super::{PlannedPod, Validator, step::StepContext};
 
 /// Fields of the step's container that a `podTemplate` must not set, because the step itself sets them.
 const OF_CONTAINER: [&str; 9] = [
@@ -32,18 +32,18 @@ const OF_POD: [&str; 7] = [
     "ephemeralContainers",
 ];
 
-impl Check<'_> {
-    pub(super) fn pod_step(&mut self, pod: &PodStep, place: &Place<'_>) -> Option<PlannedPod> {
-        let field = |part: &str| format!("{}.pod.{part}", place.field);
-        let before = self.complaints.len();
+impl Validator<'_> {
+    pub(super) fn pod_step(&mut self, pod: &PodStep, context: &StepContext<'_>) -> Option<PlannedPod> {
+        let field = |part: &str| format!("{}.pod.{part}", context.field);
+        let before = self.errors.len();
         let (mut env, mut files) = (BTreeMap::new(), BTreeMap::new());
         self.unique(pod.env.iter().map(|one| one.name.as_str()), &field("env"));
         for (at, one) in pod.env.iter().enumerate() {
             if one.value.is_some() == one.value_from.is_some() {
-                self.complain(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
+                self.error(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
             }
             if let Some(source) = &one.value
-                && let Some(template) = self.known_template(source, &field(&format!("env[{at}].value")), &place.known)
+                && let Some(template) = self.known_template(source, &field(&format!("env[{at}].value")), &context.known)
             {
                 env.insert(one.name.clone(), template);
             }
@@ -51,36 +51,33 @@ impl Check<'_> {
         for (at, one) in pod.files.iter().enumerate() {
             let field = field(&format!("files[{at}]"));
             if !one.path.starts_with('/') || one.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
-                self.complain(
-                    format!("{field}.path"),
-                    "a file has an absolute path without `.` and `..`: /in/plan.json",
-                );
+                self.error(format!("{field}.path"), "a file has an absolute path without `.` and `..`: /in/plan.json");
             }
-            let template = self.known_template(&one.content, &format!("{field}.content"), &place.known);
+            let template = self.known_template(&one.content, &format!("{field}.content"), &context.known);
             if let Some(template) = template
                 && files.insert(one.path.clone(), template).is_some()
             {
-                self.complain(format!("{field}.path"), format!("{} stands twice: paths are unique", one.path));
+                self.error(format!("{field}.path"), format!("{} stands twice: paths are unique", one.path));
             }
         }
         self.taken_literally(pod, &field);
-        self.not_allowed(format!("{}.pod", place.field), self.policies.refuses_container(pod));
+        self.not_allowed(format!("{}.pod", context.field), self.policies.refuses_container(pod));
         self.quantities(pod.resources.as_ref(), &field("resources"));
         self.unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {
             let ours: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
             for (part, message) in refused(&template.0, &ours) {
-                self.complain(field(&format!("podTemplate{part}")), message);
+                self.error(field(&format!("podTemplate{part}")), message);
             }
         }
-        (self.complaints.len() == before).then(|| PlannedPod { spec: pod.clone(), env, files })
+        (self.errors.len() == before).then(|| PlannedPod { spec: pod.clone(), env, files })
     }
 
     /// Neither our templates nor those of Kubernetes put a rendered value into a command line.
     fn taken_literally(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
         let is_template = |text: &str| text.contains("{{") || text.contains("{%");
         if is_template(&pod.image) {
-            self.complain(field("image"), "an image is no template: people approve exactly this one");
+            self.error(field("image"), "an image is no template: people approve exactly this one");
         }
         let rendered = pod.env.iter().filter(|one| one.value.as_deref().is_some_and(is_template));
         let rendered: BTreeSet<&str> = rendered.map(|one| one.name.as_str()).collect();
@@ -91,14 +88,14 @@ impl Check<'_> {
             if is_template(text) {
                 let remedy = "a command line is no template, or what a model says could become a command: give the \
                               value in env or files, and let the program read \"$NAME\" or the file";
-                self.complain(field(&format!("{name}[{at}]")), remedy);
+                self.error(field(&format!("{name}[{at}]")), remedy);
             }
             if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
                 let message = format!(
                     "$({variable}) would put a rendered value into the command line before the program sees it: in a \
                      shell write \"${variable}\", with the quotes"
                 );
-                self.complain(field(&format!("{name}[{at}]")), message);
+                self.error(field(&format!("{name}[{at}]")), message);
             }
         }
         // A probe's command, and the part of a volume that is mounted, take variables as a command line does.
@@ -107,7 +104,7 @@ impl Check<'_> {
             if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
                 let message =
                     format!("$({variable}) would put a rendered value where Kubernetes reads a command or a path");
-                self.complain(field(&format!("podTemplate{place}")), message);
+                self.error(field(&format!("podTemplate{place}")), message);
             }
         }
     }
@@ -115,7 +112,7 @@ impl Check<'_> {
     fn quantities(&mut self, resources: Option<&Resources>, field: &str) {
         for (kind, list) in resources.iter().flat_map(|r| [("requests", &r.requests), ("limits", &r.limits)]) {
             for (name, value) in list.iter().filter(|(_, value)| !is_quantity(value)) {
-                self.complain(
+                self.error(
                     format!("{field}.{kind}.{name}"),
                     format!("{value:?} is no quantity: write 500m, 2, 64Mi or 1Gi"),
                 );

@@ -10,8 +10,8 @@ use signoff_api::{
 use signoff_expr::Known;
 
 use super::{
-    Action, Check, PlannedStep,
-    step::{Ground, Place},
+    Action, PlannedStep, Validator,
+    step::{PlanContext, StepContext},
 };
 
 use crate::policy::MOST_ADDED;
@@ -28,15 +28,20 @@ fn covers(kind: GuardedKind, action: &Action) -> bool {
     }
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Returns the gates that policies add at one end of the run.
-    pub(super) fn policy_gates(&mut self, ground: &Ground<'_>, position: Position, known: &Known) -> Vec<PlannedStep> {
-        let here = ground.added.iter().filter(|one| one.step.at == Some(position));
-        here.filter_map(|one| self.policy_gate(ground, one, one.step.name.clone(), None, "", known.clone())).collect()
+    pub(super) fn policy_gates(
+        &mut self,
+        plan: &PlanContext<'_>,
+        position: Position,
+        known: &Known,
+    ) -> Vec<PlannedStep> {
+        let here = plan.added.iter().filter(|one| one.step.at == Some(position));
+        here.filter_map(|one| self.policy_gate(plan, one, one.step.name.clone(), None, "", known.clone())).collect()
     }
 
     /// Adds the gates of policies before a step. `step`: the step as its author wrote it.
-    pub(super) fn with_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, place: &Place<'_>) {
+    pub(super) fn with_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, context: &StepContext<'_>) {
         let is_meant = |one: &&AddedStep| {
             one.step
                 .before
@@ -45,9 +50,9 @@ impl Check<'_> {
         };
         let name = |one: &AddedStep| format!("{}-{}", one.step.name, step.name.trim_start_matches('.'));
         let before = Some((step, planned.can_be_changed()));
-        let meant: Vec<_> = place.ground.added.iter().filter(is_meant).collect();
+        let meant: Vec<_> = context.plan.added.iter().filter(is_meant).collect();
         let gates = meant.into_iter().filter_map(|one| {
-            self.policy_gate(place.ground, one, name(one), before, place.prefix, place.known.clone())
+            self.policy_gate(context.plan, one, name(one), before, context.prefix, context.known.clone())
         });
         planned.policy_gates = gates.map(|gate| PlannedStep { vars: planned.vars.clone(), ..gate }).collect();
     }
@@ -55,7 +60,7 @@ impl Check<'_> {
     /// Checks one added gate and returns it as a planned step, or `None` after an error.
     fn policy_gate(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         added: &AddedStep,
         name: String,
         before: Option<(&Step, &'static [&'static str])>,
@@ -63,10 +68,10 @@ impl Check<'_> {
         known: Known,
     ) -> Option<PlannedStep> {
         let field = format!("{}: spec.steps[{}]", added.source, added.step.name);
-        let mut place = Place::new(ground, field, prefix, known);
-        (place.added_by, place.before) = (Some(added.source.as_str()), before);
+        let mut context = StepContext::new(plan, field, prefix, known);
+        (context.added_by, context.before) = (Some(added.source.as_str()), before);
         let step = Step { name, hitl: Some(added.step.hitl.clone()), ..Step::default() };
-        self.step(&step, &place)
+        self.step(&step, &context)
     }
 
     /// Reports too many added gates, and added gates whose name another step has.
@@ -76,7 +81,7 @@ impl Check<'_> {
                 "policies add {} gates to every run, and at most {MOST_ADDED} are allowed: merge some of them",
                 added.len()
             );
-            self.complain_as(reason::POLICY_CONFLICT, "spec.steps", message);
+            self.error_as(reason::POLICY_CONFLICT, "spec.steps", message);
         }
         let mut seen = std::collections::BTreeMap::new();
         let mut all: Vec<_> = steps.collect();
@@ -88,7 +93,7 @@ impl Check<'_> {
                     "{source} adds a gate named {}, and there is a step of that name: give one of them another",
                     step.name
                 );
-                self.complain_as(reason::POLICY_CONFLICT, "spec.steps", message);
+                self.error_as(reason::POLICY_CONFLICT, "spec.steps", message);
             }
         }
     }

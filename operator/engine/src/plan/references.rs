@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use signoff_api::{Verdict, step::Step, workflow::WorkflowSpec};
 use signoff_expr::{Known, Members, Reference, check};
 
-use super::{Check, spec_steps::SpecStep};
+use super::{Validator, spec_steps::SpecStep};
 
 /// Names that no input and no variable may take.
 pub(super) const RESERVED: [&str; 10] =
@@ -36,7 +36,7 @@ pub(super) const RECORD: [&str; 16] = [
 const HITL: [&str; 9] =
     ["decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval"];
 
-impl Check<'_> {
+impl Validator<'_> {
     /// The names that exist everywhere.
     pub(super) fn known_everywhere(spec: &WorkflowSpec) -> Known {
         let inputs = || spec.inputs.iter().map(|input| input.name.clone());
@@ -69,7 +69,7 @@ impl Check<'_> {
     /// Complains about every name that will not exist.
     pub(super) fn references(&mut self, references: &BTreeSet<Reference>, known: &Known, field: &str) {
         for unknown in check(references, known, field) {
-            self.complain(field, unknown.problem());
+            self.error(field, unknown.problem());
         }
     }
 }

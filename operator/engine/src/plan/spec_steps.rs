@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use signoff_api::{step::Step, workflow::WorkflowSpec};
 
-use super::Check;
+use super::Validator;
 
 /// The largest number of steps of a Workflow.
 pub(super) const MOST_STEPS: usize = 1024;
@@ -61,12 +61,12 @@ impl<'a> SpecSteps<'a> {
     }
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Complains about steps with a branch, in a pattern that has none, and about duplicate names.
     pub(super) fn no_branches(&mut self, steps: &SpecSteps<'_>) {
         for one in steps.all().iter().filter(|one| one.step.branch.is_some()) {
             let message = "only parallel and routing have branches: give spec.pattern one of them, or leave branch out";
-            self.complain(format!("{}.branch", one.field), message);
+            self.error(format!("{}.branch", one.field), message);
         }
         self.unique_steps(steps.all());
     }
@@ -76,7 +76,7 @@ impl Check<'_> {
         let count = steps.all().len();
         if count > most {
             let message = format!("a {pattern} has at most {most} steps, here are {count}");
-            self.complain("spec.steps", message);
+            self.error("spec.steps", message);
         }
     }
 
@@ -92,13 +92,13 @@ impl Check<'_> {
                     "branch {} has {count} steps: a branch has at most {MOST_IN_A_BRANCH}, so divide it",
                     branch.name
                 );
-                self.complain(format!("{}.branch", first.field), message);
+                self.error(format!("{}.branch", first.field), message);
             }
         }
         for one in steps.branchless() {
             let name = one.step.name.as_str();
             if branches.iter().any(|branch| branch.name == name) {
-                self.complain(format!("{}.name", one.field), format!("{name} is the name of a branch: choose another"));
+                self.error(format!("{}.name", one.field), format!("{name} is the name of a branch: choose another"));
             }
         }
         self.unnamed(steps, named, "give it a branch");
@@ -110,7 +110,7 @@ impl Check<'_> {
         self.unique_steps(steps.branchless());
         for one in steps.branchless().filter(|one| !named.contains(one.step.name.as_str())) {
             let message = format!("step {} would never run, for the pattern does not name it: {remedy}", one.step.name);
-            self.complain(&one.field, message);
+            self.error(&one.field, message);
         }
     }
 
@@ -133,7 +133,7 @@ impl Check<'_> {
                 format!("there is no step {name} in spec.steps: add it, or leave this out{hint}")
             }
         };
-        self.complain(field, message);
+        self.error(field, message);
         None
     }
 
@@ -143,7 +143,7 @@ impl Check<'_> {
         for one in steps {
             if !seen.insert(one.step.name.as_str()) {
                 let message = format!("{} stands twice: names are unique", one.step.name);
-                self.complain(format!("{}.name", one.field), message);
+                self.error(format!("{}.name", one.field), message);
             }
         }
     }

@@ -13,7 +13,7 @@ use signoff_api::{
 use signoff_expr::{Condition, Known, Template, is_identifier};
 
 use super::{
-    Action, Check, PlannedAgent, PlannedAgentStep, PlannedHttp, PlannedStep,
+    Action, PlannedAgent, PlannedAgentStep, PlannedHttp, PlannedStep, Validator,
     gates::Gates,
     planned_step::{AGENT_TIMEOUT, PlannedRetry},
     references::RESERVED,
@@ -27,7 +27,7 @@ const POD_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Where lists of steps stand while they are checked.
 #[derive(Clone)]
-pub(super) struct Ground<'a> {
+pub(super) struct PlanContext<'a> {
     pub(super) spec: &'a WorkflowSpec,
     pub(super) agents: &'a BTreeMap<String, PlannedAgent>,
     pub(super) added: &'a [AddedStep],
@@ -35,8 +35,8 @@ pub(super) struct Ground<'a> {
 }
 
 /// Where a step stands while it is checked.
-pub(super) struct Place<'a> {
-    pub(super) ground: &'a Ground<'a>,
+pub(super) struct StepContext<'a> {
+    pub(super) plan: &'a PlanContext<'a>,
     /// The steps before it that could be reviewed, with their positions, in the order in which they run.
     pub(super) earlier: Vec<(usize, &'a PlannedStep)>,
     pub(super) known: Known,
@@ -52,10 +52,10 @@ pub(super) struct Place<'a> {
     pub(super) result: bool,
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn new(ground: &'a Ground<'a>, field: impl Into<String>, prefix: &'a str, known: Known) -> Self {
+impl<'a> StepContext<'a> {
+    pub(super) fn new(plan: &'a PlanContext<'a>, field: impl Into<String>, prefix: &'a str, known: Known) -> Self {
         Self {
-            ground,
+            plan,
             earlier: Vec::new(),
             known,
             field: field.into(),
@@ -71,11 +71,11 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Plans a list of steps, one after the other. `base`: the names they know besides each other.
     pub(super) fn list(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         steps: &[SpecStep<'_>],
         prefix: &str,
         base: &Known,
@@ -84,13 +84,13 @@ impl Check<'_> {
         let mut planned: Vec<PlannedStep> = Vec::new();
         for (at, one) in steps.iter().enumerate() {
             let known = Self::known_in_list(base, steps, at);
-            let mut place = Place::new(ground, &one.field, prefix, known);
-            place.earlier = planned.iter().enumerate().collect();
+            let mut context = StepContext::new(plan, &one.field, prefix, known);
+            context.earlier = planned.iter().enumerate().collect();
             let is_chain = prefix.is_empty();
             let remedy =
                 if is_chain { "add `pattern: {dag: {}}`, or leave dependsOn out" } else { "leave dependsOn out" };
             self.depends_on_nothing(one, remedy);
-            if let Some(step) = self.step(one.step, &place) {
+            if let Some(step) = self.step(one.step, &context) {
                 planned.push(step);
             }
         }
@@ -101,7 +101,7 @@ impl Check<'_> {
     pub(super) fn depends_on_nothing(&mut self, one: &SpecStep<'_>, remedy: &str) {
         if !one.step.depends_on.is_empty() {
             let message = format!("only the steps of a dag depend on each other: {remedy}");
-            self.complain(format!("{}.dependsOn", one.field), message);
+            self.error(format!("{}.dependsOn", one.field), message);
         }
     }
 
@@ -110,35 +110,36 @@ impl Check<'_> {
         let mut seen = std::collections::BTreeSet::new();
         for (at, name) in names.enumerate() {
             if !seen.insert(name) {
-                self.complain(format!("{field}[{at}].name"), format!("{name} stands twice: names are unique"));
+                self.error(format!("{field}[{at}].name"), format!("{name} stands twice: names are unique"));
             }
         }
     }
 
-    pub(super) fn step(&mut self, step: &Step, place: &Place<'_>) -> Option<PlannedStep> {
-        self.name(&step.name, &place.field("name"));
+    pub(super) fn step(&mut self, step: &Step, context: &StepContext<'_>) -> Option<PlannedStep> {
+        self.name(&step.name, &context.field("name"));
         let kinds =
             [step.agent.is_some(), step.pod.is_some(), step.http.is_some(), step.set.is_some(), step.hitl.is_some()];
         if kinds.into_iter().filter(|given| *given).count() != 1 {
             let message =
                 format!("step {} does exactly one thing: give one of agent, pod, http, set and hitl", step.name);
-            self.complain(&place.field, message);
+            self.error(&context.field, message);
         }
-        let vars = self.vars(step, place);
-        let known = Self::with_vars(place.known.clone(), step);
-        let place = &Place { known, field: place.field.clone(), earlier: place.earlier.clone(), ..*place };
+        let vars = self.vars(step, context);
+        let known = Self::with_vars(context.known.clone(), step);
+        let context =
+            &StepContext { known, field: context.field.clone(), earlier: context.earlier.clone(), ..*context };
         let skip_if =
-            step.skip_if.as_ref().and_then(|source| self.condition(source, &place.field("skipIf"), &place.known));
+            step.skip_if.as_ref().and_then(|source| self.condition(source, &context.field("skipIf"), &context.known));
         if let Some(schema) = &step.output_schema
             // A run that was accepted goes on: an answer that its schema cannot judge fails by itself.
             && !self.accepted
             && let Err(why) = Schema::compile(schema)
         {
-            self.complain(place.field("outputSchema"), why);
+            self.error(context.field("outputSchema"), why);
         }
-        let action = self.action(step, place)?;
+        let action = self.action(step, context)?;
         if step.pod.is_none() && step.retry.as_ref().is_some_and(|retry| !retry.on_exit_codes.is_empty()) {
-            self.complain(place.field("retry.onExitCodes"), "only containers have exit codes: use onReasons");
+            self.error(context.field("retry.onExitCodes"), "only containers have exit codes: use onReasons");
         }
         let usual = match &action {
             Action::Agent(_) => AGENT_TIMEOUT,
@@ -146,22 +147,22 @@ impl Check<'_> {
             _ => Duration::from_secs(30),
         };
         if matches!(action, Action::Agent(_) | Action::Http(_)) {
-            self.call_timeout(step.timeout, &place.field("timeout"));
+            self.call_timeout(step.timeout, &context.field("timeout"));
         }
         let mut planned = PlannedStep {
-            path: format!("{}{}", place.prefix, step.name),
+            path: format!("{}{}", context.prefix, step.name),
             vars,
             skip_if,
             only_if: None,
             retry: PlannedRetry::of(step.retry.as_ref()),
             timeout: step.timeout.map_or(usual, Span::duration),
             on_error: step.on_error.unwrap_or_default(),
-            added_by: place.added_by.map(str::to_owned),
+            added_by: context.added_by.map(str::to_owned),
             ..PlannedStep::new(&step.name, action)
         };
-        self.with_gates(&mut planned, step.output_schema.clone(), place);
-        if place.added_by.is_none() {
-            self.with_policy_gates(&mut planned, step, place);
+        self.with_gates(&mut planned, step.output_schema.clone(), context);
+        if context.added_by.is_none() {
+            self.with_policy_gates(&mut planned, step, context);
         }
         Some(planned)
     }
@@ -175,97 +176,97 @@ impl Check<'_> {
             let message = format!(
                 "{given} is longer than a call may take: give at most {most}, or ask an administrator to raise --max-call-timeout"
             );
-            self.complain(field, message);
+            self.error(field, message);
         }
     }
 
     pub(super) fn name(&mut self, name: &str, field: &str) {
         if !names::is_label(name) {
-            self.complain(
+            self.error(
                 field,
                 "a name has 1 to 63 lower-case letters, digits and `-`, and starts and ends with a letter or digit",
             );
         }
     }
 
-    fn vars(&mut self, step: &Step, place: &Place<'_>) -> Vec<(String, Template)> {
+    fn vars(&mut self, step: &Step, context: &StepContext<'_>) -> Vec<(String, Template)> {
         let mut vars = Vec::new();
         for (name, source) in &step.vars {
-            let field = place.field(&format!("vars.{name}"));
+            let field = context.field(&format!("vars.{name}"));
             if RESERVED.contains(&name.as_str()) || !is_identifier(name) {
-                self.complain(
+                self.error(
                     &field,
                     "a variable's name has letters, digits and `_` and is none that templates know already",
                 );
             }
-            if let Some(template) = self.known_template(source, &field, &place.known) {
+            if let Some(template) = self.known_template(source, &field, &context.known) {
                 vars.push((name.clone(), template));
             }
         }
         vars
     }
 
-    fn action(&mut self, step: &Step, place: &Place<'_>) -> Option<Action> {
+    fn action(&mut self, step: &Step, context: &StepContext<'_>) -> Option<Action> {
         if let Some(agent) = &step.agent {
-            self.agent_step(agent, place).map(Action::Agent)
+            self.agent_step(agent, context).map(Action::Agent)
         } else if let Some(pod) = &step.pod {
-            self.pod_step(pod, place).map(|pod| Action::Pod(Box::new(pod)))
+            self.pod_step(pod, context).map(|pod| Action::Pod(Box::new(pod)))
         } else if let Some(http) = &step.http {
-            self.http_step(http, place).map(Action::Http)
+            self.http_step(http, context).map(Action::Http)
         } else if let Some(set) = &step.set {
-            self.known_template(&set.value, &place.field("set.value"), &place.known).map(Action::Set)
+            self.known_template(&set.value, &context.field("set.value"), &context.known).map(Action::Set)
         } else {
-            let gate = self.gate_step(step.hitl.as_ref()?, &place.field("hitl"), place)?;
+            let gate = self.gate_step(step.hitl.as_ref()?, &context.field("hitl"), context)?;
             Some(Action::Gate(Box::new(gate)))
         }
     }
 
     /// Complains where there is no such agent, or its instructions ask for names that do not exist here.
-    pub(super) fn agent(&mut self, name: &str, field: &str, place: &Place<'_>) {
-        match place.ground.agents.get(name) {
+    pub(super) fn agent(&mut self, name: &str, field: &str, context: &StepContext<'_>) {
+        match context.plan.agents.get(name) {
             Some(planned) => {
                 if let Some(system) = &planned.system {
                     let field = format!("{field} (the system prompt of {name})");
-                    self.references(system.references(), &place.known, &field);
+                    self.references(system.references(), &context.known, &field);
                 }
             }
             None => {
-                let names: Vec<_> = place.ground.agents.keys().map(String::as_str).collect();
+                let names: Vec<_> = context.plan.agents.keys().map(String::as_str).collect();
                 let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
-                self.complain(field, format!("no agent is named {name}; spec.agents has {names}"));
+                self.error(field, format!("no agent is named {name}; spec.agents has {names}"));
             }
         }
     }
 
-    fn agent_step(&mut self, agent: &AgentStep, place: &Place<'_>) -> Option<PlannedAgentStep> {
-        self.agent(&agent.name, &place.field("agent.name"), place);
-        let input = self.known_template(&agent.input, &place.field("agent.input"), &place.known)?;
+    fn agent_step(&mut self, agent: &AgentStep, context: &StepContext<'_>) -> Option<PlannedAgentStep> {
+        self.agent(&agent.name, &context.field("agent.name"), context);
+        let input = self.known_template(&agent.input, &context.field("agent.input"), &context.known)?;
         let fresh = agent.conversation == Some(Conversation::Fresh);
         Some(PlannedAgentStep { agent: agent.name.clone(), input: Some(input), addition: None, fresh })
     }
 
-    fn http_step(&mut self, http: &HttpStep, place: &Place<'_>) -> Option<PlannedHttp> {
+    fn http_step(&mut self, http: &HttpStep, context: &StepContext<'_>) -> Option<PlannedHttp> {
         let refused = policy::fixed_host(&http.url).and_then(|url| self.policies.refuses_url(url));
-        self.not_allowed(place.field("http.url"), refused);
-        let url = self.known_template(&http.url, &place.field("http.url"), &place.known);
+        self.not_allowed(context.field("http.url"), refused);
+        let url = self.known_template(&http.url, &context.field("http.url"), &context.known);
         let mut headers = BTreeMap::new();
         for (name, source) in &http.headers {
-            let field = place.field(&format!("http.headers.{name}"));
-            if let Some(template) = self.known_template(source, &field, &place.known) {
+            let field = context.field(&format!("http.headers.{name}"));
+            if let Some(template) = self.known_template(source, &field, &context.known) {
                 headers.insert(name.clone(), template);
             }
         }
         let body = match &http.body {
-            Some(source) => Some(self.known_template(source, &place.field("http.body"), &place.known)?),
+            Some(source) => Some(self.known_template(source, &context.field("http.body"), &context.known)?),
             None => None,
         };
         let is_no_text = |input: &Input| !matches!(input.type_, None | Some(InputType::String));
         let is_plain = |expression: &str| {
             let name = expression.strip_prefix("inputs.").unwrap_or_default();
-            place.ground.spec.inputs.iter().any(|input| input.name == name && is_no_text(input))
+            context.plan.spec.inputs.iter().any(|input| input.name == name && is_no_text(input))
         };
         for advice in body.iter().flat_map(|body| body.json_advice(is_plain)) {
-            self.warn(&place.field("http.body"), &advice);
+            self.warn(&context.field("http.body"), &advice);
         }
         Some(PlannedHttp { spec: http.clone(), url: url?, headers, body })
     }
@@ -285,7 +286,7 @@ impl Check<'_> {
                 Some(condition)
             }
             Err(why) => {
-                self.complain(field, why.problem());
+                self.error(field, why.problem());
                 None
             }
         }

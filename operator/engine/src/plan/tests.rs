@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn complaints(spec: Value) -> Vec<String> {
+fn errors(spec: Value) -> Vec<String> {
     let mut spec = spec;
     if spec.get("requestedBy").is_none() {
         spec["requestedBy"] = json!("dana");
@@ -21,7 +21,7 @@ fn complaints(spec: Value) -> Vec<String> {
 }
 
 fn of_steps(steps: Value) -> Vec<String> {
-    complaints(json!({
+    errors(json!({
         "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
         "inputs": [{"name": "customer", "value": "ACME"}], "steps": steps,
     }))
@@ -42,7 +42,7 @@ fn of_gate(more: Value) -> Vec<String> {
 #[track_caller]
 fn refuses(found: &[String], field: &str, words: &str) {
     assert!(
-        found.iter().any(|complaint| complaint.starts_with(field) && complaint.contains(words)),
+        found.iter().any(|error| error.starts_with(field) && error.contains(words)),
         "no complaint about {field} with `{words}` in {found:#?}"
     );
 }
@@ -63,9 +63,9 @@ fn thousands_of_misspelt_names_get_few_hints() {
     });
     let workflow: Workflow = serde_json::from_value(object).unwrap();
     let before = signoff_expr::budget::charged();
-    let complaints = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_err();
+    let errors = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_err();
     let charged = signoff_expr::budget::charged() - before;
-    assert!(complaints.len() >= 1024, "{} complaints", complaints.len());
+    assert!(errors.len() >= 1024, "{} complaints", errors.len());
     assert!(charged < 40_000_000, "{charged} units of work");
 }
 
@@ -97,7 +97,7 @@ fn a_reference_to_a_later_step_is_refused_before_the_run() {
 
 #[test]
 fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
-    let found = complaints(json!({
+    let found = errors(json!({
         "inputs": [
             {"name": "n", "type": "integer", "value": "7"},
             {"name": "e", "enum": ["a", "b"], "value": "c"},
@@ -136,7 +136,7 @@ fn a_machine_as_requester_cannot_be_excluded_unless_it_acts_for_a_person() {
         if let Some(person) = requested_for {
             spec["requestedFor"] = json!(person);
         }
-        complaints(spec)
+        errors(spec)
     };
     refuses(&spec(None), &format!("{STEPS}[0].hitl.excludeRequester"), "RequesterIsMachine");
     assert_eq!(spec(Some("dana")), Vec::<String>::new());
@@ -162,7 +162,7 @@ fn combinations_that_could_only_go_wrong_are_refused() {
     );
     refuses(&of_gate(json!({"reviews": "nobody"})), &format!("{hitl}.reviews"), "nobody");
     refuses(&of_gate(json!({"requiredFrom": [{"group": "g", "min": 1}]})), &format!("{hitl}.requiredFrom"), "g");
-    let lonely = complaints(json!({"steps": [{"name": "g", "hitl": {"prompt": "?",
+    let lonely = errors(json!({"steps": [{"name": "g", "hitl": {"prompt": "?",
         "approvers": [{"kind": "User", "name": "a"}], "allowedVerdicts": ["Modify"]}}]}));
     refuses(&lonely, &format!("{STEPS}[0].hitl.allowedVerdicts"), "Modify needs an earlier step");
 }
@@ -191,7 +191,7 @@ fn a_form_whose_pattern_or_schema_cannot_be_read_is_refused() {
 
 #[test]
 fn an_agent_needs_a_provider_and_a_provider_a_model() {
-    let found = complaints(json!({
+    let found = errors(json!({
         "providers": [{"name": "a", "openai": {"baseURL": "https://x/v1"}}, {"name": "b", "scripted": {"replies": []}}],
         "agents": [{"name": "one"}, {"name": "two", "provider": "a"}],
         "steps": [{"name": "s", "set": {"value": "x"}}],
@@ -257,7 +257,7 @@ fn of_bytes(bytes: usize) -> Vec<String> {
         })
     };
     let rest = spec_bytes(&serde_json::from_value(spec(0)).unwrap());
-    complaints(spec(bytes - rest))
+    errors(spec(bytes - rest))
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_call_longer_than_the_operator_allows_is_refused_wherever_it_stands() {
     let pod = json!({"pod": {"image": "tool", "command": ["tool"]}});
     assert_eq!(step("5h", pod), Vec::<String>::new(), "containers run elsewhere");
     let workers = |timeout: &str| {
-        complaints(json!({
+        errors(json!({
             "providers": [{"name": "p", "scripted": {"replies": [{"text": "x"}]}}], "agents": [{"name": "writer"}],
             "pattern": {"orchestratorWorkers": {
                 "orchestrator": {"agent": "writer", "input": "plan"}, "worker": {"agent": "writer", "timeout": timeout},

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Fact,
-    turn::{Call, Failure, What},
+    transition::{Call, Failure, What},
 };
 
 /// A policy with a gate `release` before steps of these kinds, at which everything may be decided.
@@ -159,7 +159,7 @@ fn a_modify_at_the_authors_error_gate_is_approved_again() {
     run.outcome(&policies, "pay/.error", modified(json!({"body": "42000"})));
     run.shows("release-pay#2", "42000");
     run.decide(&policies, "release-pay#2", Verdict::Reject);
-    assert!(matches!(run.turn.end, Some(crate::End::Rejected(_))));
+    assert!(matches!(run.transition.end, Some(crate::End::Rejected(_))));
 }
 
 #[test]
@@ -204,11 +204,12 @@ fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() 
     run.shows("release-pay", "attempts: 3 # at most");
     run.decide(&policies, "release-pay", Verdict::Approve);
     run.fails(&policies, 1, true, false);
-    let (pause, now) = (run.turn.wake_at.unwrap(), moment());
+    let (pause, now) = (run.transition.wake_at.unwrap(), moment());
     assert!(pause > now);
     let later = crate::Now { at: pause, guard_epoch: "epoch".into() };
     let plan = run_tests::plan(&run.workflow, &policies);
-    run.turn = crate::advance(&plan, crate::Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &later);
+    run.transition =
+        crate::advance(&plan, crate::Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &later);
     run.commit();
     let call = run.runs_as_approved_at("release-pay");
     assert_eq!(call.attempt, 2);
@@ -264,7 +265,7 @@ fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_
     run = Run::of(&policies, spec);
     assert!(run.asks().is_empty() && run.calls().is_empty());
     assert_eq!(run.record("pay").error.as_ref().unwrap().class, "Template");
-    assert!(matches!(run.turn.end, Some(crate::End::Succeeded(_))), "onError holds: {:?}", run.turn.end);
+    assert!(matches!(run.transition.end, Some(crate::End::Succeeded(_))), "onError holds: {:?}", run.transition.end);
 }
 
 #[test]
@@ -354,7 +355,7 @@ fn a_policy_that_comes_or_goes_rewrites_nothing_of_a_run_under_way() {
         run.reply(after, "pay", "paid");
         run.asked("wait");
         run.take(before, Vec::new());
-        assert!(run.asks().is_empty() && run.turn.end.is_none());
+        assert!(run.asks().is_empty() && run.transition.end.is_none());
     }
 }
 
@@ -391,7 +392,7 @@ fn an_attempt_after_an_outcome_that_is_not_known_is_approved_again_also_within_t
     run.decide(&policies, "release-pay#3", Verdict::Approve);
     run.runs_as_approved_at("release-pay#3");
     run.fails_with(&policies, 3, (true, false), &[]);
-    assert!(matches!(run.turn.end, Some(crate::End::Failed(_))), "no more than were allowed");
+    assert!(matches!(run.transition.end, Some(crate::End::Failed(_))), "no more than were allowed");
 }
 
 #[test]

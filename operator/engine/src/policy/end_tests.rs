@@ -30,13 +30,13 @@ fn letter(verdicts: Value) -> Value {
 impl Run {
     #[track_caller]
     fn releases(&self, text: &str) {
-        assert_eq!(self.turn.end, Some(End::Succeeded(text.into())));
+        assert_eq!(self.transition.end, Some(End::Succeeded(text.into())));
     }
 
     #[track_caller]
     fn is_rejected(&self) {
-        assert!(matches!(self.turn.end, Some(End::Rejected(_))), "{:?}", self.turn.end);
-        assert!(self.turn.artifacts.is_empty());
+        assert!(matches!(self.transition.end, Some(End::Rejected(_))), "{:?}", self.transition.end);
+        assert!(self.transition.artifacts.is_empty());
     }
 }
 
@@ -52,7 +52,7 @@ fn a_modify_at_the_authors_final_gate_is_shown_at_the_policys_end_gate() {
     let mut run = start();
     run.outcome(&policies, ".final", modified(json!({"response": "pay 42000 to evil"})));
     run.shows("end", "pay 42000 to evil");
-    assert!(run.turn.end.is_none());
+    assert!(run.transition.end.is_none());
     run.decide(&policies, "end", Verdict::Reject);
     run.is_rejected();
 
@@ -114,8 +114,8 @@ fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
         let mut run = Run::of(&policies, spec(outputs));
         run.shows("end", "pay 42000 to evil");
         run.decide(&policies, "end", Verdict::Approve);
-        let Some(End::Succeeded(text)) = &run.turn.end else { panic!("{:?}", run.turn.end) };
-        let files = &run.turn.artifacts;
+        let Some(End::Succeeded(text)) = &run.transition.end else { panic!("{:?}", run.transition.end) };
+        let files = &run.transition.artifacts;
         let evil = "pay 42000 to evil";
         assert!(text == evil || files.iter().any(|(path, from)| path == "pay/order.txt" && from == evil), "{files:?}");
     }

@@ -18,8 +18,8 @@ use signoff_expr::text;
 use super::{Applied, Policies, persons};
 
 use crate::{
-    about::{self, About},
     decision,
+    gate_subject::{self, GateSubject},
 };
 
 /// The largest numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed policies.
@@ -91,15 +91,15 @@ impl Policies {
     pub(crate) fn merge_into(
         &self,
         hitl: &HitlStep,
-        about: &About,
+        subject: &GateSubject,
         requester: Requester<'_>,
         usual: Duration,
         added_by: Option<&str>,
     ) -> EffectiveGate {
-        let allowed = about::allowed(hitl, about);
+        let allowed = gate_subject::allowed(hitl, subject);
         let mut gate = EffectiveGate {
             hitl: hitl.clone(),
-            form: about::form(hitl, &allowed),
+            form: gate_subject::form(hitl, &allowed),
             allowed,
             policy_quorums: Vec::new(),
             persons: Vec::new(),
@@ -111,7 +111,7 @@ impl Policies {
             gate.name(source, "this gate is added to every run".to_owned());
         }
         let holds =
-            |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&about.gate_type());
+            |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type());
         let policies: Vec<&Applied> = self.list.iter().filter(holds).collect();
         let demands: Vec<(&str, &GateRules)> = policies
             .iter()
@@ -124,7 +124,7 @@ impl Policies {
                 gate.ends_on_reject.push((*source).to_owned());
             }
         }
-        verdicts(&mut gate, &demands, about);
+        verdicts(&mut gate, &demands, subject);
         timeout(&mut gate, &demands, usual);
         reachable(&mut gate, hitl, requester);
         room(&mut gate);
@@ -241,20 +241,20 @@ fn deciders_sentence(deciders: &Deciders) -> String {
 }
 
 /// Removes the verdicts that a policy does not allow. Reject and Abort are never removed.
-fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], about: &About) {
-    gate.allowed = about::allowed(&gate.hitl, about);
+fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &GateSubject) {
+    gate.allowed = gate_subject::allowed(&gate.hitl, subject);
     for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
         let no = [Verdict::Reject, Verdict::Abort];
         gate.allowed.retain(|verdict| no.contains(verdict) || demand.allowed_verdicts.contains(verdict));
         gate.name(source, format!("nothing but {}", names(&demand.allowed_verdicts, ToString::to_string)));
     }
-    gate.form = about::form(&gate.hitl, &gate.allowed);
+    gate.form = gate_subject::form(&gate.hitl, &gate.allowed);
     let most = gate.policy_quorums.iter().map(|quorum| quorum.threshold).chain(gate.hitl.threshold).max().unwrap_or(1);
     let free_text = gate.form.iter().flat_map(|form| &form.questions).any(Question::takes_text);
     if !demands.is_empty() && most > 1 && free_text && gate.allowed.contains(&Verdict::Respond) {
         if gate.hitl.allowed_verdicts.is_empty() {
             gate.allowed.retain(|verdict| *verdict != Verdict::Respond);
-            gate.form = about::form(&gate.hitl, &gate.allowed);
+            gate.form = gate_subject::form(&gate.hitl, &gate.allowed);
         } else {
             let by = sources(demands, |demand| demand.min_threshold.is_some() || demand.deciders.is_some());
             if !by.is_empty() {
@@ -268,7 +268,7 @@ fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], about: &Ab
     let goes_on = |verdict: &Verdict| match verdict {
         Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => true,
         Verdict::Reject => gate.hitl.on_reject == Some(OnReject::Continue),
-        Verdict::Retry | Verdict::Defer => matches!(about, About::Failure(_)),
+        Verdict::Retry | Verdict::Defer => matches!(subject, GateSubject::Failure(_)),
         _ => false,
     };
     let by = sources(demands, |demand| !demand.allowed_verdicts.is_empty());

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Control, Fact, Now, advance,
     any_pattern_tests::spec,
-    turn::{Command, Failure, Reply},
+    transition::{Command, Failure, Reply},
 };
 
 /// How many turns a walk takes at most.
@@ -170,15 +170,15 @@ fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
 }
 
 /// Why the end of a run breaks the law; none where it keeps it, or where nothing is released.
-fn broken_at_end(turn: &crate::Turn) -> Option<String> {
-    let Some(crate::End::Succeeded(outputs)) = &turn.end else { return None };
-    let records = turn.journal.records();
+fn broken_at_end(transition: &crate::Transition) -> Option<String> {
+    let Some(crate::End::Succeeded(outputs)) = &transition.end else { return None };
+    let records = transition.journal.records();
     let gates = records.iter().filter(|r| without_visit(&r.path) == "end" && r.decision.is_some());
     let Some(newest) = gates.max_by_key(|r| r.done) else { return Some("nobody was asked at the end".to_owned()) };
     if newest.decision.as_ref().and_then(|d| d.verdict) != Some(Verdict::Approve) {
         return Some(format!("{} is {:?}", newest.path, newest.decision));
     }
-    let released = signoff_api::Digest::of(&json!({"outputs": outputs, "artifacts": turn.artifacts})).unwrap();
+    let released = signoff_api::Digest::of(&json!({"outputs": outputs, "artifacts": transition.artifacts})).unwrap();
     if newest.input_digest.as_ref() != Some(&released) {
         return Some(format!("{} approved {:?}, and {released} is released", newest.path, newest.input_digest));
     }
@@ -193,22 +193,22 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
     let mut requests: BTreeMap<String, ApprovalRequest> = BTreeMap::new();
     let (mut at, mut calls) = (run_tests::moment(), 0);
     for _ in 0..STEPS {
-        for command in &run.turn.commands {
+        for command in &run.transition.commands {
             match command {
                 Command::Ask(ask) => drop(requests.insert(ask.path.clone(), ask.request.clone())),
                 Command::Call(call) => {
                     calls += 1;
-                    let records: Vec<StepRecord> = run.turn.journal.records().iter().cloned().collect();
-                    let record = run.turn.journal.get(&call.path, call.attempt).unwrap();
+                    let records: Vec<StepRecord> = run.transition.journal.records().iter().cloned().collect();
+                    let record = run.transition.journal.get(&call.path, call.attempt).unwrap();
                     if let Some(why) = broken(&records, record) {
                         return Err(format!("{}@{}: {why}\n{records:#?}", call.path, call.attempt));
                     }
                 }
             }
         }
-        if run.turn.end.is_some() {
-            let records = run.turn.journal.records();
-            return broken_at_end(&run.turn).map_or(Ok(calls), |why| Err(format!("{why}\n{records:#?}")));
+        if run.transition.end.is_some() {
+            let records = run.transition.journal.records();
+            return broken_at_end(&run.transition).map_or(Ok(calls), |why| Err(format!("{why}\n{records:#?}")));
         }
         let open: Vec<_> = run.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
         let mut facts = Vec::new();
@@ -233,12 +233,12 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
         at = at.after(std::time::Duration::from_secs(600));
         let now = Now { at, guard_epoch: "epoch".into() };
         let plan = run_tests::plan(&run.workflow, &policies);
-        run.turn = advance(&plan, Control::default(), run.journal.clone(), facts, &run.blobs, &now);
+        run.transition = advance(&plan, Control::default(), run.journal.clone(), facts, &run.blobs, &now);
         // A crash between the turn and its commit: nothing of it happened.
         if dice.below(6) > 0 {
             run.commit();
         } else {
-            run.turn = advance(&plan, Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &now);
+            run.transition = advance(&plan, Control::default(), run.journal.clone(), Vec::new(), &run.blobs, &now);
             run.commit();
         }
     }
@@ -260,7 +260,7 @@ proptest! {
 fn a_walk_does_make_calls_so_that_the_law_is_not_empty() {
     let step = json!({"name": "s0", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate"});
     let spec = || {
-        let mut spec = crate::driven::of_pattern(json!({"steps": [step, step_named("s1")]}));
+        let mut spec = crate::test_run::of_pattern(json!({"steps": [step, step_named("s1")]}));
         let escalation = gate(json!({"allowedVerdicts": ["Retry"]}));
         spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "hitl": escalation}]);
         spec

@@ -11,7 +11,7 @@ use super::{
     tests::cluster,
     *,
 };
-use crate::{Plan, Settings, driven::in_branch};
+use crate::{Plan, Settings, test_run::in_branch};
 
 fn hitl(name: &str, more: Value) -> Value {
     json!({"name": name, "hitl": gate(more)})
@@ -124,7 +124,7 @@ fn ways() -> Vec<(&'static str, Value, &'static str, Vec<&'static str>)> {
     ]
 }
 
-fn complaints(policies: &Policies, spec: &Value) -> Vec<(String, &'static str)> {
+fn errors(policies: &Policies, spec: &Value) -> Vec<(String, &'static str)> {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
         "metadata": {"name": "w", "namespace": "n", "uid": "00000000-0000-0000-0000-000000000001"}, "spec": spec,
@@ -145,20 +145,20 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
     ];
     for (what, spec, _, targets) in ways() {
         for demand in &demands {
-            let found = complaints(&cluster(&[("prod", json!({"gates": demand}))]), &spec);
+            let found = errors(&cluster(&[("prod", json!({"gates": demand}))]), &spec);
             let [(message, reason)] = found.as_slice() else { panic!("{what} under {demand}: {found:?}") };
             assert_eq!(*reason, "PolicyConflict");
             let said = format!("a Reject here goes on with {}, and ClusterApprovalPolicy prod", targets.join(", "));
             assert!(message.contains(&said), "{what}: {message}");
             let mut allows = demand.clone();
             allows["allowContinueAfterReject"] = json!(true);
-            assert_eq!(complaints(&cluster(&[("prod", json!({"gates": allows}))]), &spec), [], "{what}: it is allowed");
+            assert_eq!(errors(&cluster(&[("prod", json!({"gates": allows}))]), &spec), [], "{what}: it is allowed");
             // One policy that allows it does not speak for another.
             let both = cluster(&[("prod", json!({"gates": allows})), ("two", json!({"gates": demand}))]);
-            assert_eq!(complaints(&both, &spec).len(), 1, "{what}");
+            assert_eq!(errors(&both, &spec).len(), 1, "{what}");
         }
         let other = cluster(&[("prod", json!({"gates": {"maxTimeout": "1h"}}))]);
-        assert_eq!(complaints(&other, &spec), [], "{what}: a policy about something else");
+        assert_eq!(errors(&other, &spec), [], "{what}: a policy about something else");
     }
 }
 
@@ -187,7 +187,11 @@ fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() 
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     run.decide(&strict, "one", Verdict::Approve);
     assert!(run.asks().is_empty(), "nobody is asked");
-    assert!(run.turn.held[0].message.contains("a Reject here goes on with send"), "{:?}", run.turn.held);
+    assert!(
+        run.transition.blocked[0].message.contains("a Reject here goes on with send"),
+        "{:?}",
+        run.transition.blocked
+    );
     run.take(&none, Vec::new());
     run.asked("two");
 }
@@ -201,7 +205,7 @@ fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
     spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "afterAttempts": 1, "hitl": gate(json!({}))}]);
     let none = Policies::default();
     let mut run = Run::of(&none, spec);
-    let failure = crate::turn::Failure {
+    let failure = crate::transition::Failure {
         class: "Status".into(),
         message: "503".into(),
         retryable: false,
@@ -213,5 +217,5 @@ fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
     let at = super::run_tests::moment();
     run.take(&none, vec![crate::Fact::Ended { path: "a/call".into(), attempt: 1, result: Err(failure), at }]);
     run.decide(&none, "a/call/.error", Verdict::Reject);
-    assert!(matches!(run.turn.end, Some(crate::End::Failed(_))), "{:?}", run.turn.end);
+    assert!(matches!(run.transition.end, Some(crate::End::Failed(_))), "{:?}", run.transition.end);
 }

@@ -12,8 +12,8 @@ use signoff_api::{
 
 use super::{tests::cluster, *};
 use crate::{
-    Control, Fact, Journal, Now, Plan, Settings, Turn, advance,
-    turn::{Blobs, Call, Command, Reply},
+    Control, Fact, Journal, Now, Plan, Settings, Transition, advance,
+    transition::{Blobs, Call, Command, Reply},
 };
 
 /// A run whose plan is made anew before every turn, as after a restart.
@@ -21,7 +21,7 @@ pub(super) struct Run {
     pub(super) workflow: Workflow,
     pub(super) journal: Journal,
     pub(super) blobs: Blobs,
-    pub(super) turn: Turn,
+    pub(super) transition: Transition,
 }
 
 impl Run {
@@ -41,21 +41,21 @@ impl Run {
             added_steps: plan.added_steps().to_vec(),
             ..Default::default()
         });
-        let turn = turn(&plan, Journal::default(), Vec::new(), &Blobs::new());
-        let mut run = Self { workflow, journal: Journal::default(), blobs: Blobs::new(), turn };
+        let transition = transition(&plan, Journal::default(), Vec::new(), &Blobs::new());
+        let mut run = Self { workflow, journal: Journal::default(), blobs: Blobs::new(), transition };
         run.commit();
         run
     }
 
     pub(super) fn commit(&mut self) {
-        self.blobs.extend(self.turn.blobs.iter().cloned());
+        self.blobs.extend(self.transition.blobs.iter().cloned());
         let records: Vec<StepRecord> =
-            serde_json::from_value(serde_json::to_value(self.turn.journal.records()).unwrap()).unwrap();
-        self.journal = Journal::new(self.turn.journal.seq(), records);
+            serde_json::from_value(serde_json::to_value(self.transition.journal.records()).unwrap()).unwrap();
+        self.journal = Journal::new(self.transition.journal.seq(), records);
     }
 
     pub(super) fn take(&mut self, policies: &Policies, facts: Vec<Fact>) {
-        self.turn = turn(&plan(&self.workflow, policies), self.journal.clone(), facts, &self.blobs);
+        self.transition = transition(&plan(&self.workflow, policies), self.journal.clone(), facts, &self.blobs);
         self.commit();
     }
 
@@ -75,7 +75,7 @@ impl Run {
     }
 
     pub(super) fn asks(&self) -> Vec<&ApprovalRequest> {
-        let asks = self.turn.commands.iter().filter_map(|c| match c {
+        let asks = self.transition.commands.iter().filter_map(|c| match c {
             Command::Ask(ask) => Some(&ask.request),
             Command::Call(_) => None,
         });
@@ -83,7 +83,7 @@ impl Run {
     }
 
     pub(super) fn calls(&self) -> Vec<&Call> {
-        let calls = self.turn.commands.iter().filter_map(|c| match c {
+        let calls = self.transition.commands.iter().filter_map(|c| match c {
             Command::Call(call) => Some(&**call),
             Command::Ask(_) => None,
         });
@@ -113,7 +113,7 @@ pub(super) fn plan(workflow: &Workflow, policies: &Policies) -> Plan {
     Plan::of(workflow, &Settings::default(), &Arc::new(policies.clone())).unwrap_or_else(|why| panic!("{why:?}"))
 }
 
-pub(super) fn turn(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Turn {
+pub(super) fn transition(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &Blobs) -> Transition {
     let now = Now { at: moment(), guard_epoch: "epoch".into() };
     advance(plan, Control::default(), journal, facts, blobs, &now)
 }
@@ -162,7 +162,7 @@ fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
     assert_eq!(run.record("say").response.as_ref().unwrap().0, json!("approved own 1"));
     run.asked("last");
     run.decide(&policies, "last", Verdict::Approve);
-    assert_eq!(run.turn.end, Some(crate::End::Succeeded("approved own 1".into())), "the output is the author's");
+    assert_eq!(run.transition.end, Some(crate::End::Succeeded("approved own 1".into())), "the output is the author's");
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn an_added_gate_that_is_refused_ends_the_run() {
     let policies = added(json!({"before": {"kinds": ["http"]}}));
     let mut run = Run::start(&policies, json!([{"name": "pay", "http": {"url": "https://a.org/"}}]));
     run.decide(&policies, "check-pay", Verdict::Reject);
-    assert!(matches!(run.turn.end, Some(crate::End::Rejected(_))));
+    assert!(matches!(run.transition.end, Some(crate::End::Rejected(_))));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn the_shape_of_a_run_never_changes_while_it_runs() {
     with.asked("check");
     let mut without = Run::start(&none(), steps);
     without.decide(&policies, "own", Verdict::Approve);
-    assert!(matches!(without.turn.end, Some(crate::End::Succeeded(_))), "{:?}", without.turn.end);
+    assert!(matches!(without.transition.end, Some(crate::End::Succeeded(_))), "{:?}", without.transition.end);
 }
 
 #[test]
@@ -275,16 +275,16 @@ fn a_gate_in_conflict_with_policies_is_held_until_they_are_corrected() {
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}, {"name": "two", "hitl": gate(json!({}))}]);
     let mut run = Run::start(&none(), steps);
     run.take(&impossible, Vec::new());
-    assert!(run.turn.held.is_empty(), "what is pending is decided as it was asked");
+    assert!(run.transition.blocked.is_empty(), "what is pending is decided as it was asked");
     run.decide(&impossible, "one", Verdict::Approve);
-    assert!(run.asks().is_empty() && run.turn.end.is_none());
-    let [why] = run.turn.held.as_slice() else { panic!("{:?}", run.turn.held) };
+    assert!(run.asks().is_empty() && run.transition.end.is_none());
+    let [why] = run.transition.blocked.as_slice() else { panic!("{:?}", run.transition.blocked) };
     assert_eq!(why.reason, "PolicyConflict");
     assert!(why.message.contains("ClusterApprovalPolicy prod demands 1 person of group legal"), "{why}");
     assert!(run.journal.get("two", 1).is_none(), "nothing has begun");
     run.take(&none(), Vec::new());
     run.asked("two");
-    assert!(run.turn.held.is_empty());
+    assert!(run.transition.blocked.is_empty());
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
     let error = run.record("pay").error.clone().unwrap();
     assert_eq!((error.class.as_str(), error.retryable), ("NotAllowed", false));
     assert!(error.message.contains("evil.org is not allowed by ClusterApprovalPolicy prod"), "{}", error.message);
-    assert!(matches!(run.turn.end, Some(crate::End::Failed(_))));
+    assert!(matches!(run.transition.end, Some(crate::End::Failed(_))));
 }
 
 #[test]
@@ -309,8 +309,8 @@ fn a_container_with_a_secret_that_is_not_allowed_is_refused_before_the_run_and_b
     let mut run = Run::start(&none(), steps);
     let mut fresh = run.workflow.clone();
     fresh.status = None;
-    let complaints = Plan::of(&fresh, &Settings::default(), &Arc::new(policies.clone())).unwrap_err();
-    assert_eq!((complaints[0].reason, complaints[0].field.as_str()), ("NotAllowed", "spec.steps[1].pod"));
+    let errors = Plan::of(&fresh, &Settings::default(), &Arc::new(policies.clone())).unwrap_err();
+    assert_eq!((errors[0].reason, errors[0].field.as_str()), ("NotAllowed", "spec.steps[1].pod"));
     run.decide(&policies, "own", Verdict::Approve);
     assert_eq!(run.record("work").error.as_ref().unwrap().class, "NotAllowed");
 }
@@ -332,5 +332,5 @@ fn a_new_policy_does_not_affect_a_call_in_flight() {
     assert_eq!(run.calls().len(), 1, "whether it may be sent again is asked when it is sent");
     assert!(plan(&run.workflow, &narrow).refuses(run.calls()[0]).is_some());
     run.reply(&narrow, "pay", "paid");
-    assert_eq!(run.turn.end, Some(crate::End::Succeeded("paid".into())));
+    assert_eq!(run.transition.end, Some(crate::End::Succeeded("paid".into())));
 }

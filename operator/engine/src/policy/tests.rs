@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::{Verdict, gate::TimeoutAction, step::HitlStep};
 
 use super::{gate::caution, *};
-use crate::{Complaint, Plan, Settings, about};
+use crate::{FieldError, Plan, Settings, gate_subject};
 
 pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
     all(policies, &[])
@@ -32,7 +32,13 @@ fn written(more: Value) -> HitlStep {
 const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None };
 
 fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) -> EffectiveGate {
-    policies.merge_into(hitl, &about::About::Step(Some(0)), requester, Settings::default().default_gate_timeout, None)
+    policies.merge_into(
+        hitl,
+        &gate_subject::GateSubject::Step(Some(0)),
+        requester,
+        Settings::default().default_gate_timeout,
+        None,
+    )
 }
 
 /// A gate under one policy named `policy` with these demands.
@@ -58,7 +64,7 @@ fn a_gate_is_unchanged_without_policies() {
     let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
     let gate = merge_into(&Policies::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
-    assert_eq!(gate.allowed, about::allowed(&hitl, &about::About::Step(Some(0))));
+    assert_eq!(gate.allowed, gate_subject::allowed(&hitl, &gate_subject::GateSubject::Step(Some(0))));
     assert!(gate.policy_quorums.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
 }
 
@@ -336,7 +342,7 @@ fn only_what_no_rendering_can_change_is_a_fixed_host() {
     }
 }
 
-fn complaints(policies: Policies, spec: Value) -> Vec<Complaint> {
+fn errors(policies: Policies, spec: Value) -> Vec<FieldError> {
     let workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": spec,
     }))
@@ -350,7 +356,7 @@ fn what_is_written_down_is_refused_before_the_run() {
         "prod",
         json!({"allowedHosts": ["a.org"], "allowedSecrets": ["models"], "gates": {"minThreshold": 2}}),
     )]);
-    let found = complaints(
+    let found = errors(
         policies,
         json!({
             "requestedBy": "dana",
@@ -377,8 +383,7 @@ fn what_is_written_down_is_refused_before_the_run() {
 fn an_added_gate_needs_a_name_of_its_own() {
     let hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "g"}]});
     let policies = cluster(&[("prod", json!({"steps": [{"name": "review", "at": "Start", "hitl": hitl}]}))]);
-    let found =
-        complaints(policies, json!({"requestedBy": "dana", "steps": [{"name": "review", "set": {"value": "x"}}]}));
+    let found = errors(policies, json!({"requestedBy": "dana", "steps": [{"name": "review", "set": {"value": "x"}}]}));
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].reason, "PolicyConflict");
     assert!(found[0].message.contains("ClusterApprovalPolicy prod adds a gate named review"), "{found:?}");

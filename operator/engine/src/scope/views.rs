@@ -9,10 +9,10 @@ use signoff_api::{
 };
 use signoff_expr::json as extract;
 
-use super::{Frame, Seen};
+use super::{StepScope, VisibleRecord};
 
 use crate::{
-    activity::{Run, Trouble},
+    activity::{RenderError, Run},
     plan::{Action, PlannedGate, PlannedStep},
 };
 
@@ -26,22 +26,22 @@ pub(crate) const ANSWER: &str = ".answer";
 /// is none.
 pub(crate) fn response<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
-    one: &Seen<'a>,
+    step_scope: &StepScope<'a>,
+    one: &VisibleRecord<'a>,
     seq: i64,
-) -> Result<(Value, Option<Value>), Trouble> {
-    let read = |record: &StepRecord| -> Result<Value, Trouble> {
+) -> Result<(Value, Option<Value>), RenderError> {
+    let read = |record: &StepRecord| -> Result<Value, RenderError> {
         let has_schema = one.step.output.as_ref().is_some_and(|output| output.schema.is_some());
         let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
         let found = text.as_deref().filter(|_| has_schema).and_then(extract::extract);
         Ok(found.or(text.map(Value::String)).unwrap_or(Value::Null))
     };
-    let beneath = Beneath::of(run, &one.record, seq);
-    let (mut current, mut original) = (read(beneath.settled(&one.record))?, None);
-    if beneath.is_replaced() {
-        original = Some(read(beneath.answered(&one.record))?);
+    let children = ChildRecords::of(run, &one.record, seq);
+    let (mut current, mut original) = (read(children.settled(&one.record))?, None);
+    if children.is_replaced() {
+        original = Some(read(children.answered(&one.record))?);
     }
-    if let Some(gate) = frame.reviewer(run, one, seq) {
+    if let Some(gate) = step_scope.reviewer(run, one, seq) {
         original = original.or(Some(current));
         current = replacement(run, &gate)?;
     }
@@ -49,13 +49,13 @@ pub(crate) fn response<'a>(
 }
 
 /// What came of the last attempt at a step, as it lies beneath its record.
-struct Beneath(Vec<StepRecord>);
+struct ChildRecords(Vec<StepRecord>);
 
-impl Beneath {
+impl ChildRecords {
     fn of(run: &Run<'_>, record: &StepRecord, seq: i64) -> Self {
-        let mut beneath = run.beneath(&record.path, seq);
-        beneath.retain(|later| later.done > record.done);
-        Self(beneath)
+        let mut children = run.children(&record.path, seq);
+        children.retain(|later| later.done > record.done);
+        Self(children)
     }
 
     /// What became of the answer: the record of that, or of the attempt, where nothing more was to be said.
@@ -75,24 +75,24 @@ impl Beneath {
     }
 
     /// Whether people left the step out, which had failed.
-    fn is_left_out(&self) -> bool {
+    fn is_skipped(&self) -> bool {
         self.0.iter().rfind(|r| r.kind == StepKind::Hitl).and_then(verdict) == Some(Verdict::Skip)
     }
 }
 
 /// Whether a step has an answer that counts.
 pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: i64) -> bool {
-    let beneath = Beneath::of(run, record, seq);
-    let settled = beneath.settled(record);
+    let children = ChildRecords::of(run, record, seq);
+    let settled = children.settled(record);
     settled.response.is_some() || settled.response_ref.is_some()
 }
 
-impl<'a> Frame<'a> {
+impl<'a> StepScope<'a> {
     /// The gate of the list that replaced the response of this record last.
-    fn reviewer(&self, run: &Run<'a>, one: &Seen<'a>, seq: i64) -> Option<StepRecord> {
+    fn reviewer(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: i64) -> Option<StepRecord> {
         let seen = |record: &StepRecord| record.done.is_some_and(|done| done < seq);
-        let books = run.books.borrow();
-        let modified = books.journal.under(&self.prefix).filter(|r| {
+        let state = run.state.borrow();
+        let modified = state.journal.under(&self.prefix).filter(|r| {
             r.kind == StepKind::Hitl && verdict(r) == Some(Verdict::Modify) && seen(r) && r.done > one.record.done
         });
         let reviews = |record: &&StepRecord| {
@@ -108,22 +108,28 @@ impl<'a> Frame<'a> {
 }
 
 /// The whole decision of a gate.
-pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, Trouble> {
+pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, RenderError> {
     match run.text_of(None, record.decision_ref.as_ref())? {
         None => Ok(record.decision.clone().unwrap_or_default()),
-        Some(whole) => serde_json::from_str(&whole)
-            .map_err(|why| Trouble::Invalid(format!("the stored decision of {} cannot be read: {why}", record.path))),
+        Some(whole) => serde_json::from_str(&whole).map_err(|why| {
+            RenderError::Invalid(format!("the stored decision of {} cannot be read: {why}", record.path))
+        }),
     }
 }
 
 /// Returns the value of `steps.<name>`.
-pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i64) -> Result<Value, Trouble> {
+pub(crate) fn view<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    one: &VisibleRecord<'a>,
+    seq: i64,
+) -> Result<Value, RenderError> {
     let record = &one.record;
-    let (response, original) = response(run, frame, one, seq)?;
-    let beneath = Beneath::of(run, record, seq);
-    let settled = beneath.settled(record);
+    let (response, original) = response(run, step_scope, one, seq)?;
+    let children = ChildRecords::of(run, record, seq);
+    let settled = children.settled(record);
     let number = |fact: &str| record.facts.get(fact).and_then(|number| number.parse::<i64>().ok());
-    let left_out = settled.phase != StepPhase::Succeeded && beneath.is_left_out();
+    let left_out = settled.phase != StepPhase::Succeeded && children.is_skipped();
     let mut view = json!({
         "name": one.step.name,
         "type": record.kind.name(),
@@ -145,11 +151,11 @@ pub(crate) fn view<'a>(run: &Run<'a>, frame: &Frame<'a>, one: &Seen<'a>, seq: i6
 }
 
 /// Returns the value of `hitl`.
-pub(crate) fn hitl(run: &Run<'_>, gate: &Seen<'_>) -> Result<Value, Trouble> {
+pub(crate) fn hitl(run: &Run<'_>, gate: &VisibleRecord<'_>) -> Result<Value, RenderError> {
     let outcome = decision(run, &gate.record)?;
     let Action::Gate(planned) = &gate.step.action else { return Ok(no_decision()) };
     Ok(json!({
-        "decision": outcome.verdict.map(|v| word(planned, v)),
+        "decision": outcome.verdict.map(|v| verdict_text(planned, v)),
         "response": outcome.response,
         "answers": outcome.answers,
         "parameters": outcome.parameters,
@@ -169,7 +175,7 @@ pub(super) fn no_decision() -> Value {
 }
 
 /// Returns the value of a verdict in templates.
-pub(crate) fn word(gate: &PlannedGate, verdict: Verdict) -> String {
+pub(crate) fn verdict_text(gate: &PlannedGate, verdict: Verdict) -> String {
     match verdict {
         Verdict::Approve => gate.spec.approve_text.clone().unwrap_or_else(|| "approved".into()),
         Verdict::Reject => gate.spec.reject_text.clone().unwrap_or_else(|| "rejected".into()),
@@ -188,7 +194,7 @@ fn verdict(record: &StepRecord) -> Option<Verdict> {
 }
 
 /// Returns the response that a person gave instead.
-fn replacement(run: &Run<'_>, gate: &StepRecord) -> Result<Value, Trouble> {
+fn replacement(run: &Run<'_>, gate: &StepRecord) -> Result<Value, RenderError> {
     let decision = decision(run, gate)?;
     Ok(decision.parameters.and_then(|p| p.0.get("response").cloned()).unwrap_or(Value::Null))
 }

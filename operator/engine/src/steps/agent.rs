@@ -9,10 +9,10 @@ use signoff_api::journal::{StepKind, StepPhase, StepRecord};
 use signoff_expr::text;
 
 use crate::{
-    activity::{Opening, Place, Run, Trouble, Work},
+    activity::{ActivityKey, RenderError, Run, Start, StepInvocation},
     plan::{Action, PlannedAgentStep},
-    scope::{self, Frame, decision},
-    turn::{AgentCall, Call, Message, Role, What},
+    scope::{self, StepScope, decision},
+    transition::{AgentCall, Call, Message, Role, What},
 };
 
 /// The characters of the earlier conversation that are sent; the oldest turns are dropped first.
@@ -23,27 +23,27 @@ const FEEDBACK: (usize, usize) = (16, 2000);
 /// The turn, from the values known at `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
-    work: &Work<'a>,
+    invocation: &StepInvocation<'a>,
     planned: &PlannedAgentStep,
     seq: i64,
-    place: &Place,
-) -> Result<Opening, Trouble> {
+    key: &ActivityKey,
+) -> Result<Start, RenderError> {
     let Some(agent) = run.plan.agents.get(&planned.agent) else {
-        return Err(Trouble::Invalid(format!("no agent is named {}", planned.agent)));
+        return Err(RenderError::Invalid(format!("no agent is named {}", planned.agent)));
     };
-    let scope = work.scope(run, seq)?;
-    let seq = work.heard(seq);
-    let past = turns(run, &work.frame, &planned.agent, seq)?;
+    let scope = invocation.scope(run, seq)?;
+    let seq = invocation.heard(seq);
+    let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
     let mut messages = if planned.fresh { Vec::new() } else { memory(run, &past, &decided)? };
     let since = past.last().map_or(0, |past| past.began);
-    let said = feedback(run, &work.frame, &decided, since, seq)?;
-    messages.push(Message { role: Role::User, text: told(run, work, seq, &said)? });
-    Ok(Opening::Call(Call {
-        path: place.path.clone(),
-        attempt: place.attempt,
-        idempotent: work.step.is_idempotent(),
-        timeout: work.step.timeout,
+    let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
+    messages.push(Message { role: Role::User, text: told(run, invocation, seq, &said)? });
+    Ok(Start::Call(Call {
+        path: key.path.clone(),
+        attempt: key.attempt,
+        idempotent: invocation.step.is_idempotent(),
+        timeout: invocation.step.timeout,
         what: What::Agent(AgentCall {
             agent: planned.agent.clone(),
             provider: agent.provider.clone(),
@@ -58,50 +58,50 @@ pub(super) fn call<'a>(
 
 /// A turn that an agent had: what it was told is made again, what it said is in the journal.
 struct Past<'a> {
-    told: Rc<Work<'a>>,
+    told: Rc<StepInvocation<'a>>,
     /// The number before which everything was decided that it heard.
     began: i64,
     said: String,
 }
 
 /// The turns that this agent had in this frame before `seq`.
-fn turns<'a>(run: &Run<'a>, frame: &Frame<'a>, agent: &str, seq: i64) -> Result<Vec<Past<'a>>, Trouble> {
+fn turns<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, agent: &str, seq: i64) -> Result<Vec<Past<'a>>, RenderError> {
     let records: Vec<_> = run
-        .books
+        .state
         .borrow()
         .journal
         .records()
         .iter()
         .filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded)
-        .filter(|r| r.done.is_some_and(|done| done < seq) && scope::within(&r.path, &frame.memory))
+        .filter(|r| r.done.is_some_and(|done| done < seq) && scope::within(&r.path, &step_scope.conversation))
         .cloned()
         .collect();
     let mut turns = Vec::new();
     for record in records {
-        let told = run.told.borrow().get(&(record.path.clone(), record.attempt)).cloned();
+        let told = run.agent_turns.borrow().get(&(record.path.clone(), record.attempt)).cloned();
         let Some(told) = told.filter(|told| agent_of(told).is_some_and(|step| step.agent == agent)) else { continue };
         turns.push((told, record));
     }
-    let said = |(told, record): (Rc<Work<'a>>, StepRecord)| {
+    let said = |(told, record): (Rc<StepInvocation<'a>>, StepRecord)| {
         let said = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
         Ok(Past { began: told.heard(record.seq), told, said: said.unwrap_or_default() })
     };
     scope::all(turns.into_iter().map(said).collect())
 }
 
-fn agent_of<'t>(told: &'t Work<'_>) -> Option<&'t PlannedAgentStep> {
+fn agent_of<'t>(told: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {
     match &told.step.action {
         Action::Agent(agent) => Some(agent),
         _ => None,
     }
 }
 
-fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Result<Vec<Message>, Trouble> {
+fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Result<Vec<Message>, RenderError> {
     let mut messages = Vec::new();
     let mut room = MEMORY;
     for (at, turn) in past.iter().enumerate().rev() {
         let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(0, |before| before.began);
-        let said = feedback(run, &turn.told.frame, decided, since, turn.began)?;
+        let said = feedback(run, &turn.told.step_scope, decided, since, turn.began)?;
         let heard = told(run, &turn.told, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len()) else { break };
         room = left;
@@ -116,15 +116,15 @@ fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Resul
 }
 
 /// Returns the prompt of an agent's turn: its input, and what people have said since its last turn.
-fn told<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, said: &[String]) -> Result<String, Trouble> {
-    let Action::Agent(planned) = &work.step.action else { return Ok(String::new()) };
-    let input = match (work.change.parameters.get("input"), &planned.input) {
+fn told<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, said: &[String]) -> Result<String, RenderError> {
+    let Action::Agent(planned) = &invocation.step.action else { return Ok(String::new()) };
+    let input = match (invocation.overrides.parameters.get("input"), &planned.input) {
         (Some(changed), _) => changed.clone(),
-        (None, Some(template)) => template.render(&work.scope(run, seq)?)?,
-        (None, None) => own_instructions(run, work, planned, seq)?,
+        (None, Some(template)) => template.render(&invocation.scope(run, seq)?)?,
+        (None, None) => own_instructions(run, invocation, planned, seq)?,
     };
     let input = match &planned.addition {
-        Some(addition) if !work.change.parameters.contains_key("input") => format!("{input}\n\n{addition}"),
+        Some(addition) if !invocation.overrides.parameters.contains_key("input") => format!("{input}\n\n{addition}"),
         _ => input,
     };
     if said.is_empty() {
@@ -139,34 +139,34 @@ fn told<'a>(run: &Run<'a>, work: &Work<'a>, seq: i64, said: &[String]) -> Result
 
 fn own_instructions<'a>(
     run: &Run<'a>,
-    work: &Work<'a>,
+    invocation: &StepInvocation<'a>,
     planned: &PlannedAgentStep,
     seq: i64,
-) -> Result<String, Trouble> {
+) -> Result<String, RenderError> {
     let system = run.plan.agents.get(&planned.agent).and_then(|agent| agent.system.as_ref());
     match system {
-        Some(template) => Ok(template.render(&work.scope(run, seq)?)?),
+        Some(template) => Ok(template.render(&invocation.scope(run, seq)?)?),
         None => Ok(String::new()),
     }
 }
 
 /// The gates that were decided before `seq`.
 fn decisions(run: &Run<'_>, seq: i64) -> Vec<StepRecord> {
-    let books = run.books.borrow();
+    let state = run.state.borrow();
     let decided = |r: &&StepRecord| r.kind == StepKind::Hitl && r.done.is_some_and(|done| done < seq);
-    books.journal.records().iter().filter(decided).cloned().collect()
+    state.journal.records().iter().filter(decided).cloned().collect()
 }
 
 fn feedback(
     run: &Run<'_>,
-    frame: &Frame<'_>,
+    step_scope: &StepScope<'_>,
     decided: &[StepRecord],
     since: i64,
     seq: i64,
-) -> Result<Vec<String>, Trouble> {
+) -> Result<Vec<String>, RenderError> {
     let gates: Vec<_> = decided
         .iter()
-        .filter(|r| r.done.is_some_and(|done| since < done && done < seq) && frame.is_heard(&r.path))
+        .filter(|r| r.done.is_some_and(|done| since < done && done < seq) && step_scope.is_feedback(&r.path))
         .collect();
     let mut newest: Vec<_> = gates.into_iter().rev().take(FEEDBACK.0).rev().collect();
     // As declared: what was decided at the same time stands in the same order at every run.

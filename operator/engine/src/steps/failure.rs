@@ -5,12 +5,12 @@
 use serde_json::json;
 use signoff_api::{Verdict, journal::StepError, step::OnError};
 
-use super::{Stop, gate, or_stop};
+use super::{Stop, gate, stop_or_verdict};
 use crate::{
-    activity::{Change, Run},
+    activity::{Override, Run},
     plan::PlannedStep,
-    request::Reviewed,
-    scope::Frame,
+    request::ReviewSubject,
+    scope::StepScope,
 };
 
 /// The verdicts by which the step runs again as it is, and people are asked when it fails again. What a person changed
@@ -31,60 +31,61 @@ impl StepFailure {
 }
 
 /// What follows from a failure: fail the run, continue, or escalate.
-pub(super) enum Remedy {
+pub(super) enum FailureAction {
     /// Once more, with these changes.
-    Again(Change),
+    Again(Override),
     /// The step counts as left out.
     Skip,
     /// The run goes on, and can read that it failed.
-    Bear,
+    Continue,
 }
 
 pub(super) async fn decide<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     path: &str,
     attempt: i32,
     failure: &StepFailure,
-) -> Result<Remedy, Stop> {
+) -> Result<FailureAction, Stop> {
     let (name, error) = (step.name.trim_start_matches('.'), &failure.error);
     let by_itself = || match step.on_error {
-        OnError::Continue => Ok(Remedy::Bear),
+        OnError::Continue => Ok(FailureAction::Continue),
         OnError::Fail | OnError::Escalate => {
             let why = format!("step {name}: {}", error.message);
             Err(if failure.by_a_person { Stop::GivenUp(why) } else { Stop::Failed(why) })
         }
     };
     let Some((_, asked)) = &step.escalation else { return by_itself() };
-    let record = run.books.borrow().journal.get(path, attempt).cloned();
+    let record = run.state.borrow().journal.get(path, attempt).cloned();
     let code = record.as_ref().and_then(|r| r.facts.get("exitCode")).and_then(|code| code.parse::<i64>().ok());
     let log = record.as_ref().and_then(|r| r.log.as_ref()).map(|log| &log.tail);
     let shown = json!({
         "class": error.class, "message": error.message, "attempt": attempt, "exitCode": code, "log": log,
     });
     let value = shown.clone();
-    let frame = frame.giving(move |_, _, _, scope| {
+    let step_scope = step_scope.with_vars(move |_, _, _, scope| {
         scope.set("error", value.clone());
         Ok(())
     });
-    let shown = Reviewed::of(path, &error.message);
+    let shown = ReviewSubject::of(path, &error.message);
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
-    let decided = gate::decide(run, &frame, asked, &format!("{path}/.error"), &|_| Ok(Some(shown.clone()))).await?;
+    let decided =
+        gate::decide(run, &step_scope, asked, &format!("{path}/.error"), &|_| Ok(Some(shown.clone()))).await?;
     // Nobody had to be asked: the gate's condition did not hold.
-    if decided.is_nobodys() {
+    if decided.was_not_asked() {
         return by_itself();
     }
     if decided.verdict == Verdict::Reject {
-        return Err(Stop::GivenUp(format!("step {name}: {}; given up at {}", error.message, decided.told(""))));
+        return Err(Stop::GivenUp(format!("step {name}: {}; given up at {}", error.message, decided.describe(""))));
     }
-    match or_stop(run, &decided, &ASKS_AGAIN)? {
-        Verdict::Skip => Ok(Remedy::Skip),
+    match stop_or_verdict(run, &decided, &ASKS_AGAIN)? {
+        Verdict::Skip => Ok(FailureAction::Skip),
         Verdict::Modify => {
-            let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
-            Ok(Remedy::Again(Change::of(parameters)))
+            let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
+            Ok(FailureAction::Again(Override::from_parameters(parameters)))
         }
         // What a person said reaches the agent with its next turn.
-        _ => Ok(Remedy::Again(Change::default())),
+        _ => Ok(FailureAction::Again(Override::default())),
     }
 }

@@ -9,14 +9,14 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{Next, Stop, or_stop, unless_skipped};
+use super::{Next, Stop, stop_or_verdict, unless_skipped};
 
 use crate::{
-    about::About,
-    activity::{Opening, Place, Run, Trouble},
+    activity::{ActivityKey, RenderError, Run, Start},
+    gate_subject::GateSubject,
     plan::{PlannedGate, PlannedStep},
-    request::{self, Facts, Reviewed},
-    scope::{self, Frame},
+    request::{self, Facts, ReviewSubject},
+    scope::{self, StepScope},
 };
 
 /// How often a gate may ask again, because of people or a timeout.
@@ -25,11 +25,11 @@ pub(crate) const MOST_AGAIN: usize = 3;
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
 /// The subject of a gate, as of a number of the journal.
-pub(crate) type Shown<'f> = &'f dyn Fn(i64) -> Result<Option<Reviewed>, Trouble>;
+pub(crate) type SubjectAt<'f> = &'f dyn Fn(i64) -> Result<Option<ReviewSubject>, RenderError>;
 
 /// A gate that was decided.
 #[derive(Clone, Debug)]
-pub(crate) struct Decided {
+pub(crate) struct DecidedGate {
     /// Approve where nobody had to be asked.
     pub(crate) verdict: Verdict,
     /// The gate's name, for people.
@@ -37,14 +37,14 @@ pub(crate) struct Decided {
     pub(crate) record: StepRecord,
 }
 
-impl Decided {
+impl DecidedGate {
     /// Whether nobody had to be asked: the gate's condition did not hold.
-    pub(crate) fn is_nobodys(&self) -> bool {
+    pub(crate) fn was_not_asked(&self) -> bool {
         self.record.decision.is_none()
     }
 
     /// One sentence for people.
-    pub(crate) fn told(&self, more: &str) -> String {
+    pub(crate) fn describe(&self, more: &str) -> String {
         let none = Outcome::default();
         let outcome = self.record.decision.as_ref().unwrap_or(&none);
         let who = match (outcome.source, outcome.decided_by.is_empty()) {
@@ -60,24 +60,25 @@ impl Decided {
     }
 
     /// The whole decision: what was long was kept apart.
-    pub(crate) async fn whole(&self, run: &Run<'_>) -> Result<Outcome, Stop> {
-        run.made(|| scope::decision(run, &self.record)).await.map_err(Stop::Failed)
+    pub(crate) async fn full_outcome(&self, run: &Run<'_>) -> Result<Outcome, Stop> {
+        run.render(|| scope::decision(run, &self.record)).await.map_err(Stop::Failed)
     }
 }
 
 /// Asks at a gate until somebody has decided: a request that could not be trusted is made anew, as its next visit.
 pub(crate) async fn decide<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     base: &str,
-    shown: Shown<'_>,
-) -> Result<Decided, Stop> {
+    shown: SubjectAt<'_>,
+) -> Result<DecidedGate, Stop> {
     loop {
         let (path, visit) = run.visit(base);
-        let place = Place { path, attempt: 1, kind: StepKind::Hitl };
-        let open = |seq| unless_skipped(run, frame, step, seq, || ask(run, frame, step, visit, seq, &place, shown));
-        let record = run.activity(frame, place.clone(), open).await;
+        let key = ActivityKey { path, attempt: 1, kind: StepKind::Hitl };
+        let open =
+            |seq| unless_skipped(run, step_scope, step, seq, || ask(run, step_scope, step, visit, seq, &key, shown));
+        let record = run.activity(step_scope, key.clone(), open).await;
         if record.phase == StepPhase::Failed {
             let why = record.error.as_ref().map_or("it failed", |e| e.message.as_str());
             return Err(Stop::Failed(format!("gate {}: {why}", step.name)));
@@ -87,28 +88,28 @@ pub(crate) async fn decide<'a>(
             Some(outcome) => outcome.verdict,
         };
         if let Some(verdict) = verdict {
-            return Ok(Decided { verdict, gate: step.name.clone(), record });
+            return Ok(DecidedGate { verdict, gate: step.name.clone(), record });
         }
     }
 }
 
 fn ask<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     step: &PlannedStep,
     visit: i32,
     seq: i64,
-    place: &Place,
-    shown: Shown<'_>,
-) -> Result<Opening, Trouble> {
-    let Some(gate) = step.gate() else { return Err(Trouble::Invalid(format!("{} is no gate", step.name))) };
-    if let Some(why) = &gate.held {
-        return Ok(Opening::Held(why.clone()));
+    key: &ActivityKey,
+    shown: SubjectAt<'_>,
+) -> Result<Start, RenderError> {
+    let Some(gate) = step.gate() else { return Err(RenderError::Invalid(format!("{} is no gate", step.name))) };
+    if let Some(why) = &gate.blocked {
+        return Ok(Start::Blocked(why.clone()));
     }
-    let asked = run.books.borrow().journal.get(&place.path, 1).and_then(|r| r.request.clone());
+    let asked = run.state.borrow().journal.get(&key.path, 1).and_then(|r| r.request.clone());
     let facts = Facts {
         name: &step.name,
-        path: &place.path,
+        path: &key.path,
         visit,
         seq,
         deadline: asked.as_ref().map_or_else(|| run.now.at.after(gate.after).ceil_to_second(), |asked| asked.deadline),
@@ -116,35 +117,40 @@ fn ask<'a>(
     };
     let shown = match shown(seq) {
         // The step that would run fails for the same reason, by a record of its own.
-        Err(Trouble::Language(_) | Trouble::Invalid(_)) if matches!(gate.about, About::Start(_)) => {
-            return Ok(Opening::Skipped);
+        Err(RenderError::Language(_) | RenderError::Invalid(_)) if matches!(gate.subject, GateSubject::Start(_)) => {
+            return Ok(Start::Skipped);
         }
         shown => shown?,
     };
-    request::ask(run, frame, step, gate, &facts, shown).map(|ask| Opening::Gate(Box::new(ask)))
+    request::ask(run, step_scope, step, gate, &facts, shown).map(|ask| Start::Gate(Box::new(ask)))
 }
 
 /// The step that a gate of a list asks about, as it stood at `seq`.
 pub(super) fn reviewed<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     gate: &PlannedGate,
     seq: i64,
-) -> Result<Option<Reviewed>, Trouble> {
-    let Some(step) = gate.reviews().and_then(|at| frame.step(at)) else { return Ok(None) };
-    let seen = frame.seen(run, seq);
+) -> Result<Option<ReviewSubject>, RenderError> {
+    let Some(step) = gate.reviews().and_then(|at| step_scope.step(at)) else { return Ok(None) };
+    let seen = step_scope.seen(run, seq);
     let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
-    let (response, _) = scope::response(run, frame, one, seq)?;
+    let (response, _) = scope::response(run, step_scope, one, seq)?;
     let response = response.as_str().map_or_else(|| response.to_string(), str::to_owned);
-    Ok(Some(Reviewed::of(&one.record.path, &response).with_facts_of(&one.record)))
+    Ok(Some(ReviewSubject::of(&one.record.path, &response).with_facts_of(&one.record)))
 }
 
 /// Returns where the list continues after a gate.
-pub(super) fn judge(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, decided: &Decided) -> Result<Next, Stop> {
+pub(super) fn next_step(
+    run: &Run<'_>,
+    step: &PlannedStep,
+    gate: &PlannedGate,
+    decided: &DecidedGate,
+) -> Result<Next, Stop> {
     match decided.verdict {
-        Verdict::Reject if gate.stops_on_reject => Ok(Next::Refused(decided.told(""))),
+        Verdict::Reject if gate.stops_on_reject => Ok(Next::Refused(decided.describe(""))),
         Verdict::Reject => Ok(Next::On),
-        _ => Ok(match or_stop(run, decided, &ASKS_AGAIN)? {
+        _ => Ok(match stop_or_verdict(run, decided, &ASKS_AGAIN)? {
             Verdict::Defer => Next::Again(gate.reviews().filter(|_| step.added_by.is_none())),
             Verdict::Retry => Next::Again(None),
             _ => Next::On,
@@ -153,18 +159,18 @@ pub(super) fn judge(run: &Run<'_>, step: &PlannedStep, gate: &PlannedGate, decid
 }
 
 /// How often this gate had asked before this decision.
-pub(super) fn asked_again(run: &Run<'_>, decided: &Decided, asks_again: &[Verdict]) -> usize {
-    let place = |path: &str| match path.rsplit_once('#') {
-        Some((place, visit)) if !visit.contains('/') => place.to_owned(),
+pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
+    let without_visit = |path: &str| match path.rsplit_once('#') {
+        Some((key, visit)) if !visit.contains('/') => key.to_owned(),
         _ => path.to_owned(),
     };
-    let own = place(&decided.record.path);
+    let own = without_visit(&decided.record.path);
     let again = |r: &&StepRecord| {
         let verdict = r.decision.as_ref().and_then(|d| d.verdict);
         r.kind == StepKind::Hitl
             && r.done < decided.record.done
             && verdict.is_some_and(|verdict| asks_again.contains(&verdict))
-            && place(&r.path) == own
+            && without_visit(&r.path) == own
     };
-    run.books.borrow().journal.records().iter().filter(again).count()
+    run.state.borrow().journal.records().iter().filter(again).count()
 }

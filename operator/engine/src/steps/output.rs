@@ -12,16 +12,16 @@ use signoff_api::{
 };
 use signoff_expr::{endless, json as extract, text};
 
-use super::{Decided, Stop, attempts, before, before::GateBefore, gate, or_stop};
+use super::{DecidedGate, Stop, attempts, gate, gate_before, gate_before::GateBefore, stop_or_verdict};
 
 use crate::{
-    activity::{Change, Opening, Place, Run, Work, error},
+    activity::{ActivityKey, Override, Run, Start, StepInvocation, error},
     evaluation::{self, Part, within},
     plan::{Action, PlannedOutput, PlannedStep},
-    request::Reviewed,
+    request::ReviewSubject,
     schema::Schema,
-    scope::{ANSWER, Frame},
-    turn::TOO_COSTLY,
+    scope::{ANSWER, StepScope},
+    transition::TOO_COSTLY,
 };
 
 /// How often an agent's answer is requested again where it does not match its schema.
@@ -32,13 +32,13 @@ const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 const QUOTED: usize = 600;
 
 /// The parser of an answer, and how often the answer is requested again where it does not parse.
-pub(crate) struct Reads<'r> {
-    pub(crate) read: &'r dyn Fn(&str) -> Result<(), String>,
+pub(crate) struct AnswerParser<'r> {
+    pub(crate) parse: &'r dyn Fn(&str) -> Result<(), String>,
     pub(crate) retries: i32,
 }
 
 /// The result of reading an answer.
-pub(super) enum Settled {
+pub(super) enum AnswerResult {
     /// It is this text.
     Accepted(String),
     /// It shall be answered once more.
@@ -50,156 +50,157 @@ pub(super) enum Settled {
 }
 
 /// Settles the answer of the attempt at `path` that succeeded last.
-pub(super) async fn settle<'a>(
+pub(super) async fn process_answer<'a>(
     run: &Run<'a>,
-    work: &Work<'a>,
+    invocation: &StepInvocation<'a>,
     policy_gates: &[GateBefore<'a>],
     attempt: i32,
-    reads: Option<&Reads<'_>>,
-) -> Result<Settled, Stop> {
-    let (path, step, frame) = (work.base.as_str(), work.step, &work.frame);
+    parser: Option<&AnswerParser<'_>>,
+) -> Result<AnswerResult, Stop> {
+    let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
     let given = answer(run, path, attempt).await?;
     *run.settled.borrow_mut() = (path.to_owned(), attempt);
-    if reads.is_none() && step.output.is_none() {
-        return Ok(Settled::Accepted(given.text));
+    if parser.is_none() && step.output.is_none() {
+        return Ok(AnswerResult::Accepted(given.text));
     }
     let text = given.text.clone();
     let settled = match too_costly(run, path, attempt) {
-        Some(why) => Settled::Refused(why),
-        None => looked_at(run, work, attempt, policy_gates, given, reads).await?,
+        Some(why) => AnswerResult::Refused(why),
+        None => validate_answer(run, invocation, attempt, policy_gates, given, parser).await?,
     };
     let opening = match &settled {
-        Settled::Accepted(accepted) if *accepted != text => Opening::Done(accepted.clone()),
-        Settled::Refused(error) | Settled::Rejected(error) => Opening::Failed(error.clone()),
+        AnswerResult::Accepted(accepted) if *accepted != text => Start::Immediate(accepted.clone()),
+        AnswerResult::Refused(error) | AnswerResult::Rejected(error) => Start::Failed(error.clone()),
         // The record of the attempt says all there is to say.
-        Settled::Accepted(_) | Settled::Again => return Ok(settled),
+        AnswerResult::Accepted(_) | AnswerResult::Again => return Ok(settled),
     };
     let (path, _) = run.visit(&format!("{path}/{ANSWER}"));
-    let place = Place { path, attempt: 1, kind: StepKind::Condition };
-    run.activity(frame, place, |_| Ok(opening.clone())).await;
+    let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
+    run.activity(step_scope, key, |_| Ok(opening.clone())).await;
     Ok(settled)
 }
 
 /// Reads the answer that was settled last once more, as a part of its evaluation.
-pub(crate) fn read_again<T>(run: &Run<'_>, read: impl FnOnce() -> T) -> T {
+pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
     let part = || {
         let (path, attempt) = &*run.settled.borrow();
         Part::step(path, *attempt)
     };
     within(part, || {
         evaluation::reads_others();
-        read()
+        parse()
     })
 }
 
 /// The error of an answer that must not be evaluated: because it cost too much just now, or in an earlier transition.
 fn too_costly(run: &Run<'_>, path: &str, attempt: i32) -> Option<StepError> {
-    let books = run.books.borrow();
-    if let Some(why) = books.costly.get(&(path.to_owned(), attempt)) {
+    let state = run.state.borrow();
+    if let Some(why) = state.costly.get(&(path.to_owned(), attempt)) {
         return Some(error(TOO_COSTLY, why));
     }
     // A later attempt shows that this one was settled otherwise.
-    if books.journal.get(path, attempt + 1).is_some() {
+    if state.journal.get(path, attempt + 1).is_some() {
         return None;
     }
-    let recorded = books.journal.get(&run.next_visit(&format!("{path}/{ANSWER}")), 1)?;
+    let recorded = state.journal.get(&run.next_visit(&format!("{path}/{ANSWER}")), 1)?;
     recorded.error.clone().filter(|error| error.class == TOO_COSTLY)
 }
 
 /// Asks the agent, and then people, about an answer that is not as it should be, or that is always asked about.
-async fn looked_at<'a>(
+async fn validate_answer<'a>(
     run: &Run<'a>,
-    work: &Work<'a>,
+    invocation: &StepInvocation<'a>,
     attempt: i32,
     policy_gates: &[GateBefore<'a>],
     mut answer: Answer,
-    reads: Option<&Reads<'_>>,
-) -> Result<Settled, Stop> {
-    let (path, step, frame) = (work.base.as_str(), work.step, &work.frame);
+    parser: Option<&AnswerParser<'_>>,
+) -> Result<AnswerResult, Stop> {
+    let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
     let part = || Part::step(path, attempt);
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
     let judge = |text: &str| -> Option<String> {
-        if let Some(Err(why)) = reads.map(|reads| (reads.read)(text)) {
+        if let Some(Err(why)) = parser.map(|parser| (parser.parse)(text)) {
             return Some(why);
         }
         schema.and_then(|schema| fits(schema, text).err())
     };
     // Once for each answer, however often the run is replayed.
     let problem = |answer: &Answer| {
-        run.plan.judged.or_judge(path, &answer.digest, || {
+        run.plan.validated_answers.get_or_validate(path, &answer.digest, || {
             within(part, || {
                 evaluation::reads_others();
                 judge(&answer.text)
             })
         })
     };
-    let retries = reads.map_or(ASKED_AGAIN, |reads| reads.retries);
+    let retries = parser.map_or(ASKED_AGAIN, |parser| parser.retries);
     let mut found = problem(&answer);
     let mut asked = 0;
     while let (Some(why), Action::Agent(_), true) = (&found, &step.action, asked < retries) {
         asked += 1;
         let (_, count) = run.visit(&format!("{path}/.ask"));
-        let place = Place { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
-        let change = Change { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
-        let mut work = Work { change, approved: None, last_asked: None, ..work.clone() };
+        let key = ActivityKey { path: format!("{path}/.ask-{}", count + 1), attempt: 1, kind: StepKind::Agent };
+        let overrides = Override { parameters: BTreeMap::from([("input".to_owned(), clarification(step, why))]) };
+        let mut invocation = StepInvocation { overrides, approved: None, last_asked: None, ..invocation.clone() };
         let retries = step.retry.limit.unwrap_or(0);
-        if !before::ask(run, &mut work, &place, policy_gates.to_vec(), retries).await? {
+        if !gate_before::ask(run, &mut invocation, &key, policy_gates.to_vec(), retries).await? {
             break;
         }
-        let record = attempts(run, &work, &place, retries).await;
+        let record = attempts(run, &invocation, &key, retries).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
-            return Ok(Settled::Refused(failed));
+            return Ok(AnswerResult::Refused(failed));
         }
-        answer = self::answer(run, &place.path, record.attempt).await?;
+        answer = self::answer(run, &key.path, record.attempt).await?;
         found = problem(&answer);
     }
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
-            judged(run, frame, gate, path, answer.text, found).await
+            ask_about_answer(run, step_scope, gate, path, answer.text, found).await
         }
-        _ => Ok(found.map_or(Settled::Accepted(answer.text), |why| malformed(&why))),
+        _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(&why))),
     }
 }
 
 /// Asks people about an answer.
-async fn judged<'a>(
+async fn ask_about_answer<'a>(
     run: &Run<'a>,
-    frame: &Frame<'a>,
+    step_scope: &StepScope<'a>,
     gate: &'a PlannedStep,
     path: &str,
     answer: String,
     problem: Option<String>,
-) -> Result<Settled, Stop> {
+) -> Result<AnswerResult, Stop> {
     let (output, why) = (answer.clone(), problem.clone());
-    let frame = frame.giving(move |_, _, _, scope| {
+    let step_scope = step_scope.with_vars(move |_, _, _, scope| {
         scope.set("output", json!(output));
         scope.set("problem", json!(why));
         Ok(())
     });
-    let shown = Reviewed::of(path, &answer);
-    let decided = gate::decide(run, &frame, gate, &format!("{path}/.output"), &|_| Ok(Some(shown.clone()))).await?;
-    if decided.is_nobodys() && problem.is_some() {
+    let shown = ReviewSubject::of(path, &answer);
+    let decided =
+        gate::decide(run, &step_scope, gate, &format!("{path}/.output"), &|_| Ok(Some(shown.clone()))).await?;
+    if decided.was_not_asked() && problem.is_some() {
         // The gate's condition did not hold, so nobody vouches for an answer that is not as it should be.
         return Ok(malformed(&problem.unwrap_or_default()));
     }
     if decided.verdict == Verdict::Reject {
-        return Ok(Settled::Rejected(error("Rejected", &decided.told(""))));
+        return Ok(AnswerResult::Rejected(error("Rejected", &decided.describe(""))));
     }
-    match or_stop(run, &decided, &ASKS_AGAIN)? {
-        Verdict::Modify => Ok(Settled::Accepted(replacement(run, &decided).await?)),
-        Verdict::Defer | Verdict::Retry => Ok(Settled::Again),
-        _ => Ok(Settled::Accepted(answer)),
+    match stop_or_verdict(run, &decided, &ASKS_AGAIN)? {
+        Verdict::Modify => Ok(AnswerResult::Accepted(replacement(run, &decided).await?)),
+        Verdict::Defer | Verdict::Retry => Ok(AnswerResult::Again),
+        _ => Ok(AnswerResult::Accepted(answer)),
     }
 }
 
-fn malformed(why: &str) -> Settled {
-    Settled::Refused(error("Malformed", &format!("its answer is not as it should be: {why}")))
+fn malformed(why: &str) -> AnswerResult {
+    AnswerResult::Refused(error("Malformed", &format!("its answer is not as it should be: {why}")))
 }
 
 /// Returns the answer that a person gave instead; JSON as its text.
-async fn replacement(run: &Run<'_>, decided: &Decided) -> Result<String, Stop> {
-    let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
+async fn replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, Stop> {
+    let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
     let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);
     Ok(replaced.as_str().map_or_else(|| replaced.to_string(), str::to_owned))
 }
@@ -211,8 +212,8 @@ struct Answer {
 }
 
 async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Stop> {
-    run.made(|| {
-        let record = run.books.borrow().journal.get(path, attempt).cloned();
+    run.render(|| {
+        let record = run.state.borrow().journal.get(path, attempt).cloned();
         let Some(record) = record else { return Ok(Answer::new(String::new(), None)) };
         let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
         Ok(Answer::new(text.unwrap_or_default(), record.response_ref.map(|reference| reference.digest)))

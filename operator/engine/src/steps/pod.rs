@@ -1,9 +1,9 @@
 //! A `pod` step: its container, rendered. Nothing here creates it.
 
 use crate::{
-    activity::{Opening, Place, Run, Trouble, Work},
+    activity::{ActivityKey, RenderError, Run, Start, StepInvocation},
     plan::{PlannedPod, is_quantity},
-    turn::{Call, PodCall, What},
+    transition::{Call, PodCall, What},
 };
 
 /// The most that one variable may have: the kernel refuses 128 KiB.
@@ -17,12 +17,12 @@ const MAX_POD: usize = 384 * 1024;
 /// The container, from the values known at `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
-    work: &Work<'a>,
+    invocation: &StepInvocation<'a>,
     pod: &PlannedPod,
     seq: i64,
-    place: &Place,
-) -> Result<Opening, Trouble> {
-    let scope = work.scope(run, seq)?;
+    key: &ActivityKey,
+) -> Result<Start, RenderError> {
+    let scope = invocation.scope(run, seq)?;
     let mut spec = pod.spec.clone();
     for variable in &mut spec.env {
         let Some(template) = pod.env.get(&variable.name) else { continue };
@@ -30,7 +30,7 @@ pub(super) fn call<'a>(
         if value.len() > MAX_VARIABLE || value.contains('\0') {
             let why =
                 "comes to more than a variable of the environment can hold (64 KiB): give it as a file in pod.files";
-            return Err(Trouble::Invalid(format!("pod.env {}: it {why}", variable.name)));
+            return Err(RenderError::Invalid(format!("pod.env {}: it {why}", variable.name)));
         }
         variable.value = Some(value);
     }
@@ -43,15 +43,17 @@ pub(super) fn call<'a>(
     if all > MAX_FILES {
         let why =
             format!("pod.files: they come to {all} bytes and may have {MAX_FILES}: pass a reference, or a volume");
-        return Err(Trouble::Invalid(why));
+        return Err(RenderError::Invalid(why));
     }
-    if let Some(image) = work.change.parameters.get("image") {
+    if let Some(image) = invocation.overrides.parameters.get("image") {
         spec.image.clone_from(image);
     }
     for resource in ["memory", "cpu"] {
-        let Some(value) = work.change.parameters.get(resource) else { continue };
+        let Some(value) = invocation.overrides.parameters.get(resource) else { continue };
         if !is_quantity(value) {
-            return Err(Trouble::Invalid(format!("{resource}: {value:?} is no quantity: write 500m, 2, 64Mi or 1Gi")));
+            return Err(RenderError::Invalid(format!(
+                "{resource}: {value:?} is no quantity: write 500m, 2, 64Mi or 1Gi"
+            )));
         }
         let resources = spec.resources.get_or_insert_default();
         resources.limits.insert(resource.to_owned(), value.clone());
@@ -60,16 +62,16 @@ pub(super) fn call<'a>(
     let size = serde_json::to_vec(&spec).map_or(usize::MAX, |bytes| bytes.len());
     if size > MAX_POD {
         let why = format!("pod: with its values it comes to {size} bytes and may have {MAX_POD}: pass references");
-        return Err(Trouble::Invalid(why));
+        return Err(RenderError::Invalid(why));
     }
     let plan = run.plan;
-    Ok(Opening::Call(Call {
-        path: place.path.clone(),
-        attempt: place.attempt,
-        idempotent: work.step.is_idempotent(),
-        timeout: work.step.timeout,
+    Ok(Start::Call(Call {
+        path: key.path.clone(),
+        attempt: key.attempt,
+        idempotent: invocation.step.is_idempotent(),
+        timeout: invocation.step.timeout,
         what: What::Pod(Box::new(PodCall {
-            name: signoff_api::names::pod(&plan.name, &plan.uid, &place.path, place.attempt),
+            name: signoff_api::names::pod(&plan.name, &plan.uid, &key.path, key.attempt),
             spec,
         })),
     }))

@@ -65,12 +65,12 @@ fn says(approval: &mut Approval, key: &str, verdict: &str) {
 }
 
 /// Counts and stores what came of it.
-fn count(approval: &mut Approval, seconds: u64) -> Ruling {
-    let ruling = tally(approval, Owner::Live, &at(seconds));
-    approval.status = Some(ruling.status.clone());
-    let again = tally(approval, Owner::Live, &at(seconds));
+fn count(approval: &mut Approval, seconds: u64) -> TallyResult {
+    let result = tally(approval, OwnerState::Live, &at(seconds));
+    approval.status = Some(result.status.clone());
+    let again = tally(approval, OwnerState::Live, &at(seconds));
     assert!(!again.changed, "a second look at the same moment finds nothing new: {:?}", again.status);
-    ruling
+    result
 }
 
 fn verdict(approval: &Approval) -> Option<Verdict> {
@@ -80,9 +80,9 @@ fn verdict(approval: &Approval) -> Option<Verdict> {
 #[test]
 fn nothing_is_written_while_nobody_has_voted() {
     let mut open = approval(json!({}));
-    let ruling = count(&mut open, 1);
-    assert!(!ruling.changed);
-    assert_eq!(ruling.wake_at, Some(at(60).at));
+    let result = count(&mut open, 1);
+    assert!(!result.changed);
+    assert_eq!(result.wake_at, Some(at(60).at));
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn one_approval_suffices_where_the_threshold_is_one() {
 fn a_quorum_takes_that_many_distinct_people() {
     let mut open = approval(json!({"threshold": 2}));
     says(&mut open, "alice", "Approve");
-    let ruling = count(&mut open, 1);
+    let result = count(&mut open, 1);
     assert_eq!(verdict(&open), None);
-    assert_eq!(ruling.status.tally, Some(TallyStatus { needed: 2, have: 1 }));
+    assert_eq!(result.status.tally, Some(TallyStatus { needed: 2, have: 1 }));
     says(&mut open, "bob", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
@@ -237,8 +237,8 @@ fn an_escalation_replaces_the_approvers_of_the_first_quorum_only() {
     count(&mut open, 1);
     says(&mut open, "olga", "Approve");
     says(&mut open, "bob", "Approve");
-    let ruling = count(&mut open, 2);
-    assert_eq!(ruling.status.tally, Some(TallyStatus { needed: 2, have: 2 }));
+    let result = count(&mut open, 2);
+    assert_eq!(result.status.tally, Some(TallyStatus { needed: 2, have: 2 }));
     assert_eq!(verdict(&open), None, "nobody of the policy's quorum has approved");
     says(&mut open, "pia", "Approve");
     count(&mut open, 3);
@@ -280,8 +280,8 @@ fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
     policy["excludeRequester"] = json!(true);
     let mut open = approval(json!({"approvers": users(&["dana"]), "further": [policy]}));
     says(&mut open, "dana", "Approve");
-    let ruling = count(&mut open, 1);
-    assert_eq!(ruling.status.tally, Some(TallyStatus { needed: 1, have: 1 }), "in the first one they count");
+    let result = count(&mut open, 1);
+    assert_eq!(result.status.tally, Some(TallyStatus { needed: 1, have: 1 }), "in the first one they count");
     assert_eq!(verdict(&open), None);
     says(&mut open, "olga", "Approve");
     count(&mut open, 2);
@@ -290,17 +290,17 @@ fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
 
 #[test]
 fn without_a_quorum_neither_votes_nor_timeouts_decide_and_it_ends_with_its_run() {
-    for owner in [Owner::Live, Owner::Over, Owner::Gone] {
+    for owner in [OwnerState::Live, OwnerState::Finished, OwnerState::Gone] {
         let mut open = approval(json!({"timeout": {"after": "60s", "action": "Approve"}}));
         open.spec.request.quorums.clear();
         for (who, what) in [("alice", "Approve"), ("bob", "Reject"), ("carol", "Abort")] {
             says(&mut open, who, what);
         }
-        let ruling = tally(&open, owner, &at(4000));
-        assert_eq!((ruling.wake_at, ruling.status.votes.len(), ruling.status.tally), (None, 0, None), "{owner:?}");
-        let ended = ruling.status.outcome.map(|end| (end.phase, end.source, end.verdict, end.decided_by));
-        if owner == Owner::Live {
-            assert!(!ruling.changed && ruling.notes.is_empty() && ended.is_none(), "{ended:?}: {:?}", ruling.notes);
+        let result = tally(&open, owner, &at(4000));
+        assert_eq!((result.wake_at, result.status.votes.len(), result.status.tally), (None, 0, None), "{owner:?}");
+        let ended = result.status.outcome.map(|end| (end.phase, end.source, end.verdict, end.decided_by));
+        if owner == OwnerState::Live {
+            assert!(!result.changed && result.notes.is_empty() && ended.is_none(), "{ended:?}: {:?}", result.notes);
         } else {
             assert_eq!(ended, Some((ApprovalPhase::Cancelled, Source::Policy, None, Vec::new())), "{owner:?}");
         }
@@ -311,10 +311,10 @@ fn without_a_quorum_neither_votes_nor_timeouts_decide_and_it_ends_with_its_run()
 fn an_unusable_payload_stays_pending_and_its_author_may_try_again() {
     let mut open = approval(json!({}));
     vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"respones": "typo"}}));
-    let ruling = count(&mut open, 1);
+    let result = count(&mut open, 1);
     assert_eq!(verdict(&open), None);
-    assert!(ruling.status.invalid["alice"].why.contains("respones"));
-    assert_eq!(ruling.status.invalid["alice"].attempt, 1);
+    assert!(result.status.invalid["alice"].why.contains("respones"));
+    assert_eq!(result.status.invalid["alice"].attempt, 1);
     vote(&mut open, "alice", json!({"verdict": "Modify", "attempt": 2, "parameters": {"response": "text"}}));
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Modify));
@@ -326,13 +326,13 @@ fn escalate_adds_people_and_time_and_takes_nothing_away() {
     let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "excluded": ["bob"]}));
     says(&mut open, "alice", "Approve");
     vote(&mut open, "carol", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
-    let ruling = count(&mut open, 50);
-    assert_eq!(ruling.status.level, Some(1));
-    assert_eq!(ruling.status.deadline, Some(at(110).at));
-    assert_eq!(ruling.status.closes_at, Some(at(110).at));
+    let result = count(&mut open, 50);
+    assert_eq!(result.status.level, Some(1));
+    assert_eq!(result.status.deadline, Some(at(110).at));
+    assert_eq!(result.status.closes_at, Some(at(110).at));
     assert!(
-        ruling.status.approvers.contains(&Subject::user("olga"))
-            && ruling.status.approvers.contains(&Subject::user("alice"))
+        result.status.approvers.contains(&Subject::user("olga"))
+            && result.status.approvers.contains(&Subject::user("alice"))
     );
     says(&mut open, "olga", "Approve");
     count(&mut open, 55);
@@ -387,8 +387,8 @@ fn escalation_by_timeout_goes_level_by_level_and_then_rejects() {
 #[test]
 fn expire_leaves_it_open_for_ever() {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
-    let ruling = count(&mut open, 60);
-    assert_eq!((ruling.status.phase, ruling.wake_at), (ApprovalPhase::Overdue, None));
+    let result = count(&mut open, 60);
+    assert_eq!((result.status.phase, result.wake_at), (ApprovalPhase::Overdue, None));
     says(&mut open, "alice", "Retry");
     count(&mut open, 99999);
     assert_eq!(verdict(&open), Some(Verdict::Retry));
@@ -419,12 +419,12 @@ fn what_nobody_can_decide_any_more_ends_at_once() {
 
 #[test]
 fn an_approval_ends_with_its_workflow_before_any_vote() {
-    for owner in [Owner::Over, Owner::Gone] {
+    for owner in [OwnerState::Finished, OwnerState::Gone] {
         let mut open = approval(json!({}));
         says(&mut open, "alice", "Approve");
-        let ruling = tally(&open, owner, &at(1));
-        assert_eq!(ruling.status.phase, ApprovalPhase::Cancelled);
-        assert_eq!(ruling.status.outcome.unwrap().verdict, None);
+        let result = tally(&open, owner, &at(1));
+        assert_eq!(result.status.phase, ApprovalPhase::Cancelled);
+        assert_eq!(result.status.outcome.unwrap().verdict, None);
     }
 }
 
@@ -434,7 +434,7 @@ fn what_is_decided_stays_decided() {
     says(&mut open, "alice", "Approve");
     count(&mut open, 1);
     says(&mut open, "bob", "Abort");
-    assert!(!tally(&open, Owner::Over, &at(100)).changed);
+    assert!(!tally(&open, OwnerState::Finished, &at(100)).changed);
 }
 
 #[test]
@@ -447,8 +447,8 @@ fn whoever_does_not_count_can_neither_stop_nor_escalate() {
             decision["guidance"] = json!("again");
         }
         vote(&mut open, "oidc:dana", decision);
-        let ruling = count(&mut open, 1);
-        assert_eq!((ruling.status.outcome, ruling.status.level), (None, None), "{verdict}");
+        let result = count(&mut open, 1);
+        assert_eq!((result.status.outcome, result.status.level), (None, None), "{verdict}");
     }
 }
 
@@ -467,17 +467,17 @@ fn escalating_what_was_undecidable_makes_it_decidable_again() {
 }
 
 /// A look in another epoch than the one it was asked in.
-fn count_in(approval: &mut Approval, epoch: &str) -> Ruling {
-    let ruling = tally(approval, Owner::Live, &Now { guard_epoch: epoch.into(), ..at(2) });
-    approval.status = Some(ruling.status.clone());
-    ruling
+fn count_in(approval: &mut Approval, epoch: &str) -> TallyResult {
+    let result = tally(approval, OwnerState::Live, &Now { guard_epoch: epoch.into(), ..at(2) });
+    approval.status = Some(result.status.clone());
+    result
 }
 
 #[test]
 fn an_approval_without_any_decision_is_taken_over_into_a_new_epoch() {
     let mut open = approval(json!({}));
-    let ruling = count_in(&mut open, "e2");
-    assert_eq!((ruling.changed, open.guard_epoch(), ruling.status.phase), (true, "e2", ApprovalPhase::Pending));
+    let result = count_in(&mut open, "e2");
+    assert_eq!((result.changed, open.guard_epoch(), result.status.phase), (true, "e2", ApprovalPhase::Pending));
     says(&mut open, "alice", "Approve");
     count_in(&mut open, "e2");
     assert_eq!(verdict(&open), Some(Verdict::Approve));
@@ -526,8 +526,8 @@ fn a_status_that_adds_approvers_or_moves_the_deadline_is_not_taken_over_into_a_n
 fn a_run_that_has_ended_cancels_its_approval_in_any_epoch() {
     let mut open = approval(json!({}));
     says(&mut open, "alice", "Approve");
-    let ruling = tally(&open, Owner::Over, &Now { guard_epoch: "e2".into(), ..at(2) });
-    assert_eq!(ruling.status.phase, ApprovalPhase::Cancelled);
+    let result = tally(&open, OwnerState::Finished, &Now { guard_epoch: "e2".into(), ..at(2) });
+    assert_eq!(result.status.phase, ApprovalPhase::Cancelled);
 }
 
 #[test]

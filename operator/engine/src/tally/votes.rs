@@ -13,7 +13,7 @@ use crate::{
     decision::{self, Payload},
     evaluation::{Part, within},
     shape,
-    turn::Now,
+    transition::Now,
 };
 
 /// The verdicts that remain after the deadline of a gate that waits for ever.

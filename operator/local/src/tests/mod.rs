@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use signoff_api::{Decision, Verdict, Workflow};
 use signoff_engine::{
     End,
-    turn::{Call, Failure, Reply, What},
+    transition::{Call, Failure, Reply, What},
 };
 use tempfile::TempDir;
 

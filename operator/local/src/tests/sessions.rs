@@ -100,8 +100,8 @@ async fn a_session_of_a_later_version_is_left_alone() {
 async fn what_is_wrong_with_a_workflow_leaves_no_session() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = chain("{name: a, set: {value: '{{ steps.b.response }}'}}, {name: c, set: {value: '{{ nope }}'}}");
-    let Err(Error::Invalid(complaints)) = local(&folder).begin(wrong) else { panic!("it was accepted") };
-    assert!(complaints.len() >= 2, "{complaints:?}");
+    let Err(Error::Invalid(errors)) = local(&folder).begin(wrong) else { panic!("it was accepted") };
+    assert!(errors.len() >= 2, "{errors:?}");
     let mut unnamed = chain(GATE);
     for name in ["", "../x", "A", ".x", "x/y", "-"] {
         unnamed.metadata.name = Some(name.into());

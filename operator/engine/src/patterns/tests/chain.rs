@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::driven::{Driven, agent, chain_of, hitl, set};
+use crate::test_run::{TestRun, agent, chain_of, hitl, set};
 
 #[test]
 fn steps_run_in_order_and_none_begins_before_the_one_before_it_is_done() {
-    let mut run = Driven::new(json!([agent("draft", "writer", "write"), agent("check", "writer", "check")]));
+    let mut run = TestRun::new(json!([agent("draft", "writer", "write"), agent("check", "writer", "check")]));
     assert_eq!(run.calls(), ["draft@1"]);
     run.reply("draft", 1, "Dear all");
     assert_eq!(run.calls(), ["check@1"]);
@@ -15,13 +15,13 @@ fn steps_run_in_order_and_none_begins_before_the_one_before_it_is_done() {
 #[test]
 fn a_step_is_found_by_position_and_by_name() {
     let by = "{{ steps[0].name }} {{ steps[0].type }} {{ steps.first.response }} {{ steps[-1].response }}";
-    let run = Driven::new(json!([set("first", "one"), set("second", "two"), set("say", by)]));
+    let run = TestRun::new(json!([set("first", "one"), set("second", "two"), set("say", by)]));
     assert_eq!(run.succeeded(), "first set one two");
 }
 
 #[test]
 fn the_result_is_the_last_response_whoever_gave_it() {
-    let mut run = Driven::new(json!([set("first", "one"), hitl("ask", json!({"reviews": "first"}))]));
+    let mut run = TestRun::new(json!([set("first", "one"), hitl("ask", json!({"reviews": "first"}))]));
     run.respond("ask", "two");
     assert_eq!(run.succeeded(), "two");
 }
@@ -29,7 +29,7 @@ fn the_result_is_the_last_response_whoever_gave_it() {
 #[test]
 fn the_decision_of_a_gate_can_be_read_by_its_name() {
     let say = "{{ steps.ask.decision }} {{ steps.ask.decidedBy | join(',') }}";
-    let mut run = Driven::of(chain_of(json!([set("first", "one"), hitl("ask", json!({})), set("say", say)])));
+    let mut run = TestRun::of(chain_of(json!([set("first", "one"), hitl("ask", json!({})), set("say", say)])));
     run.approve("ask");
     assert_eq!(run.succeeded(), "approved alice");
 }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::driven::{Driven, decided, gate, of_pattern};
+use crate::test_run::{TestRun, decided, gate, of_pattern};
 
-fn evaluator(more: Value) -> Driven {
+fn evaluator(more: Value) -> TestRun {
     let mut pattern = json!({
         "producer": "a", "input": "write about {{ inputs.topic }}",
         "evaluator": {"agent": "judge", "input": "judge {{ draft }} ({{ iteration }})"},
@@ -21,19 +21,19 @@ fn evaluator(more: Value) -> Driven {
         pattern["reviewGate"] = json!("review");
     }
     let gates: Vec<_> = asked.into_iter().map(|hitl| json!({"name": "review", "hitl": hitl})).collect();
-    Driven::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": gates})))
+    TestRun::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": gates})))
 }
 
-fn judge(run: &mut Driven, path: &str, score: i32) {
+fn judge(run: &mut TestRun, path: &str, score: i32) {
     run.reply(path, 1, &format!("{{\"score\": {score}, \"issues\": [\"dull\"], \"fixes\": []}}"));
 }
 
 #[test]
 fn the_first_draft_is_the_producers_and_a_score_that_suffices_accepts_it() {
     let mut run = evaluator(json!({}));
-    assert_eq!(run.told_at(".producer"), "write about tea");
+    assert_eq!(run.prompt_at(".producer"), "write about tea");
     run.reply(".producer", 1, "tea!");
-    assert!(run.told_at(".evaluator").starts_with("judge tea! (1)"));
+    assert!(run.prompt_at(".evaluator").starts_with("judge tea! (1)"));
     judge(&mut run, ".evaluator", 80);
     assert_eq!(run.succeeded(), "tea!");
 }
@@ -43,8 +43,8 @@ fn without_input_the_producer_goes_by_its_own_rendered_prompt() {
     let mut spec =
         of_pattern(json!({"pattern": {"evaluatorOptimizer": {"producer": "a", "evaluator": {"agent": "judge"}}}}));
     spec["agents"][0]["system"] = json!("write about {{ inputs.topic }}");
-    let run = Driven::of(spec);
-    assert_eq!(run.told_at(".producer"), "write about tea");
+    let run = TestRun::of(spec);
+    assert_eq!(run.prompt_at(".producer"), "write about tea");
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn below_the_score_the_draft_is_revised_and_judged_again() {
     let mut run = evaluator(json!({}));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
-    assert_eq!(run.told_at(".reviser"), "revise d1 by dull");
+    assert_eq!(run.prompt_at(".reviser"), "revise d1 by dull");
     run.reply(".reviser", 1, "d2");
-    assert!(run.told_at(".evaluator#2").starts_with("judge d2 (2)"));
+    assert!(run.prompt_at(".evaluator#2").starts_with("judge d2 (2)"));
     judge(&mut run, ".evaluator#2", 90);
     assert_eq!(run.succeeded(), "d2");
 }
@@ -91,7 +91,7 @@ fn on_exhausted_accept_best_takes_the_draft_with_the_highest_score() {
     assert_eq!(run.succeeded(), "d1");
 }
 
-fn reviewed() -> Driven {
+fn reviewed() -> TestRun {
     let all = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Abort"]);
     let context = "{{ iteration }} {{ current_draft }} {{ current_evaluation.score }} {{ iterations | length }}";
     let mut run = evaluator(json!({"reviewGate": gate(json!({"allowedVerdicts": all, "contextDisplay": context}))}));
@@ -115,7 +115,7 @@ fn a_review_gate_whose_condition_does_not_hold_approves_no_draft() {
     let pattern =
         json!({"producer": "a", "evaluator": {"agent": "judge"}, "reviewGate": "look", "accept": {"minScore": 80}});
     let gate = json!({"name": "look", "condition": "evaluation.score > 50", "hitl": gate(json!({}))});
-    let mut run = Driven::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": [gate]})));
+    let mut run = TestRun::of(of_pattern(json!({"pattern": {"evaluatorOptimizer": pattern}, "gates": [gate]})));
     run.reply(".producer", 1, "d1");
     judge(&mut run, ".evaluator", 10);
     assert_eq!((run.open(), run.calls()), (Vec::new(), vec![".reviser@1".to_owned()]), "nobody was asked");
@@ -130,24 +130,24 @@ fn a_review_gate_whose_condition_does_not_hold_approves_no_draft() {
 fn respond_and_defer_revise_now_with_that_text() {
     let mut run = reviewed();
     run.respond(".review", "more sugar");
-    assert!(run.told_at(".reviser").starts_with("revise d1 by dull and more sugar"), "{}", run.told_at(".reviser"));
+    assert!(run.prompt_at(".reviser").starts_with("revise d1 by dull and more sugar"), "{}", run.prompt_at(".reviser"));
     let mut run = reviewed();
     run.defer(".review", "more milk");
-    assert!(run.told_at(".reviser").contains("more milk"), "{}", run.told_at(".reviser"));
+    assert!(run.prompt_at(".reviser").contains("more milk"), "{}", run.prompt_at(".reviser"));
 }
 
 #[test]
 fn retry_revises_without_text() {
     let mut run = reviewed();
     run.decide(".review", decided(Verdict::Retry));
-    assert!(run.told_at(".reviser").starts_with("revise d1 by dull"), "{}", run.told_at(".reviser"));
+    assert!(run.prompt_at(".reviser").starts_with("revise d1 by dull"), "{}", run.prompt_at(".reviser"));
 }
 
 #[test]
 fn a_modified_draft_is_evaluated_next_and_counts_as_an_iteration() {
     let mut run = reviewed();
     run.modify(".review", json!({"draft": "mine"}));
-    assert!(run.told_at(".evaluator#2").starts_with("judge mine (2)"));
+    assert!(run.prompt_at(".evaluator#2").starts_with("judge mine (2)"));
     judge(&mut run, ".evaluator#2", 99);
     assert_eq!(run.succeeded(), "mine");
 }
@@ -159,7 +159,7 @@ fn reject_ends_the_run_and_so_does_abort() {
     run.rejected();
     let mut run = reviewed();
     run.decide(".review", decided(Verdict::Abort));
-    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
 }
 
 #[test]

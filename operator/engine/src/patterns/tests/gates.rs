@@ -3,16 +3,16 @@
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, journal::StepPhase};
 
-use crate::driven::{Driven, agent, chain_of, complaints, decided, gate, hitl, in_branch, of_pattern, set};
+use crate::test_run::{TestRun, agent, chain_of, decided, errors, gate, hitl, in_branch, of_pattern, set};
 
-fn with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> Driven {
+fn with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> TestRun {
     let mut gate = json!({"name": "human", "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
     for (key, value) in more.as_object().unwrap() {
         gate[key] = value.clone();
     }
     let mut spec = chain_of(steps);
     spec["gates"] = json!([gate]);
-    Driven::of(spec)
+    TestRun::of(spec)
 }
 
 mod final_response {
@@ -20,7 +20,7 @@ mod final_response {
 
     const ALL: [&str; 8] = ["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Skip", "Abort"];
 
-    fn finished() -> Driven {
+    fn finished() -> TestRun {
         let mut run = with_gate("finalResponse", &ALL, json!([agent("draft", "writer", "write")]), json!({}));
         run.reply("draft", 1, "Dear all");
         assert_eq!(run.asked(".final").request.reviews.as_ref().unwrap().response, "Dear all");
@@ -55,7 +55,7 @@ mod final_response {
         assert_eq!(run.succeeded(), "Hello");
         let mut spec = chain_of(json!([{"name": "s", "set": {"value": "x"}}]));
         spec["gates"] = json!([{"name": "human", "type": "finalResponse", "hitl": gate(json!({}))}]);
-        let run = Driven::of(spec);
+        let run = TestRun::of(spec);
         assert!(!run.asked(".final").request.allowed_verdicts.contains(&Verdict::Respond));
     }
 
@@ -63,7 +63,7 @@ mod final_response {
     fn defer_revises_with_the_guidance_and_asks_in_a_new_approval() {
         let mut run = finished();
         run.defer(".final", "warmer");
-        assert!(run.told_at(".revision").contains("Dear all") && run.told_at(".revision").contains("warmer"));
+        assert!(run.prompt_at(".revision").contains("Dear all") && run.prompt_at(".revision").contains("warmer"));
         run.reply(".revision", 1, "Dearest");
         assert_eq!(run.open(), [".final#2"]);
         run.approve(".final#2");
@@ -90,7 +90,7 @@ mod final_response {
     fn abort_aborts() {
         let mut run = finished();
         run.decide(".final", decided(Verdict::Abort));
-        assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+        assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     }
 
     #[test]
@@ -101,11 +101,11 @@ mod final_response {
             {"path": "out/{{ inputs.customer }}.md", "from": "{{ last_response }}"},
             {"path": "none.md", "from": "x", "skipIf": "last_response != 'x'"},
         ]});
-        let mut run = Driven::of(spec);
+        let mut run = TestRun::of(spec);
         run.reply("draft", 1, "one");
-        assert!(run.turn.artifacts.is_empty());
+        assert!(run.transition.artifacts.is_empty());
         run.modify(".final", json!({"response": "two"}));
-        assert_eq!(run.turn.artifacts, [("out/ACME.md".to_owned(), "two".to_owned())]);
+        assert_eq!(run.transition.artifacts, [("out/ACME.md".to_owned(), "two".to_owned())]);
     }
 }
 
@@ -121,7 +121,7 @@ mod output_validation {
         json!([step, {"name": "say", "set": {"value": "{{ steps.rate.response }}|{{ steps.rate.original }}"}}])
     }
 
-    fn wrong() -> Driven {
+    fn wrong() -> TestRun {
         let mut run = with_gate("outputValidation", &ALL, steps(), json!({}));
         run.reply("rate", 1, "good");
         run.reply("rate/.ask-2", 1, r#"{"stars": "many"}"#);
@@ -146,7 +146,7 @@ mod output_validation {
     fn an_agent_is_asked_twice_more_quoting_the_problem_before_anybody_is() {
         let mut run = with_gate("outputValidation", &ALL, steps(), json!({}));
         run.reply("rate", 1, "good");
-        assert!(run.told_at("rate/.ask-2").contains("there is no JSON in it"));
+        assert!(run.prompt_at("rate/.ask-2").contains("there is no JSON in it"));
         run.reply("rate/.ask-2", 1, r#"{"stars": 3}"#);
         assert_eq!(run.succeeded(), "{\"stars\":3}|null", "the newest answer counts");
     }
@@ -184,7 +184,7 @@ mod output_validation {
         let mut run = wrong();
         run.defer("rate/.output", "whole stars");
         assert_eq!(run.calls(), ["rate@2"]);
-        assert!(run.told_at("rate").contains("whole stars"));
+        assert!(run.prompt_at("rate").contains("whole stars"));
         run.reply("rate", 2, r#"{"stars": 2}"#);
         assert!(run.succeeded().starts_with("{\"stars\":2}"));
     }
@@ -208,19 +208,19 @@ mod output_validation {
     fn abort_aborts() {
         let mut run = wrong();
         run.decide("rate/.output", decided(Verdict::Abort));
-        assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+        assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     }
 
     #[test]
     fn without_a_gate_a_step_whose_answer_does_not_fit_fails() {
-        let mut run = Driven::new(steps());
+        let mut run = TestRun::new(steps());
         for path in ["rate", "rate/.ask-2", "rate/.ask-3"] {
             run.reply(path, 1, "good");
         }
         assert!(run.failed().contains("not as it should be"), "{}", run.failed());
     }
 
-    fn borne(verdicts: &[&str], more: Value) -> Driven {
+    fn borne(verdicts: &[&str], more: Value) -> TestRun {
         let mut rate = steps()[0].clone();
         rate["onError"] = json!("continue");
         let say = "{{ steps.rate.status }}|{{ steps.rate.response }}|{{ steps.rate.error }}|{{ last_response }}";
@@ -258,7 +258,7 @@ mod output_validation {
         let mut run = with_gate("outputValidation", &ALL, steps, json!({"steps": ["draft"]}));
         run.reply("draft", 1, "late");
         run.decide("draft/.output", decided(Verdict::Retry));
-        assert!(run.told_at("draft").starts_with("improve on early"), "{}", run.told_at("draft"));
+        assert!(run.prompt_at("draft").starts_with("improve on early"), "{}", run.prompt_at("draft"));
         run.reply("draft", 2, "later");
         run.approve("draft/.output#2");
         assert_eq!(run.succeeded(), "later");
@@ -268,7 +268,7 @@ mod output_validation {
     fn whether_a_step_is_left_out_is_not_asked_again_when_its_answer_is() {
         let mut rate = steps()[0].clone();
         rate["skipIf"] = json!("last_response == 'good'");
-        let mut run = Driven::new(json!([set("before", "early"), rate]));
+        let mut run = TestRun::new(json!([set("before", "early"), rate]));
         run.reply("rate", 1, "good");
         assert_eq!(run.calls(), ["rate/.ask-2@1"]);
         run.reply("rate/.ask-2", 1, r#"{"stars": 2}"#);
@@ -308,7 +308,7 @@ mod error_escalation {
 
     const ALL: [&str; 7] = ["Reject", "Modify", "Respond", "Defer", "Retry", "Skip", "Abort"];
 
-    fn failed() -> Driven {
+    fn failed() -> TestRun {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
         let steps =
@@ -364,7 +364,7 @@ mod error_escalation {
         let mut spec = chain_of(json!([step]));
         spec["gates"] =
             json!([{"name": "h", "type": "errorEscalation", "hitl": gate(json!({"allowedVerdicts": ["Approve"]}))}]);
-        let found = complaints(spec);
+        let found = errors(spec);
         assert!(found[0].contains("a failure cannot be approved"), "{found:?}");
     }
 
@@ -379,7 +379,7 @@ mod error_escalation {
     fn modify_runs_it_again_with_these_parameters() {
         let mut run = failed();
         run.modify("draft/.error", json!({"input": "write {{ less }}"}));
-        assert!(run.told_at("draft").starts_with("write {{ less }}"), "a person's text is never rendered");
+        assert!(run.prompt_at("draft").starts_with("write {{ less }}"), "a person's text is never rendered");
         run.reply("draft", 2, "ok");
         assert_eq!(run.succeeded(), "succeeded ok");
     }
@@ -388,14 +388,14 @@ mod error_escalation {
     fn respond_is_a_hint_for_the_agent_which_runs_again() {
         let mut run = failed();
         run.respond("draft/.error", "use less sugar");
-        assert!(run.told_at("draft").contains("use less sugar"));
+        assert!(run.prompt_at("draft").contains("use less sugar"));
     }
 
     #[test]
     fn defer_runs_it_again_with_the_guidance() {
         let mut run = failed();
         run.defer("draft/.error", "try the other one");
-        assert!(run.told_at("draft").contains("try the other one"));
+        assert!(run.prompt_at("draft").contains("try the other one"));
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod error_escalation {
         let mut run = failed();
         run.decide("draft/.error", decided(Verdict::Retry));
         assert_eq!(run.calls(), ["draft@2"]);
-        assert!(run.told_at("draft").starts_with("write"));
+        assert!(run.prompt_at("draft").starts_with("write"));
         run.fail("draft", 2, true, false);
         assert_eq!(run.open(), ["draft/.error#2"], "once, and then they are asked again");
     }
@@ -438,14 +438,14 @@ mod error_escalation {
     fn abort_aborts() {
         let mut run = failed();
         run.decide("draft/.error", decided(Verdict::Abort));
-        assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+        assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     }
 
     #[test]
     fn a_step_that_escalates_needs_somebody_to_ask() {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
-        let found = complaints(chain_of(json!([step])));
+        let found = errors(chain_of(json!([step])));
         assert!(found[0].contains("steps[0].onError") && found[0].contains("errorEscalation"), "{found:?}");
     }
 }
@@ -457,7 +457,7 @@ fn what_a_gate_could_not_do_is_refused_at_apply() {
     let verdicts = json!(["Approve", "Retry", "Defer"]);
     spec["gates"] = json!([{"name": "fin", "type": "finalResponse",
         "hitl": gate(json!({"allowedVerdicts": verdicts, "onReject": "continue"}))}]);
-    let found = complaints(spec).join("\n");
+    let found = errors(spec).join("\n");
     for words in [
         "spec.gates[0].hitl.onReject: nothing could go on after a Reject",
         "spec.gates[0].hitl.allowedVerdicts: Retry means nothing at this gate: no agent",
@@ -470,7 +470,7 @@ fn what_a_gate_could_not_do_is_refused_at_apply() {
         "pattern": {"parallel": {"reduce": "sum"}},
         "steps": [in_branch("a", set("s", "x")), in_branch("b", set("s", "x")), reduce],
     }));
-    let found = complaints(spec).join("\n");
+    let found = errors(spec).join("\n");
     assert!(found.contains("Defer means nothing at this gate: there is no one step"), "{found}");
 }
 
@@ -485,7 +485,7 @@ fn gates_that_could_never_ask_are_refused() {
         {"name": "unmet", "type": "outputValidation", "hitl": gate(json!({}))},
         {"name": "idle", "type": "errorEscalation", "hitl": gate(json!({}))},
     ]);
-    let found = complaints(spec).join("\n");
+    let found = errors(spec).join("\n");
     for words in [
         "spec.gates[0].type: planApproval asks about a route",
         "spec.gates[1].steps: there is no step nobody",
@@ -508,7 +508,7 @@ fn a_gate_names_a_step_of_every_branch_or_of_one() {
             "steps": [in_branch("x", agent("draft", "a", "x")), in_branch("y", agent("draft", "a", "y"))],
         }));
         spec["gates"] = json!([{"name": "look", "type": "outputValidation", "steps": [name], "hitl": gate(json!({}))}]);
-        let mut run = Driven::of(spec);
+        let mut run = TestRun::of(spec);
         run.reply("x/draft", 1, "X");
         run.reply("y/draft", 1, "Y");
         run.open()

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::driven::{Driven, agent, complaints, decided, gate, hitl, of_pattern, set};
+use crate::test_run::{TestRun, agent, decided, errors, gate, hitl, of_pattern, set};
 
 fn graph(nodes: Value, edges: Value) -> Value {
     of_pattern(json!({"pattern": {"graph": {"edges": edges}}, "steps": nodes}))
@@ -32,7 +32,7 @@ fn budget() -> Value {
 
 #[test]
 fn a_node_runs_then_the_first_matching_edge_and_no_edge_ends_the_run() {
-    let mut run = Driven::of(budget());
+    let mut run = TestRun::of(budget());
     assert_eq!(run.calls(), ["plan@1"]);
     run.reply("plan", 1, "p");
     run.approve("review");
@@ -42,10 +42,10 @@ fn a_node_runs_then_the_first_matching_edge_and_no_edge_ends_the_run() {
 
 #[test]
 fn each_visit_of_a_gate_is_a_new_approval() {
-    let mut run = Driven::of(budget());
+    let mut run = TestRun::of(budget());
     run.reply("plan", 1, "p");
     run.respond("review", "cheaper");
-    assert!(run.told_at("revise").starts_with("revise by cheaper"));
+    assert!(run.prompt_at("revise").starts_with("revise by cheaper"));
     run.reply("revise", 1, "r");
     assert_eq!(run.open(), ["review#2"]);
     assert_ne!(run.record("review").object, run.record("review#2").object);
@@ -55,7 +55,7 @@ fn each_visit_of_a_gate_is_a_new_approval() {
 
 #[test]
 fn a_gates_edges_are_evaluated_on_reject_too() {
-    let mut run = Driven::of(budget());
+    let mut run = TestRun::of(budget());
     run.reply("plan", 1, "p");
     run.decide("review", decided(Verdict::Reject));
     assert_eq!(run.succeeded(), "no");
@@ -63,7 +63,7 @@ fn a_gates_edges_are_evaluated_on_reject_too() {
 
 #[test]
 fn only_a_reject_with_no_matching_edge_stops_the_run() {
-    let mut run = Driven::of(graph(
+    let mut run = TestRun::of(graph(
         json!([hitl("ask", json!({})), set("go", "gone")]),
         json!([{"from": "ask", "choose": [{"when": "hitl_response == 'approved'", "to": "go"}]}]),
     ));
@@ -74,7 +74,7 @@ fn only_a_reject_with_no_matching_edge_stops_the_run() {
 #[test]
 fn an_edge_without_a_condition_does_not_lead_on_from_a_no() {
     let start =
-        || Driven::of(graph(json!([hitl("ask", json!({})), set("go", "gone")]), json!([{"from": "ask", "to": "go"}])));
+        || TestRun::of(graph(json!([hitl("ask", json!({})), set("go", "gone")]), json!([{"from": "ask", "to": "go"}])));
     let mut run = start();
     run.decide("ask", decided(Verdict::Reject));
     run.rejected();
@@ -86,7 +86,7 @@ fn an_edge_without_a_condition_does_not_lead_on_from_a_no() {
 #[test]
 fn an_edge_is_chosen_by_the_option_that_was_chosen() {
     let form = json!({"questions": [{"id": "how", "options": [{"id": "fast", "label": "Fast"}, {"id": "slow", "label": "Slow"}]}]});
-    let mut run = Driven::of(graph(
+    let mut run = TestRun::of(graph(
         json!([hitl("ask", json!({"form": form})), set("hare", "h"), set("tortoise", "t")]),
         json!([{"from": "ask", "choose": [
             {"when": "hitl_response == 'Fast'", "to": "hare"},
@@ -98,7 +98,7 @@ fn an_edge_is_chosen_by_the_option_that_was_chosen() {
 
 #[test]
 fn all_nodes_exist_from_the_start() {
-    let run = Driven::of(graph(
+    let run = TestRun::of(graph(
         json!([
             set("one", "{{ steps.two.status }} {{ steps.two.response is none }} {{ steps.two.visits | length }}"),
             set("two", "x")
@@ -116,7 +116,7 @@ fn max_iterations_is_per_node_and_max_steps_in_all_and_both_survive_pauses() {
     let with = |field: &str, limit: i32| {
         let mut spec = graph(nodes.clone(), edges.clone());
         spec["pattern"]["graph"][field] = json!(limit);
-        Driven::of(spec)
+        TestRun::of(spec)
     };
     let mut run = with("maxIterations", 2);
     run.respond("ask", "on");
@@ -135,16 +135,16 @@ fn max_iterations_is_per_node_and_max_steps_in_all_and_both_survive_pauses() {
 #[test]
 fn entry_defaults_to_the_first_node() {
     let mut spec = graph(json!([set("one", "1"), set("two", "2")]), json!([{"from": "two", "to": "one"}]));
-    assert!(complaints(spec.clone())[0].contains("no edge leads to two"));
+    assert!(errors(spec.clone())[0].contains("no edge leads to two"));
     spec["pattern"]["graph"]["entry"] = json!("two");
-    assert_eq!(Driven::of(spec).succeeded(), "1");
+    assert_eq!(TestRun::of(spec).succeeded(), "1");
 }
 
 #[test]
 fn ends_exist_all_nodes_are_reachable_and_some_node_may_be_the_last() {
-    let found = complaints(graph(json!([set("one", "1")]), json!([{"from": "one", "to": "nowhere"}])));
+    let found = errors(graph(json!([set("one", "1")]), json!([{"from": "one", "to": "nowhere"}])));
     assert!(found[0].contains("edges[0].to: there is no step nowhere"), "{found:?}");
-    let found = complaints(graph(
+    let found = errors(graph(
         json!([set("one", "1"), set("two", "2")]),
         json!([{"from": "one", "to": "two"}, {"from": "two", "to": "one"}]),
     ));
@@ -153,7 +153,7 @@ fn ends_exist_all_nodes_are_reachable_and_some_node_may_be_the_last() {
 
 #[test]
 fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
-    let run = Driven::of(graph(
+    let run = TestRun::of(graph(
         json!([set("one", "text"), set("two", "2")]),
         json!([{"from": "one", "choose": [{"when": "steps.one.response < 5", "to": "two"}]}]),
     ));
@@ -162,7 +162,7 @@ fn a_condition_without_a_value_fails_the_run_naming_the_edge() {
 
 #[test]
 fn a_choice_without_else_is_a_warning() {
-    let run = Driven::of(graph(
+    let run = TestRun::of(graph(
         json!([set("one", "x"), set("two", "2")]),
         json!([{"from": "one", "choose": [{"when": "steps.one.response == 'y'", "to": "two"}]}]),
     ));
@@ -173,7 +173,7 @@ fn a_choice_without_else_is_a_warning() {
 #[test]
 fn a_gate_that_retries_asks_again_and_one_that_defers_goes_back_to_what_it_reviews() {
     let verdicts = gate(json!({"allowedVerdicts": ["Approve", "Retry", "Defer"]}));
-    let mut run = Driven::of(graph(
+    let mut run = TestRun::of(graph(
         json!([agent("plan", "a", "plan"), {"name": "review", "hitl": verdicts}, set("end", "{{ steps.plan.response }}")]),
         json!([{"from": "plan", "to": "review"}, {"from": "review", "to": "end"}]),
     ));
@@ -181,7 +181,7 @@ fn a_gate_that_retries_asks_again_and_one_that_defers_goes_back_to_what_it_revie
     run.decide("review", decided(Verdict::Retry));
     assert_eq!(run.open(), ["review#2"]);
     run.defer("review#2", "bolder");
-    assert!(run.told_at("plan#2").contains("bolder"));
+    assert!(run.prompt_at("plan#2").contains("bolder"));
     run.reply("plan#2", 1, "p2");
     run.approve("review#3");
     assert_eq!(run.succeeded(), "p2");

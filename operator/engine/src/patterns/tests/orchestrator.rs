@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::driven::{Driven, agent, decided, gate, hitl, of_pattern, set};
+use crate::test_run::{TestRun, agent, decided, gate, hitl, of_pattern, set};
 
 /// A spec; `reduce` and `writeup` are given as steps, reviews as what their gates ask.
 fn spec(more: Value) -> Value {
@@ -30,8 +30,8 @@ fn spec(more: Value) -> Value {
     of_pattern(json!({"pattern": {"orchestratorWorkers": pattern}, "steps": steps, "gates": gates}))
 }
 
-fn divided(more: Value) -> Driven {
-    let mut run = Driven::of(spec(more));
+fn divided(more: Value) -> TestRun {
+    let mut run = TestRun::of(spec(more));
     run.reply(".orchestrator", 1, r#"[{"task": "boil"}, {"task": "pour"}]"#);
     run
 }
@@ -44,7 +44,7 @@ fn all() -> Value {
 fn the_orchestrator_answers_with_parts_and_each_worker_does_one() {
     let mut run = divided(json!({}));
     assert_eq!(run.calls(), [".worker-0@1", ".worker-1@1"]);
-    assert_eq!(run.told_at(".worker-1"), "do pour (1)");
+    assert_eq!(run.prompt_at(".worker-1"), "do pour (1)");
     run.reply(".worker-1", 1, "poured");
     run.reply(".worker-0", 1, "boiled");
     assert_eq!(run.succeeded(), "Worker 0: boiled\n\nWorker 1: poured");
@@ -52,18 +52,18 @@ fn the_orchestrator_answers_with_parts_and_each_worker_does_one() {
 
 #[test]
 fn a_malformed_answer_is_asked_for_again_twice() {
-    let mut run = Driven::of(spec(json!({"orchestrator": {"agent": "boss", "input": "x", "maxTasks": 1}})));
+    let mut run = TestRun::of(spec(json!({"orchestrator": {"agent": "boss", "input": "x", "maxTasks": 1}})));
     run.reply(".orchestrator", 1, "boil it");
-    assert!(run.told_at(".orchestrator/.ask-2").contains("no JSON array"));
+    assert!(run.prompt_at(".orchestrator/.ask-2").contains("no JSON array"));
     run.reply(".orchestrator/.ask-2", 1, r#"[{"job": "x"}]"#);
-    assert!(run.told_at(".orchestrator/.ask-3").contains("part 0 is no object with a text `task`"));
+    assert!(run.prompt_at(".orchestrator/.ask-3").contains("part 0 is no object with a text `task`"));
     run.reply(".orchestrator/.ask-3", 1, r#"[{"task": "x"}, {"task": "y"}]"#);
     assert!(run.failed().contains("2 parts and may have 1"), "{}", run.failed());
 }
 
 #[test]
 fn no_parts_succeed_with_no_workers() {
-    let mut run = Driven::of(spec(json!({"reduce": set("sum", "x")})));
+    let mut run = TestRun::of(spec(json!({"reduce": set("sum", "x")})));
     run.reply(".orchestrator", 1, "[]");
     assert_eq!(run.succeeded(), "");
 }
@@ -94,17 +94,17 @@ fn modify_replaces_the_subtasks() {
     let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
     run.modify(".decomposition", json!({"subtasks": [{"task": "stir"}]}));
     assert_eq!(run.calls(), [".worker-0@1"]);
-    assert_eq!(run.told_at(".worker-0").lines().next(), Some("do stir (0)"));
+    assert_eq!(run.prompt_at(".worker-0").lines().next(), Some("do stir (0)"));
 }
 
 #[test]
 fn defer_and_respond_divide_again_with_what_was_said_in_a_new_approval() {
     let mut run = divided(json!({"decompositionReview": gate(json!({"allowedVerdicts": all()}))}));
     run.defer(".decomposition", "smaller");
-    assert!(run.told_at(".orchestrator#2").contains("smaller"));
+    assert!(run.prompt_at(".orchestrator#2").contains("smaller"));
     run.reply(".orchestrator#2", 1, r#"[{"task": "sip"}]"#);
     run.respond(".decomposition#2", "and a biscuit");
-    assert!(run.told_at(".orchestrator#3").contains("and a biscuit"));
+    assert!(run.prompt_at(".orchestrator#3").contains("and a biscuit"));
     run.reply(".orchestrator#3", 1, r#"[{"task": "sip"}]"#);
     assert_eq!(run.open(), [".decomposition#3"]);
 }
@@ -113,18 +113,18 @@ fn defer_and_respond_divide_again_with_what_was_said_in_a_new_approval() {
 fn retry_divides_again_without_guidance() {
     let mut run = divided(json!({"decompositionReview": gate(json!({"allowedVerdicts": all()}))}));
     run.decide(".decomposition", decided(Verdict::Retry));
-    assert!(run.told_at(".orchestrator#2").starts_with("divide tea"));
-    assert!(!run.told_at(".orchestrator#2").contains("What people decided"));
+    assert!(run.prompt_at(".orchestrator#2").starts_with("divide tea"));
+    assert!(!run.prompt_at(".orchestrator#2").contains("What people decided"));
 }
 
 #[test]
 fn abort_at_either_review_aborts() {
     let mut run = divided(json!({"decompositionReview": gate(json!({}))}));
     run.decide(".decomposition", decided(Verdict::Abort));
-    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     let mut run = reviewed(json!({}));
     run.decide(".reduce-review", decided(Verdict::Abort));
-    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn reject_stops_before_any_worker() {
     run.rejected();
 }
 
-fn reviewed(more: Value) -> Driven {
+fn reviewed(more: Value) -> TestRun {
     let verdicts = json!(["Approve", "Reject", "Modify", "Retry", "Defer", "Abort"]);
     let mut pattern = json!({"reduceReview": gate(json!({"allowedVerdicts": verdicts, "contextDisplay": "{{ workers[1].task }}={{ workers[1].response }} {{ num_workers }}"}))});
     for (key, value) in more.as_object().unwrap() {
@@ -159,7 +159,7 @@ fn the_reduce_review_comes_before_reduce_and_approve_goes_on() {
     let mut run = reviewed(json!({"reduce": reduce, "writeup": agent("write", "b", "write up {{ reduce.response }}")}));
     assert_eq!(run.asked(".reduce-review").request.context.as_deref(), Some("pour=poured 2"));
     run.approve(".reduce-review");
-    assert_eq!(run.told_at("write"), "write up boiled/succeeded;poured/succeeded;");
+    assert_eq!(run.prompt_at("write"), "write up boiled/succeeded;poured/succeeded;");
     run.reply("write", 1, "tea is ready");
     assert_eq!(run.succeeded(), "tea is ready", "the writeup is the result");
 }
@@ -168,7 +168,7 @@ fn the_reduce_review_comes_before_reduce_and_approve_goes_on() {
 fn a_writeup_says_the_reduce_step_by_its_name_and_outputs_say_both() {
     let mut spec = spec(json!({"reduce": set("sum", "S"), "writeup": set("write", "{{ steps.sum.response }}!")}));
     spec["outputs"] = json!({"from": "{{ steps.sum.status }} {{ steps.write.response }}"});
-    let mut run = Driven::of(spec);
+    let mut run = TestRun::of(spec);
     run.reply(".orchestrator", 1, r#"[{"task": "boil"}]"#);
     run.reply(".worker-0", 1, "boiled");
     assert_eq!(run.succeeded(), "succeeded S!");
@@ -211,7 +211,7 @@ fn defer_runs_all_workers_again_with_the_guidance() {
     let mut run = reviewed(json!({}));
     run.defer(".reduce-review", "slower");
     assert_eq!(run.calls(), [".worker-0#2@1", ".worker-1#2@1"]);
-    assert!(run.told_at(".worker-0#2").contains("slower"));
+    assert!(run.prompt_at(".worker-0#2").contains("slower"));
     assert_eq!(run.conversation(".worker-0#2")[..2], ["do boil (0)", "boiled"], "a worker remembers its own part");
 }
 

@@ -5,7 +5,7 @@ use signoff_api::Verdict;
 
 use crate::{
     Fact,
-    driven::{Driven, agent, complaints, decided, gate, hitl, in_branch, of_pattern, set},
+    test_run::{TestRun, agent, decided, errors, gate, hitl, in_branch, of_pattern, set},
 };
 
 fn parallel(steps: Value, reduce: Option<Value>) -> Value {
@@ -23,12 +23,12 @@ fn two() -> Value {
 
 #[test]
 fn branches_are_isolated_chains_all_at_once() {
-    let mut run = Driven::of(parallel(two(), None));
+    let mut run = TestRun::of(parallel(two(), None));
     assert_eq!(run.calls(), ["web/search@1", "news/search@1"]);
     run.reply("web/search", 1, "w");
     run.reply("news/search", 1, "n");
     assert_eq!(run.succeeded(), "Branch web:\nw\n\n---\n\nBranch news:\nn");
-    let found = complaints(parallel(
+    let found = errors(parallel(
         json!([in_branch("x", set("one", "1")), in_branch("y", set("two", "{{ steps.one.response }}"))]),
         None,
     ));
@@ -38,9 +38,9 @@ fn branches_are_isolated_chains_all_at_once() {
 #[test]
 fn there_is_one_approval_per_paused_branch_all_pending_together_answered_in_any_order() {
     let branch = |name| [in_branch(name, hitl("ask", json!({}))), in_branch(name, set("say", "{{ hitl_response }}"))];
-    let mut run = Driven::of(parallel(json!([branch("x"), branch("y"), branch("z")].concat()), None));
+    let mut run = TestRun::of(parallel(json!([branch("x"), branch("y"), branch("z")].concat()), None));
     assert_eq!(run.open(), ["x/ask", "y/ask", "z/ask"]);
-    assert_eq!(run.turn.pending.len(), 3);
+    assert_eq!(run.transition.pending.len(), 3);
     run.respond("z/ask", "Z");
     assert_eq!(run.response("z/say"), "Z", "one answer never satisfies two gates");
     assert_eq!(run.open(), ["x/ask", "y/ask"]);
@@ -53,7 +53,7 @@ fn there_is_one_approval_per_paused_branch_all_pending_together_answered_in_any_
 fn max_parallel_bounds_the_calls_in_flight() {
     let mut spec = parallel(two(), None);
     spec["pattern"]["parallel"]["maxParallel"] = json!(1);
-    let mut run = Driven::of(spec);
+    let mut run = TestRun::of(spec);
     assert_eq!(run.calls(), ["web/search@1"]);
     run.reply("web/search", 1, "w");
     assert_eq!(run.calls(), ["news/search@1"]);
@@ -65,7 +65,7 @@ fn branches_have_response_status_and_steps_in_declared_order() {
         "sum",
         "{% for name, branch in branches.items() %}{{ name }}={{ branch.response[:1] }}/{{ branch.status }}/{{ branch.steps.search.response }};{% endfor %}",
     );
-    let mut run = Driven::of(parallel(two(), Some(reduce)));
+    let mut run = TestRun::of(parallel(two(), Some(reduce)));
     run.reply("news/search", 1, "new");
     run.reply("web/search", 1, "wide");
     assert_eq!(run.succeeded(), "web=w/succeeded/wide;news=n/succeeded/new;");
@@ -73,11 +73,11 @@ fn branches_have_response_status_and_steps_in_declared_order() {
 
 #[test]
 fn reduce_is_any_step_and_begins_when_all_branches_are_done() {
-    let mut run = Driven::of(parallel(two(), Some(agent("sum", "b", "sum up {{ last_response }}"))));
+    let mut run = TestRun::of(parallel(two(), Some(agent("sum", "b", "sum up {{ last_response }}"))));
     run.reply("web/search", 1, "w");
     assert_eq!(run.calls(), ["news/search@1"]);
     run.reply("news/search", 1, "n");
-    assert!(run.told_at("sum").contains("Branch web:\nw"));
+    assert!(run.prompt_at("sum").contains("Branch web:\nw"));
     run.reply("sum", 1, "all");
     assert_eq!(run.succeeded(), "all");
 }
@@ -90,7 +90,7 @@ fn the_steps_of_a_branch_may_stand_apart_and_run_in_the_order_of_the_list() {
         in_branch("x", set("two", "{{ steps.one.response }}{{ steps[0].response }}2")),
         in_branch("y", set("two", "{{ steps.one.response }}b")),
     ]);
-    let run = Driven::of(parallel(steps, None));
+    let run = TestRun::of(parallel(steps, None));
     assert_eq!(run.succeeded(), "Branch x:\n112\n\n---\n\nBranch y:\nab");
     for path in ["x/one", "x/two", "y/one", "y/two"] {
         assert!(run.record(path).phase.is_end(), "{path}");
@@ -101,12 +101,12 @@ fn the_steps_of_a_branch_may_stand_apart_and_run_in_the_order_of_the_list() {
 fn outputs_say_the_reduce_step_by_its_name() {
     let mut spec = parallel(two(), Some(set("sum", "{{ last_response | length }}")));
     spec["outputs"] = json!({"from": "{{ steps.sum.response }} of {{ steps.sum.type }}"});
-    let mut run = Driven::of(spec.clone());
+    let mut run = TestRun::of(spec.clone());
     run.reply("web/search", 1, "w");
     run.reply("news/search", 1, "n");
     assert_eq!(run.succeeded(), "34 of set");
     spec["outputs"]["from"] = json!("{{ steps.search.response }}");
-    assert!(complaints(spec)[0].contains("unknown reference `steps.search"));
+    assert!(errors(spec)[0].contains("unknown reference `steps.search"));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_reduce_gate_keeps_the_joined_text_by_approve_and_replaces_it_by_respond_or_
     let joined = "Branch x:\n1\n\n---\n\nBranch y:\n2";
     let start = || {
         let steps = json!([in_branch("x", set("s", "1")), in_branch("y", set("s", "2"))]);
-        Driven::of(parallel(steps, Some(hitl("sum", json!({})))))
+        TestRun::of(parallel(steps, Some(hitl("sum", json!({})))))
     };
     let mut run = start();
     assert_eq!(run.asked("sum").request.reviews.as_ref().unwrap().response, joined);
@@ -134,22 +134,22 @@ fn a_reduce_gate_keeps_the_joined_text_by_approve_and_replaces_it_by_respond_or_
 #[test]
 fn a_branchs_answer_never_satisfies_the_reduce_gate() {
     let steps = json!([in_branch("x", hitl("ask", json!({}))), in_branch("y", hitl("ask", json!({})))]);
-    let mut run = Driven::of(parallel(steps, Some(hitl("sum", json!({})))));
+    let mut run = TestRun::of(parallel(steps, Some(hitl("sum", json!({})))));
     run.approve("x/ask");
     run.approve("y/ask");
     assert_eq!(run.open(), ["sum"]);
-    assert_eq!(run.turn.end, None);
+    assert_eq!(run.transition.end, None);
 }
 
 #[test]
 fn a_failing_branch_fails_the_run_after_its_siblings_were_cancelled_or_finished() {
-    let mut run = Driven::of(parallel(two(), None));
+    let mut run = TestRun::of(parallel(two(), None));
     run.fail("web/search", 1, false, false);
     assert!(run.failed().contains("503"));
     assert!(run.record("news/search").phase.is_end(), "its sibling is called off");
     let mut spec = parallel(two(), None);
     spec["pattern"]["parallel"]["failFast"] = json!(false);
-    let mut run = Driven::of(spec);
+    let mut run = TestRun::of(spec);
     run.fail("web/search", 1, false, false);
     assert_eq!(run.calls(), ["news/search@1"]);
     run.reply("news/search", 1, "n");
@@ -164,9 +164,9 @@ fn an_abort_in_a_branch_ends_all_and_keeps_what_is_finished() {
         in_branch("y", set("s", "2")),
         in_branch("y", hitl("ask", json!({}))),
     ]);
-    let mut run = Driven::of(parallel(steps, None));
+    let mut run = TestRun::of(parallel(steps, None));
     run.decide("x/ask", decided(Verdict::Abort));
-    assert!(matches!(run.turn.end, Some(crate::End::Aborted(_))));
+    assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     assert_eq!(run.response("y/s"), "2");
     assert!(run.open().is_empty());
 }
@@ -178,7 +178,7 @@ fn an_agent_remembers_only_its_own_branch() {
         in_branch("x", agent("two", "a", "x2")),
         in_branch("y", agent("one", "a", "y1")),
     ]);
-    let mut run = Driven::of(parallel(steps, None));
+    let mut run = TestRun::of(parallel(steps, None));
     run.reply("y/one", 1, "from y");
     run.reply("x/one", 1, "from x");
     assert_eq!(run.conversation("x/two"), ["x1", "from x", "x2"]);
@@ -186,7 +186,7 @@ fn an_agent_remembers_only_its_own_branch() {
 
 #[test]
 fn there_are_at_least_two_branches_and_reduce_has_a_name_of_its_own() {
-    let found = complaints(parallel(json!([in_branch("x", set("s", "1"))]), Some(set("x", "1"))));
+    let found = errors(parallel(json!([in_branch("x", set("s", "1"))]), Some(set("x", "1"))));
     assert!(found.iter().any(|c| c.contains("at least two branches")), "{found:?}");
     assert!(found.iter().any(|c| c.contains("steps[1].name")), "{found:?}");
 }
@@ -199,7 +199,7 @@ fn a_gate_stands_in_every_branch_position() {
         in_branch("last", set("s", "1")),
         in_branch("last", hitl("ask", gate(json!({})))),
     ]);
-    let mut run = Driven::of(parallel(steps, None));
+    let mut run = TestRun::of(parallel(steps, None));
     assert_eq!(run.open(), ["first/ask", "last/ask"]);
     run.modify("last/ask", json!({"response": "edited"}));
     run.approve("first/ask");
@@ -215,10 +215,10 @@ fn replaying_a_run_that_failed_begins_nothing_that_its_limit_kept_waiting() {
         in_branch("b", agent("work", "a", "x")),
         in_branch("c", agent("fail", "b", "x")),
     ]);
-    let mut run = Driven::of(of_pattern(json!({"pattern": {"parallel": {"maxParallel": 1}}, "steps": steps})));
+    let mut run = TestRun::of(of_pattern(json!({"pattern": {"parallel": {"maxParallel": 1}}, "steps": steps})));
     let approved = |path: &str| Fact::Decided { path: path.into(), outcome: Box::new(decided(Verdict::Approve)) };
     let at = run.clock;
-    let failure = crate::turn::Failure {
+    let failure = crate::transition::Failure {
         class: "Status".into(),
         message: "no".into(),
         retryable: false,

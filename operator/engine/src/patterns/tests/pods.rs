@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase};
 
-use crate::driven::{Driven, chain_of, complaints, decided, gate, hitl, set};
+use crate::test_run::{TestRun, chain_of, decided, errors, gate, hitl, set};
 
 fn pod(name: &str, more: Value) -> Value {
     let mut pod = json!({"image": "tool@sha256:1", "command": ["tool"]});
@@ -20,10 +20,10 @@ fn with(mut step: Value, more: Value) -> Value {
     step
 }
 
-fn with_gate(type_: &str, verdicts: &[&str], steps: Value) -> Driven {
+fn with_gate(type_: &str, verdicts: &[&str], steps: Value) -> TestRun {
     let mut spec = chain_of(steps);
     spec["gates"] = json!([{"name": "human", "type": type_, "steps": ["build"], "hitl": gate(json!({"allowedVerdicts": verdicts}))}]);
-    Driven::of(spec)
+    TestRun::of(spec)
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn rendered_values_reach_a_container_as_environment_and_files_only() {
             "files": [{"path": "/in/plan.txt", "content": "for {{ inputs.customer }}"}],
         }),
     );
-    let run = Driven::new(json!([step]));
+    let run = TestRun::new(json!([step]));
     let spec = &run.container("build").spec;
     assert_eq!(spec.env[0].value.as_deref(), Some("ACME; rm -rf /"));
     assert!(spec.env[1].value_from.is_some());
@@ -61,7 +61,7 @@ fn a_template_in_a_command_line_is_refused_in_every_disguise() {
             "pod.podTemplate.spec.containers[0].livenessProbe.exec.command[2]",
         ),
     ] {
-        let found = complaints(chain_of(json!([pod("build", bad.clone())])));
+        let found = errors(chain_of(json!([pod("build", bad.clone())])));
         assert!(found.len() == 1 && found[0].contains(place), "{bad}: {found:?}");
     }
 }
@@ -69,7 +69,7 @@ fn a_template_in_a_command_line_is_refused_in_every_disguise() {
 #[test]
 fn a_container_that_is_given_more_than_a_pod_can_hold_fails_and_says_so() {
     let env: Vec<_> = (0..30).map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(14_000)})).collect();
-    let run = Driven::new(json!([pod("build", json!({"env": env}))]));
+    let run = TestRun::new(json!([pod("build", json!({"env": env}))]));
     let error = run.record("build").error.clone().unwrap();
     assert!(error.class == "Input" && error.message.contains("may have 393216"), "{error:?}");
 }
@@ -92,7 +92,7 @@ fn what_may_be_long_comes_last_in_what_people_are_shown() {
 #[test]
 fn what_a_container_said_and_wrote_is_there_for_what_follows() {
     let shown = "{{ steps.build.response }} {{ steps.build.exitCode }} {{ steps.build.log }}";
-    let mut run = Driven::new(json!([
+    let mut run = TestRun::new(json!([
         pod("build", json!({})),
         hitl("review", json!({"contextDisplay": "the build is done"})),
         set("end", shown)
@@ -109,7 +109,7 @@ fn what_a_container_said_and_wrote_is_there_for_what_follows() {
 
 #[test]
 fn a_long_log_keeps_its_end_in_the_journal_and_the_whole_by_reference() {
-    let mut run = Driven::new(json!([pod("build", json!({}))]));
+    let mut run = TestRun::new(json!([pod("build", json!({}))]));
     let log = format!("{}the end", "é\u{1b}[31m".repeat(2000));
     run.exited("build", 1, 0, "", &log);
     let kept = run.record("build").log.clone().unwrap();
@@ -123,7 +123,7 @@ fn only_the_exit_codes_and_reasons_that_are_named_are_tried_again() {
     let retry = |more: Value| {
         with(pod("build", json!({})), json!({"retry": with(json!({"limit": 2, "backoff": {"base": "1s"}}), more)}))
     };
-    let mut run = Driven::new(json!([retry(json!({"onExitCodes": [75]}))]));
+    let mut run = TestRun::new(json!([retry(json!({"onExitCodes": [75]}))]));
     run.exited("build", 1, 75, "", "");
     run.later(2);
     assert_eq!(run.calls(), ["build@2"]);
@@ -134,18 +134,18 @@ fn only_the_exit_codes_and_reasons_that_are_named_are_tried_again() {
     );
     run.exited("build", 2, 1, "", "");
     assert!(run.failed().contains("exit code 1"));
-    let mut run = Driven::new(json!([retry(json!({"onReasons": ["ExitCode"]}))]));
+    let mut run = TestRun::new(json!([retry(json!({"onReasons": ["ExitCode"]}))]));
     run.exited("build", 1, 1, "", "");
     run.later(2);
     assert_eq!(run.calls(), ["build@2"]);
     let http = json!({"name": "a", "http": {"url": "http://x"}, "retry": {"limit": 1, "onExitCodes": [1]}});
-    assert!(complaints(chain_of(json!([http])))[0].contains("retry.onExitCodes"));
+    assert!(errors(chain_of(json!([http])))[0].contains("retry.onExitCodes"));
 }
 
 mod before_it_begins {
     use super::*;
 
-    fn asked(verdicts: &[&str]) -> Driven {
+    fn asked(verdicts: &[&str]) -> TestRun {
         let run = with_gate(
             "stepStart",
             verdicts,
@@ -179,7 +179,7 @@ mod before_it_begins {
         let mut spec = chain_of(json!([pod("build", json!({"args": args}))]));
         let shown = json!({"contextDisplay": "nothing to see here"});
         spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(shown)}]);
-        let run = Driven::of(spec);
+        let run = TestRun::of(spec);
         let request = &run.asked("build/.start").request;
         assert!(!request.reviews.as_ref().unwrap().response.contains("the end"));
         assert_eq!(request.context.as_deref(), Some("nothing to see here"));
@@ -238,7 +238,7 @@ mod before_it_begins {
             {"name": "before", "type": "stepStart", "hitl": gate(verdicts)},
             {"name": "after", "type": "errorEscalation", "steps": ["build"], "hitl": gate(after)},
         ]);
-        let mut run = Driven::of(spec);
+        let mut run = TestRun::of(spec);
         run.modify("build/.start", json!({"image": "tool@sha256:2"}));
         run.exited("build", 1, 1, "", "");
         run.decide("build/.error", decided(Verdict::Retry));
@@ -270,7 +270,7 @@ mod before_it_begins {
         assert!(run.asked("build/.start").request.reviews.as_ref().unwrap().response.contains("http://x/ACME"));
         let mut spec = chain_of(json!([set("build", "x")]));
         spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(json!({}))}]);
-        assert!(complaints(spec)[0].contains("neither a pod nor a request"));
+        assert!(errors(spec)[0].contains("neither a pod nor a request"));
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod after_it_failed {
 
     const VERDICTS: [&str; 5] = ["Retry", "Modify", "Skip", "Reject", "Abort"];
 
-    fn failed() -> Driven {
+    fn failed() -> TestRun {
         let vars = json!({"vars": {"team": "pay"}});
         let mut run =
             with_gate("errorEscalation", &VERDICTS, json!([with(pod("build", json!({})), vars), set("end", "over")]));
@@ -339,7 +339,7 @@ mod after_it_failed {
             {"name": "before", "type": "stepStart", "hitl": gate(json!({}))},
             {"name": "after", "type": "errorEscalation", "steps": ["build"], "hitl": gate(json!({"allowedVerdicts": VERDICTS}))},
         ]);
-        let mut run = Driven::of(spec);
+        let mut run = TestRun::of(spec);
         run.approve("build/.start");
         run.exited("build", 1, 1, "", "");
         run.decide("build/.error", decided(Verdict::Retry));
@@ -357,7 +357,7 @@ mod after_it_failed {
         let mut spec = chain_of(json!([with(pod("build", json!({})), json!({"vars": {"team": "pay"}}))]));
         let prompt = "{{ team }}: {{ error.class }} {{ error.exitCode }} {{ error.log }}";
         spec["gates"] = json!([{"name": "human", "type": "errorEscalation", "steps": ["build"], "hitl": gate(json!({"prompt": prompt}))}]);
-        let mut run = Driven::of(spec);
+        let mut run = TestRun::of(spec);
         run.exited("build", 1, 3, "", "boom");
         assert_eq!(run.asked("build/.error").request.prompt, "pay: ExitCode 3 boom");
     }

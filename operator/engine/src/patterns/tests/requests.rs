@@ -3,12 +3,12 @@
 use serde_json::json;
 use signoff_api::journal::StepPhase;
 
-use crate::driven::{Driven, agent, chain_of, gate};
-use crate::turn::{Command, HttpCall, What};
+use crate::test_run::{TestRun, agent, chain_of, gate};
+use crate::transition::{Command, HttpCall, What};
 
 /// The request that is sent at a path in this transition.
-fn sent<'a>(run: &'a Driven, path: &str) -> Option<&'a HttpCall> {
-    run.turn.commands.iter().find_map(|command| match command {
+fn sent<'a>(run: &'a TestRun, path: &str) -> Option<&'a HttpCall> {
+    run.transition.commands.iter().find_map(|command| match command {
         Command::Call(call) if call.path == path => match &call.what {
             What::Http(http) => Some(http),
             _ => None,
@@ -18,9 +18,10 @@ fn sent<'a>(run: &'a Driven, path: &str) -> Option<&'a HttpCall> {
 }
 
 /// A run in which a model says which order is read.
-fn read(answer: &str) -> Driven {
+fn read(answer: &str) -> TestRun {
     let url = "http://orders.shop.svc/orders/{{ steps.pick.response }}?full={{ steps.pick.response }}";
-    let mut run = Driven::new(json!([agent("pick", "writer", "which order?"), {"name": "read", "http": {"url": url}}]));
+    let mut run =
+        TestRun::new(json!([agent("pick", "writer", "which order?"), {"name": "read", "http": {"url": url}}]));
     run.reply("pick", 1, answer);
     run
 }
@@ -53,14 +54,14 @@ fn people_approve_the_url_as_it_is_sent() {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Modify"]}));
     spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["read"], "hitl": hitl}]);
     let encoded = "http://orders.shop.svc/orders/1%2Fdelete%3Fall%3Dtrue";
-    let mut run = Driven::of(spec.clone());
+    let mut run = TestRun::of(spec.clone());
     let shown = run.asked("read/.start").request.reviews.as_ref().unwrap().response.clone();
     assert!(shown.contains(encoded), "{shown}");
     run.approve("read/.start");
     assert_eq!(sent(&run, "read").unwrap().url, encoded);
     assert_eq!(run.record("read").input_digest, run.record("read/.start").input_digest);
     // A URL that a person gives is the whole URL.
-    let mut run = Driven::of(spec);
+    let mut run = TestRun::of(spec);
     run.modify("read/.start", json!({"url": "http://orders.shop.svc/a/../b?c=d&e=f"}));
     assert_eq!(sent(&run, "read").unwrap().url, "http://orders.shop.svc/a/../b?c=d&e=f");
 }
@@ -70,7 +71,7 @@ fn a_whole_url_may_be_one_value_and_a_value_in_the_host_cannot_change_it() {
     let url = |template: &str, input: &str| {
         let mut spec = chain_of(json!([{"name": "read", "http": {"url": template}}]));
         spec["inputs"] = json!([{"name": "v", "value": input}]);
-        let run = Driven::of(spec);
+        let run = TestRun::of(spec);
         match sent(&run, "read") {
             Some(call) => Ok(call.url.clone()),
             None => Err(run.record("read").error.as_ref().unwrap().message.clone()),

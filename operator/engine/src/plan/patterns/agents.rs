@@ -11,15 +11,17 @@ use signoff_api::{
 };
 use signoff_expr::Members;
 
-use super::{Check, Ground, Known, PlannedOrchestrator, PlannedPattern, PlannedStep, SpecStep, SpecSteps, count};
+use super::{
+    Known, PlanContext, PlannedOrchestrator, PlannedPattern, PlannedStep, SpecStep, SpecSteps, Validator, count,
+};
 
 use crate::{
-    about::About,
+    gate_subject::GateSubject,
     plan::{
         Action, PlannedAgentStep,
         planned_step::{AGENT_TIMEOUT, PlannedRetry},
         references::{RECORD, with_decision, with_records},
-        step::Place,
+        step::StepContext,
     },
 };
 
@@ -27,7 +29,7 @@ use crate::{
 const MAX_TASKS: usize = 32;
 
 /// An agent that a pattern asks, as it is written, and the fields below its place that say so.
-pub(super) struct Made<'m> {
+pub(super) struct PatternAgent<'m> {
     pub(super) agent: &'m str,
     pub(super) agent_field: &'m str,
     pub(super) input: Option<&'m str>,
@@ -35,64 +37,69 @@ pub(super) struct Made<'m> {
     pub(super) addition: Option<String>,
 }
 
-impl<'m> Made<'m> {
+impl<'m> PatternAgent<'m> {
     /// An agent that is written as `agent` and `input`.
     pub(super) fn of(agent: &'m str, input: Option<&'m str>, addition: Option<String>) -> Self {
         Self { agent, agent_field: "agent", input, input_field: "input", addition }
     }
 }
 
-impl Check<'_> {
+impl Validator<'_> {
     /// Returns the step of an agent that the pattern calls, with the gates of policies and of the spec.
-    pub(super) fn made_agent(&mut self, name: &str, made: Made<'_>, place: &Place<'_>) -> Option<PlannedStep> {
-        let Made { agent, agent_field, input, input_field, addition } = made;
-        let field = |field: &str| format!("{}.{field}", place.field);
-        self.agent(agent, &field(agent_field), place);
-        let planned_agent = place.ground.agents.get(agent);
+    pub(super) fn pattern_agent(
+        &mut self,
+        name: &str,
+        agent: PatternAgent<'_>,
+        context: &StepContext<'_>,
+    ) -> Option<PlannedStep> {
+        let PatternAgent { agent, agent_field, input, input_field, addition } = agent;
+        let field = |field: &str| format!("{}.{field}", context.field);
+        self.agent(agent, &field(agent_field), context);
+        let planned_agent = context.plan.agents.get(agent);
         if input.is_none() && planned_agent.is_some_and(|agent| agent.system.is_none()) {
             let message = format!("agent {agent} has no system prompt to go by: say what it is told");
-            self.complain(field(input_field), message);
+            self.error(field(input_field), message);
         }
         let input = match input {
-            Some(source) => Some(self.known_template(source, &field(input_field), &place.known)?),
+            Some(source) => Some(self.known_template(source, &field(input_field), &context.known)?),
             None => None,
         };
         let action = Action::Agent(PlannedAgentStep { agent: agent.to_owned(), input, addition, fresh: false });
         let mut step = PlannedStep { path: format!(".{name}"), ..PlannedStep::new(&format!(".{name}"), action) };
-        self.with_gates(&mut step, None, place);
+        self.with_gates(&mut step, None, context);
         let agent = AgentStep { name: agent.to_owned(), ..AgentStep::default() };
         let written = Step { name: format!(".{name}"), agent: Some(agent), ..Step::default() };
-        self.with_policy_gates(&mut step, &written, place);
+        self.with_policy_gates(&mut step, &written, context);
         Some(step)
     }
 
     /// A step that stands alone: a reduce, a writeup.
-    pub(super) fn alone(&mut self, ground: &Ground<'_>, one: &SpecStep<'_>, known: &Known) -> Option<PlannedStep> {
+    pub(super) fn alone(&mut self, plan: &PlanContext<'_>, one: &SpecStep<'_>, known: &Known) -> Option<PlannedStep> {
         self.depends_on_nothing(one, "leave dependsOn out");
-        self.step(one.step, &Place { result: true, ..Place::new(ground, &one.field, "", known.clone()) })
+        self.step(one.step, &StepContext { result: true, ..StepContext::new(plan, &one.field, "", known.clone()) })
     }
 
     /// The gate before a plan is followed: the pattern's own, or that of `spec.gates`.
     pub(super) fn plan_review(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         own: Option<&str>,
         (path, field): (&str, &str),
         known: &Known,
-        about: About,
+        subject: GateSubject,
     ) -> Option<PlannedStep> {
         let known = with_decision(known.clone());
-        let general = self.gate_of_run(ground, SpecGateType::PlanApproval, path, &known, about.clone());
+        let general = self.gate_of_run(plan, SpecGateType::PlanApproval, path, &known, subject.clone());
         let Some(name) = own else { return general };
         if general.is_some() {
-            self.complain(field, "a gate of spec.gates with the type planApproval asks already: keep one of them");
+            self.error(field, "a gate of spec.gates with the type planApproval asks already: keep one of them");
         }
-        self.review(ground, name, (path, field), &known, about).or(general)
+        self.review(plan, name, (path, field), &known, subject).or(general)
     }
 
     pub(super) fn orchestrator(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         spec: &OrchestratorWorkers,
         steps: &SpecSteps<'_>,
         base: &Known,
@@ -102,41 +109,41 @@ impl Check<'_> {
         let named: BTreeSet<&str> = spec.reduce.as_deref().into_iter().chain(spec.writeup.as_deref()).collect();
         self.unnamed(steps, &named, "name it in reduce or writeup, or leave it out");
         let max_tasks = count(spec.orchestrator.max_tasks).unwrap_or(MAX_TASKS);
-        let place = Place::new(ground, format!("{field}.orchestrator"), "", with_decision(base.clone()));
+        let context = StepContext::new(plan, format!("{field}.orchestrator"), "", with_decision(base.clone()));
         let addition = format!(
             "Answer with JSON and nothing else: [{{\"task\": \"<what a worker shall do>\"}}, ...], at most {max_tasks} of them."
         );
         let own = &spec.orchestrator;
-        let made = Made::of(&own.agent, own.input.as_deref(), Some(addition));
-        let orchestrator = self.made_agent("orchestrator", made, &place);
+        let agent = PatternAgent::of(&own.agent, own.input.as_deref(), Some(addition));
+        let orchestrator = self.pattern_agent("orchestrator", agent, &context);
         let parts = base.clone().with("subtasks", Members::Open).with("task_count", Members::Open);
         let review = self.plan_review(
-            ground,
+            plan,
             spec.decomposition_review.as_deref(),
             (".decomposition", &format!("{field}.decompositionReview")),
             &parts,
-            About::Subtasks(max_tasks),
+            GateSubject::Subtasks(max_tasks),
         );
         let parts = with_decision(parts).with("num_workers", Members::Open);
         let at_work = parts.clone().with("task", Members::Open).with("index", Members::Open);
         // Its policy gates stand beneath each worker: several are at work at once.
-        let place = Place::new(ground, format!("{field}.worker"), ".worker/", at_work);
+        let context = StepContext::new(plan, format!("{field}.worker"), ".worker/", at_work);
         let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
         self.call_timeout(spec.worker.timeout, &format!("{field}.worker.timeout"));
-        let worker = self.made_agent("worker", Made::of(&spec.worker.agent, Some(input), None), &place).map(|worker| {
-            PlannedStep {
+        let worker = self
+            .pattern_agent("worker", PatternAgent::of(&spec.worker.agent, Some(input), None), &context)
+            .map(|worker| PlannedStep {
                 retry: PlannedRetry::of(spec.worker.retry.as_ref()),
                 timeout: spec.worker.timeout.map_or(AGENT_TIMEOUT, signoff_api::Span::duration),
                 on_error: spec.worker.on_error.unwrap_or_default(),
                 ..worker
-            }
-        });
+            });
         let done = parts.with("workers", Members::Open).with("last_response", Members::Open);
         let reduce_review = spec.reduce_review.as_deref().and_then(|name| {
-            self.review(ground, name, (".reduce-review", &format!("{field}.reduceReview")), &done, About::Workers)
+            self.review(plan, name, (".reduce-review", &format!("{field}.reduceReview")), &done, GateSubject::Workers)
         });
         let spec_reduce = self.named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
-        let reduce = spec_reduce.as_ref().and_then(|one| self.alone(ground, one, &done));
+        let reduce = spec_reduce.as_ref().and_then(|one| self.alone(plan, one, &done));
         let reduced = match &spec_reduce {
             Some(one) => {
                 with_records(done.clone(), [one.step].into_iter(), &[]).with("reduce", Members::fields(RECORD))
@@ -144,11 +151,11 @@ impl Check<'_> {
             None => done.clone(),
         };
         let spec_writeup = self.named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));
-        let writeup = spec_writeup.as_ref().and_then(|one| self.alone(ground, one, &reduced));
+        let writeup = spec_writeup.as_ref().and_then(|one| self.alone(plan, one, &reduced));
         if let (Some(reduce), Some(writeup)) = (&spec.reduce, &spec.writeup)
             && reduce == writeup
         {
-            self.complain(format!("{field}.writeup"), format!("{writeup} is the step of reduce: name another"));
+            self.error(format!("{field}.writeup"), format!("{writeup} is the step of reduce: name another"));
         }
         let own_steps = spec_reduce.iter().chain(&spec_writeup).map(|one| one.step);
         let after = match spec_writeup {

@@ -7,20 +7,20 @@ use std::{collections::BTreeSet, sync::Arc};
 use signoff_api::{Verdict, pattern::Dag};
 use signoff_expr::Members;
 
-use super::{Check, Ground, Known, PlannedDag, PlannedPattern, PlannedTask, SpecStep, SpecSteps, count};
+use super::{Known, PlanContext, PlannedDag, PlannedPattern, PlannedTask, SpecStep, SpecSteps, Validator, count};
 
 use crate::plan::{
     references::{defers, with_decision, with_records},
-    step::Place,
+    step::StepContext,
 };
 
 /// The largest number of steps of a dag.
 const MOST_STEPS: usize = 256;
 
-impl Check<'_> {
+impl Validator<'_> {
     pub(super) fn dag(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         dag: &Dag,
         steps: &SpecSteps<'_>,
         base: &Known,
@@ -29,7 +29,7 @@ impl Check<'_> {
         self.at_most(steps, MOST_STEPS, "dag");
         let steps = steps.all();
         if steps.is_empty() {
-            self.complain("spec.steps", "a dag needs at least one step");
+            self.error("spec.steps", "a dag needs at least one step");
         }
         let deps = self.deps(steps);
         let order = self.order(steps, &deps)?;
@@ -46,10 +46,10 @@ impl Check<'_> {
                 known = with_decision(known);
             }
             let known = known.of_step(&task.name, &names);
-            let mut place = Place::new(ground, field, "", known);
+            let mut context = StepContext::new(plan, field, "", known);
             let earlier = order.iter().filter(|other| seen.contains(other));
-            place.earlier = earlier.filter_map(|at| Some((*at, &planned[*at].as_ref()?.step))).collect();
-            let Some(step) = self.step(task, &place) else { continue };
+            context.earlier = earlier.filter_map(|at| Some((*at, &planned[*at].as_ref()?.step))).collect();
+            let Some(step) = self.step(task, &context) else { continue };
             let reviewed = step.gate().and_then(|gate| gate.reviews());
             let between = |other: &&usize| {
                 reviewed
@@ -82,7 +82,7 @@ impl Check<'_> {
                         let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
                         let hint = self.did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
                         let message = format!("there is no step {name}; there are {}{hint}", names.join(", "));
-                        self.complain(format!("{field}.dependsOn"), message);
+                        self.error(format!("{field}.dependsOn"), message);
                     }
                 }
             }
@@ -104,7 +104,7 @@ impl Check<'_> {
             return Some(order);
         }
         let message = format!("{} wait for each other in a circle: remove one from their dependsOn", stuck.join(", "));
-        self.complain("spec.steps", message);
+        self.error("spec.steps", message);
         None
     }
 
@@ -121,7 +121,7 @@ impl Check<'_> {
                     name(gate),
                     name(gate)
                 );
-                self.complain(format!("{}.hitl.allowedVerdicts", steps[gate].field), message);
+                self.error(format!("{}.hitl.allowedVerdicts", steps[gate].field), message);
             }
         }
     }

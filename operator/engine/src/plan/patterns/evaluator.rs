@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use signoff_api::pattern::{EvaluatorOptimizer, OnExhausted};
 use signoff_expr::Members;
 
-use super::{Check, Ground, Known, PlannedEvaluator, PlannedPattern, SpecSteps, agents::Made, count};
+use super::{Known, PlanContext, PlannedEvaluator, PlannedPattern, SpecSteps, Validator, agents::PatternAgent, count};
 
 use crate::{
-    about::About,
-    plan::{references::with_decision, step::Place},
+    gate_subject::GateSubject,
+    plan::{references::with_decision, step::StepContext},
 };
 
 /// The default score of an accepted draft, and the default number of drafts.
@@ -22,10 +22,10 @@ const REVISE: &str = "Revise the draft.\n\nDraft:\n{{ draft }}\n\nJudgement: {{ 
 const ANSWER: &str =
     "Answer with JSON and nothing else: {\"score\": <0 to 100>, \"issues\": [\"...\"], \"fixes\": [\"...\"]}.";
 
-impl Check<'_> {
+impl Validator<'_> {
     pub(super) fn evaluator(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         spec: &EvaluatorOptimizer,
         steps: &SpecSteps<'_>,
         base: &Known,
@@ -33,26 +33,27 @@ impl Check<'_> {
         let field = "spec.pattern.evaluatorOptimizer";
         self.no_branches(steps);
         self.unnamed(steps, &BTreeSet::new(), "evaluatorOptimizer asks its agents itself, so leave the step out");
-        let place = Place::new(ground, field, "", base.clone());
-        let made = Made { agent_field: "producer", ..Made::of(&spec.producer, spec.input.as_deref(), None) };
-        let producer = self.made_agent("producer", made, &place);
+        let context = StepContext::new(plan, field, "", base.clone());
+        let agent =
+            PatternAgent { agent_field: "producer", ..PatternAgent::of(&spec.producer, spec.input.as_deref(), None) };
+        let producer = self.pattern_agent("producer", agent, &context);
         let drafted = base.clone().with("draft", Members::Open).with("iteration", Members::Open);
         let drafted = drafted.with("iterations", Members::Open).with("last_response", Members::Open);
-        let place = Place::new(ground, format!("{field}.evaluator"), "", with_decision(drafted.clone()));
+        let context = StepContext::new(plan, format!("{field}.evaluator"), "", with_decision(drafted.clone()));
         let input = spec.evaluator.input.as_deref().unwrap_or(EVALUATE);
-        let made = Made::of(&spec.evaluator.agent, Some(input), Some(ANSWER.to_owned()));
-        let evaluator = self.made_agent("evaluator", made, &place);
+        let agent = PatternAgent::of(&spec.evaluator.agent, Some(input), Some(ANSWER.to_owned()));
+        let evaluator = self.pattern_agent("evaluator", agent, &context);
         let judged = with_decision(drafted).with("evaluation", Members::fields(["score", "issues", "fixes"]));
         let judged = judged.with("current_draft", Members::Open);
         let judged = judged.with("current_evaluation", Members::fields(["score", "issues", "fixes"]));
         let review = spec.review_gate.as_deref().and_then(|name| {
-            self.review(ground, name, (".review", &format!("{field}.reviewGate")), &judged, About::Draft)
+            self.review(plan, name, (".review", &format!("{field}.reviewGate")), &judged, GateSubject::Draft)
         });
-        let place = Place::new(ground, field, "", judged.clone());
+        let context = StepContext::new(plan, field, "", judged.clone());
         let prompt = spec.revise_prompt.as_deref().unwrap_or(REVISE);
-        let made = Made::of(&spec.producer, Some(prompt), None);
-        let made = Made { agent_field: "producer", input_field: "revisePrompt", ..made };
-        let reviser = self.made_agent("reviser", made, &place);
+        let agent = PatternAgent::of(&spec.producer, Some(prompt), None);
+        let agent = PatternAgent { agent_field: "producer", input_field: "revisePrompt", ..agent };
+        let reviser = self.pattern_agent("reviser", agent, &context);
         let accept = spec.accept.clone().unwrap_or_default();
         let planned = PlannedEvaluator {
             producer: producer?,

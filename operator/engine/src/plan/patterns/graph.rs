@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use signoff_api::pattern::{Edge, Graph};
 use signoff_expr::{Members, When};
 
-use super::{Check, Ground, Known, PlannedEdge, PlannedGraph, PlannedPattern, SpecStep, SpecSteps};
+use super::{Known, PlanContext, PlannedEdge, PlannedGraph, PlannedPattern, SpecStep, SpecSteps, Validator};
 
 use crate::plan::{
     references::{with_decision, with_records},
-    step::Place,
+    step::StepContext,
 };
 
 /// The default number of visits of one step, and of all steps.
@@ -19,10 +19,10 @@ const USUAL: (i32, i32) = (10, 100);
 /// The largest number of steps of a graph.
 const MOST_STEPS: usize = 128;
 
-impl Check<'_> {
+impl Validator<'_> {
     pub(super) fn graph(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         graph: &Graph,
         steps: &SpecSteps<'_>,
         base: &Known,
@@ -32,17 +32,17 @@ impl Check<'_> {
         self.at_most(steps, MOST_STEPS, "graph");
         let steps = steps.all();
         if steps.is_empty() {
-            self.complain("spec.steps", "a graph needs at least one step");
+            self.error("spec.steps", "a graph needs at least one step");
         }
         let known = with_records(base.clone(), steps.iter().map(|one| one.step), &["visits"]);
         let known = known.with("last_response", Members::Open);
         let known = if steps.iter().any(|one| one.step.hitl.is_some()) { with_decision(known) } else { known };
         let mut nodes = Vec::new();
         for one in steps {
-            let mut place = Place::new(ground, &one.field, "", known.clone());
-            place.earlier = nodes.iter().enumerate().collect();
+            let mut context = StepContext::new(plan, &one.field, "", known.clone());
+            context.earlier = nodes.iter().enumerate().collect();
             self.depends_on_nothing(one, "draw an edge");
-            if let Some(step) = self.step(one.step, &place) {
+            if let Some(step) = self.step(one.step, &context) {
                 nodes.push(step);
             }
         }
@@ -59,7 +59,7 @@ impl Check<'_> {
                 edges[from].push(planned);
             }
         }
-        self.shape(steps, entry, &edges, field, !ground.spec.gates.is_empty());
+        self.shape(steps, entry, &edges, field, !plan.spec.gates.is_empty());
         if nodes.len() != steps.len() {
             return None;
         }
@@ -78,7 +78,7 @@ impl Check<'_> {
         if found.is_none() {
             let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
             let hint = self.did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
-            self.complain(field, format!("there is no step {name}; there are {}{hint}", names.join(", ")));
+            self.error(field, format!("there is no step {name}; there are {}{hint}", names.join(", ")));
         }
         found
     }
@@ -102,7 +102,7 @@ impl Check<'_> {
                 Some(PlannedEdge::Choose(choices))
             }
             _ => {
-                self.complain(field, "an edge has exactly one of to and choose");
+                self.error(field, "an edge has exactly one of to and choose");
                 None
             }
         }
@@ -115,7 +115,7 @@ impl Check<'_> {
                 Some(when)
             }
             Err(why) => {
-                self.complain(field, why.problem());
+                self.error(field, why.problem());
                 None
             }
         }
@@ -142,7 +142,7 @@ impl Check<'_> {
             let name = &one.step.name;
             let is_drawn =
                 edges.iter().flatten().any(|edge| edge.targets().iter().any(|to| steps[*to].step.name == *name));
-            self.complain(
+            self.error(
                 &one.field,
                 if is_drawn {
                     format!(
@@ -154,7 +154,7 @@ impl Check<'_> {
             );
         }
         if !edges.is_empty() && !edges.iter().any(|leaving| leaving.iter().all(|edge| !edge.always_matches())) {
-            self.complain(
+            self.error(
                 format!("{field}.edges"),
                 "the run could never end: leave some step without an edge that always matches",
             );

@@ -8,16 +8,16 @@ use signoff_api::pattern::{Parallel, Routing};
 use signoff_expr::Members;
 
 use super::{
-    Check, Ground, Known, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, SpecSteps, agents::Made,
-    count,
+    Known, PlanContext, PlannedBranch, PlannedParallel, PlannedPattern, PlannedRouting, SpecSteps, Validator,
+    agents::PatternAgent, count,
 };
 
 use crate::{
-    about::About,
+    gate_subject::GateSubject,
     plan::{
         references::{with_decision, with_records},
         spec_steps::SpecBranch,
-        step::Place,
+        step::StepContext,
     },
 };
 
@@ -28,10 +28,10 @@ const MOST_ROUTES: usize = 32;
 /// The largest number of branches that run in parallel.
 const MOST_BRANCHES: usize = 128;
 
-impl Check<'_> {
+impl Validator<'_> {
     pub(super) fn chain(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         steps: &SpecSteps<'_>,
         base: &Known,
     ) -> (PlannedPattern, Known) {
@@ -39,17 +39,17 @@ impl Check<'_> {
         let steps = steps.all();
         if steps.is_empty() {
             let message = "a run needs at least one step: every step stands in spec.steps, whatever the pattern, and never within pattern";
-            self.complain("spec.steps", message);
+            self.error("spec.steps", message);
         }
-        let planned = self.list(ground, steps, "", base);
+        let planned = self.list(plan, steps, "", base);
         let known = Self::known_in_list(base, steps, steps.len());
         (PlannedPattern::Chain(planned), known)
     }
 
-    fn branches(&mut self, ground: &Ground<'_>, branches: &[SpecBranch<'_>], base: &Known) -> Vec<PlannedBranch> {
+    fn branches(&mut self, plan: &PlanContext<'_>, branches: &[SpecBranch<'_>], base: &Known) -> Vec<PlannedBranch> {
         let mut planned = Vec::new();
         for branch in branches {
-            let steps = self.list(ground, &branch.steps, &format!("{}/", branch.name), base);
+            let steps = self.list(plan, &branch.steps, &format!("{}/", branch.name), base);
             planned.push(PlannedBranch { name: branch.name.to_owned(), steps });
         }
         planned
@@ -57,7 +57,7 @@ impl Check<'_> {
 
     pub(super) fn routing(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         routing: &Routing,
         steps: &SpecSteps<'_>,
         base: &Known,
@@ -65,10 +65,9 @@ impl Check<'_> {
         let field = "spec.pattern.routing";
         let routes = self.spec_branches(steps, &BTreeSet::new());
         match routes.len() {
-            0 => self
-                .complain("spec.steps", "a router needs at least one route to choose: a step says `branch: <route>`"),
+            0 => self.error("spec.steps", "a router needs at least one route to choose: a step says `branch: <route>`"),
             count if count > MOST_ROUTES => {
-                self.complain(
+                self.error(
                     "spec.steps",
                     format!("a router chooses among at most {MOST_ROUTES} routes, here are {count}"),
                 );
@@ -77,26 +76,26 @@ impl Check<'_> {
         }
         let names: Vec<String> = routes.iter().map(|route| route.name.to_owned()).collect();
         let known_router = || base.clone().with("router", Members::fields(["chosen_route", "response"]));
-        let place = Place::new(ground, format!("{field}.router"), "", with_decision(base.clone()));
+        let context = StepContext::new(plan, format!("{field}.router"), "", with_decision(base.clone()));
         let addition = format!(
             "Answer with JSON and nothing else: {{\"route\": \"<name>\"}}, where <name> is one of {}.",
             names.join(", ")
         );
-        let made = Made::of(&routing.router.agent, Some(&routing.router.input), Some(addition));
-        let router = self.made_agent("router", made, &place);
-        let about = About::Route(names);
+        let agent = PatternAgent::of(&routing.router.agent, Some(&routing.router.input), Some(addition));
+        let router = self.pattern_agent("router", agent, &context);
+        let subject = GateSubject::Route(names);
         let review = self.plan_review(
-            ground,
+            plan,
             routing.router.review.as_deref(),
             (".review", &format!("{field}.router.review")),
             &known_router(),
-            about,
+            subject,
         );
         let mut known = known_router();
         if review.is_some() {
             known = with_decision(known);
         }
-        let routes = self.branches(ground, &routes, &known);
+        let routes = self.branches(plan, &routes, &known);
         let planned = PlannedRouting {
             router: router?,
             max_retries: routing.router.max_retries.unwrap_or(ROUTER_RETRIES),
@@ -109,7 +108,7 @@ impl Check<'_> {
 
     pub(super) fn parallel(
         &mut self,
-        ground: &Ground<'_>,
+        plan: &PlanContext<'_>,
         parallel: &Parallel,
         steps: &SpecSteps<'_>,
         base: &Known,
@@ -120,17 +119,14 @@ impl Check<'_> {
             0 | 1 => {
                 let message =
                     "at least two branches run in parallel: one alone is a chain; a step says `branch: <name>`";
-                self.complain("spec.steps", message);
+                self.error("spec.steps", message);
             }
             count if count > MOST_BRANCHES => {
-                self.complain(
-                    "spec.steps",
-                    format!("at most {MOST_BRANCHES} branches run in parallel, here are {count}"),
-                );
+                self.error("spec.steps", format!("at most {MOST_BRANCHES} branches run in parallel, here are {count}"));
             }
             _ => {}
         }
-        let branches = self.branches(ground, &spec_branches, base);
+        let branches = self.branches(plan, &spec_branches, base);
         let shape = Members::fields(["response", "status", "steps"]);
         let all = Members::shapes(spec_branches.iter().map(|branch| (branch.name.to_owned(), shape.clone())));
         let mut known = base.clone().with("branches", all).with("last_response", Members::Open);
@@ -138,7 +134,7 @@ impl Check<'_> {
             known = with_decision(known);
         }
         let found = self.named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
-        let reduce = found.as_ref().and_then(|one| self.alone(ground, one, &known));
+        let reduce = found.as_ref().and_then(|one| self.alone(plan, one, &known));
         if let Some(one) = &found {
             known = with_records(known, [one.step].into_iter(), &[]);
             if one.step.hitl.is_some() {

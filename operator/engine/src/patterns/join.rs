@@ -14,7 +14,7 @@ pub(super) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, Stop>> + '
 ///
 /// A person's no ends all of them at once. So does a failure where `fail_fast`; else it counts once all have ended, the
 /// first in order where there are several.
-pub(super) async fn together<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, Stop> {
+pub(super) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, Stop> {
     let mut ended: Vec<Option<Result<T, Stop>>> = members.iter().map(|_| None).collect();
     poll_fn(|context| {
         let mut moved = true;

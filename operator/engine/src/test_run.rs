@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 use signoff_api::{Moment, Outcome, Verdict, Workflow, approval::ApprovalPhase, journal::StepRecord};
 
 use crate::{
-    Blobs, Control, End, Fact, Journal, Now, Plan, Settings, Turn, advance,
-    turn::{Ask, Command, Failure, Reply, What},
+    Blobs, Control, End, Fact, Journal, Now, Plan, Settings, Transition, advance,
+    transition::{Ask, Command, Failure, Reply, What},
 };
 
 /// A run that a test drives step by step.
-pub(crate) struct Driven {
+pub(crate) struct TestRun {
     pub(crate) plan: Plan,
     pub(crate) journal: Journal,
     pub(crate) blobs: Blobs,
     pub(crate) control: Control,
     pub(crate) clock: Moment,
-    pub(crate) turn: Turn,
+    pub(crate) transition: Transition,
 }
 
 pub(crate) fn start() -> Moment {
@@ -65,7 +65,7 @@ pub(crate) fn decided(verdict: Verdict) -> Outcome {
     }
 }
 
-impl Driven {
+impl TestRun {
     pub(crate) fn new(steps: Value) -> Self {
         Self::of(chain_of(steps))
     }
@@ -79,49 +79,50 @@ impl Driven {
         let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
             .unwrap_or_else(|why| panic!("{why:?}"));
         let now = Now { at: start(), guard_epoch: "epoch".into() };
-        let turn = advance(&plan, control, Journal::default(), Vec::new(), &Blobs::new(), &now);
-        let mut run = Self { plan, journal: Journal::default(), blobs: Blobs::new(), control, clock: start(), turn };
+        let transition = advance(&plan, control, Journal::default(), Vec::new(), &Blobs::new(), &now);
+        let mut run =
+            Self { plan, journal: Journal::default(), blobs: Blobs::new(), control, clock: start(), transition };
         run.commit();
         run
     }
 
     /// Stores what the turn produced, by way of JSON, as the API server would.
     pub(crate) fn commit(&mut self) {
-        self.blobs.extend(self.turn.blobs.iter().cloned());
+        self.blobs.extend(self.transition.blobs.iter().cloned());
         let records: Vec<StepRecord> =
-            serde_json::from_value(serde_json::to_value(self.turn.journal.records()).unwrap()).unwrap();
-        self.journal = Journal::new(self.turn.journal.seq(), records);
+            serde_json::from_value(serde_json::to_value(self.transition.journal.records()).unwrap()).unwrap();
+        self.journal = Journal::new(self.transition.journal.seq(), records);
     }
 
-    pub(crate) fn take(&mut self, facts: Vec<Fact>) -> &Turn {
+    pub(crate) fn take(&mut self, facts: Vec<Fact>) -> &Transition {
         let now = Now { at: self.clock, guard_epoch: "epoch".into() };
-        self.turn = advance(&self.plan, self.control, self.journal.clone(), facts, &self.blobs, &now);
-        assert!(self.turn.missing.is_empty(), "everything is stored here: {:?}", self.turn.missing);
+        self.transition = advance(&self.plan, self.control, self.journal.clone(), facts, &self.blobs, &now);
+        assert!(self.transition.missing.is_empty(), "everything is stored here: {:?}", self.transition.missing);
         self.commit();
         // Taking the same turn again, with nothing new, adds nothing.
-        if self.turn.end.is_none() {
+        if self.transition.end.is_none() {
             let again = advance(&self.plan, self.control, self.journal.clone(), Vec::new(), &self.blobs, &now);
             assert_eq!(again.journal.records(), self.journal.records(), "a replay adds nothing");
         }
-        &self.turn
+        &self.transition
     }
 
-    pub(crate) fn later(&mut self, seconds: u64) -> &Turn {
+    pub(crate) fn later(&mut self, seconds: u64) -> &Transition {
         self.clock = self.clock.after(Duration::from_secs(seconds));
         self.take(Vec::new())
     }
 
-    pub(crate) fn decide(&mut self, path: &str, outcome: Outcome) -> &Turn {
+    pub(crate) fn decide(&mut self, path: &str, outcome: Outcome) -> &Transition {
         self.take(vec![Fact::Decided { path: path.into(), outcome: Box::new(outcome) }])
     }
 
-    pub(crate) fn reply(&mut self, path: &str, attempt: i32, text: &str) -> &Turn {
+    pub(crate) fn reply(&mut self, path: &str, attempt: i32, text: &str) -> &Transition {
         let reply = Reply { response: json!(text), ..Reply::default() };
         let at = self.clock;
         self.take(vec![Fact::Ended { path: path.into(), attempt, result: Ok(reply), at }])
     }
 
-    pub(crate) fn fail(&mut self, path: &str, attempt: i32, retryable: bool, unknown: bool) -> &Turn {
+    pub(crate) fn fail(&mut self, path: &str, attempt: i32, retryable: bool, unknown: bool) -> &Transition {
         let failure = Failure {
             class: "Status".into(),
             message: "503".into(),
@@ -144,7 +145,7 @@ impl Driven {
     }
 
     pub(crate) fn calls(&self) -> Vec<String> {
-        self.turn
+        self.transition
             .commands
             .iter()
             .filter_map(|c| match c {
@@ -154,8 +155,8 @@ impl Driven {
             .collect()
     }
 
-    pub(crate) fn told(&self) -> String {
-        self.turn
+    pub(crate) fn prompt(&self) -> String {
+        self.transition
             .commands
             .iter()
             .find_map(|c| match c {
@@ -177,8 +178,8 @@ impl Driven {
     }
 
     /// The container that is to run at a path.
-    pub(crate) fn container(&self, path: &str) -> &crate::turn::PodCall {
-        let mut calls = self.turn.commands.iter().filter_map(|command| match command {
+    pub(crate) fn container(&self, path: &str) -> &crate::transition::PodCall {
+        let mut calls = self.transition.commands.iter().filter_map(|command| match command {
             Command::Call(call) if call.path == path => Some(&call.what),
             _ => None,
         });
@@ -189,7 +190,7 @@ impl Driven {
     }
 
     /// A container ended.
-    pub(crate) fn exited(&mut self, path: &str, attempt: i32, code: i32, message: &str, log: &str) -> &Turn {
+    pub(crate) fn exited(&mut self, path: &str, attempt: i32, code: i32, message: &str, log: &str) -> &Transition {
         let facts = BTreeMap::from([("exitCode".to_owned(), code.to_string())]);
         let log = Some(log.to_owned());
         let result = if code == 0 {
@@ -204,7 +205,7 @@ impl Driven {
 
     /// What was asked in this turn at a path.
     pub(crate) fn asked(&self, path: &str) -> &Ask {
-        let mut asks = self.turn.commands.iter().filter_map(|command| match command {
+        let mut asks = self.transition.commands.iter().filter_map(|command| match command {
             Command::Ask(ask) => Some(&**ask),
             Command::Call(_) => None,
         });
@@ -212,8 +213,8 @@ impl Driven {
     }
 
     /// What the agent of a call is told last.
-    pub(crate) fn told_at(&self, path: &str) -> String {
-        let mut calls = self.turn.commands.iter().filter_map(|command| match command {
+    pub(crate) fn prompt_at(&self, path: &str) -> String {
+        let mut calls = self.transition.commands.iter().filter_map(|command| match command {
             Command::Call(call) if call.path == path => Some(&call.what),
             _ => None,
         });
@@ -226,7 +227,7 @@ impl Driven {
 
     /// All that the agent of a call is told, and what it said.
     pub(crate) fn conversation(&self, path: &str) -> Vec<String> {
-        let mut calls = self.turn.commands.iter().filter_map(|command| match command {
+        let mut calls = self.transition.commands.iter().filter_map(|command| match command {
             Command::Call(call) if call.path == path => Some(&call.what),
             _ => None,
         });
@@ -236,28 +237,28 @@ impl Driven {
         }
     }
 
-    pub(crate) fn approve(&mut self, path: &str) -> &Turn {
+    pub(crate) fn approve(&mut self, path: &str) -> &Transition {
         self.decide(path, decided(Verdict::Approve))
     }
 
     /// A decision with parameters.
-    pub(crate) fn modify(&mut self, path: &str, parameters: Value) -> &Turn {
+    pub(crate) fn modify(&mut self, path: &str, parameters: Value) -> &Transition {
         let parameters = Some(serde_json::from_value(parameters).unwrap());
         self.decide(path, Outcome { parameters, ..decided(Verdict::Modify) })
     }
 
-    pub(crate) fn respond(&mut self, path: &str, text: &str) -> &Turn {
+    pub(crate) fn respond(&mut self, path: &str, text: &str) -> &Transition {
         self.decide(path, Outcome { response: Some(text.into()), ..decided(Verdict::Respond) })
     }
 
-    pub(crate) fn defer(&mut self, path: &str, guidance: &str) -> &Turn {
+    pub(crate) fn defer(&mut self, path: &str, guidance: &str) -> &Transition {
         self.decide(path, Outcome { guidance: Some(guidance.into()), ..decided(Verdict::Defer) })
     }
 
     /// Returns the result of a run that succeeded.
     #[track_caller]
     pub(crate) fn succeeded(&self) -> &str {
-        match &self.turn.end {
+        match &self.transition.end {
             Some(End::Succeeded(text)) => text,
             other => panic!("{other:?}, {:?} open, {:?} called", self.open(), self.calls()),
         }
@@ -265,7 +266,7 @@ impl Driven {
 
     #[track_caller]
     pub(crate) fn failed(&self) -> &str {
-        match &self.turn.end {
+        match &self.transition.end {
             Some(End::Failed(why)) => why,
             other => panic!("{other:?}"),
         }
@@ -273,7 +274,7 @@ impl Driven {
 
     #[track_caller]
     pub(crate) fn rejected(&self) -> &str {
-        match &self.turn.end {
+        match &self.transition.end {
             Some(End::Rejected(why)) => why,
             other => panic!("{other:?}"),
         }
@@ -309,7 +310,7 @@ pub(crate) fn plan_of(spec: Value) -> Plan {
 }
 
 /// Returns the errors of a spec.
-pub(crate) fn complaints(spec: Value) -> Vec<String> {
+pub(crate) fn errors(spec: Value) -> Vec<String> {
     match Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default()) {
         Ok(_) => Vec::new(),
         Err(found) => found.iter().map(ToString::to_string).collect(),

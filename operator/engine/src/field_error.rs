@@ -4,7 +4,7 @@ use std::fmt;
 
 /// An error in a Workflow, with its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct FieldError {
     /// Where: `spec.steps[1].hitl.prompt`.
     pub field: String,
     /// The error and the remedy.
@@ -13,7 +13,7 @@ pub struct Complaint {
     pub reason: &'static str,
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }

@@ -8,14 +8,14 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::Books;
+use super::TransitionState;
 
 /// Values above this many bytes go to the blob store.
 const INLINE: usize = 1024;
 /// The bytes of all inline values of a run together.
 const INLINE_A_RUN: usize = 256 * 1024;
 
-impl Books {
+impl TransitionState {
     /// Checks whether a text can be kept.
     pub(crate) fn has_room_for(&self, value: &str) -> Result<(), String> {
         if self.is_inline(value) { Ok(()) } else { self.values.fit([value]) }
@@ -31,25 +31,25 @@ impl Books {
     }
 
     /// Keeps a text inline where it is short, and in the blob store where it is long.
-    pub(crate) fn keep(&mut self, value: &str) -> (Option<Json>, Option<BlobRef>) {
+    pub(crate) fn store_value(&mut self, value: &str) -> (Option<Json>, Option<BlobRef>) {
         if self.is_inline(value) {
             self.inline += value.len();
             (Some(Json(value.into())), None)
         } else {
-            (None, Some(self.store(value)))
+            (None, Some(self.store_blob(value)))
         }
     }
 
     /// Keeps the end of what a container wrote, and all of it in the blob store where that is more and there is room.
-    pub(crate) fn keep_log(&mut self, whole: &str) -> Option<StepLog> {
+    pub(crate) fn store_log(&mut self, whole: &str) -> Option<StepLog> {
         let whole = text::clean(whole);
         let tail = text::last(&whole, INLINE);
-        let ref_ = (tail.len() < whole.len() && self.can_store([&*whole]).is_ok()).then(|| self.store(&whole));
+        let ref_ = (tail.len() < whole.len() && self.can_store([&*whole]).is_ok()).then(|| self.store_blob(&whole));
         (!whole.is_empty()).then(|| StepLog { tail: tail.to_owned(), ref_ })
     }
 
     /// Puts a text into the blob store.
-    pub(crate) fn store(&mut self, value: &str) -> BlobRef {
+    pub(crate) fn store_blob(&mut self, value: &str) -> BlobRef {
         let digest = Digest::of_bytes(value.as_bytes());
         if !self.stored.iter().any(|(known, _)| *known == digest) {
             self.stored.push((digest.clone(), value.to_owned()));
@@ -60,12 +60,12 @@ impl Books {
     }
 
     /// Keeps a decision inline where it is short; where it is long, its payload is in the blob store only.
-    pub(crate) fn keep_decision(&mut self, outcome: Outcome) -> (Outcome, Option<BlobRef>) {
+    pub(crate) fn store_decision(&mut self, outcome: Outcome) -> (Outcome, Option<BlobRef>) {
         let whole = serde_json::to_string(&outcome).unwrap_or_default();
         if whole.len() <= INLINE {
             return (outcome, None);
         }
-        let reference = self.store(&whole);
+        let reference = self.store_blob(&whole);
         let short = Outcome {
             verdict: outcome.verdict,
             phase: outcome.phase,

@@ -6,12 +6,12 @@
 use signoff_api::{ApprovalStatus, Outcome, approval::Source};
 use signoff_expr::text;
 
-use super::{ApprovalPhase, Count};
+use super::{ApprovalPhase, Tally};
 
-impl Count<'_> {
+impl Tally<'_> {
     /// Whether everything that was decided so far was decided in this epoch. An Approval without any decision is taken
     /// over into it, unless its request was changed.
-    pub(super) fn is_vouched_for(&mut self) -> bool {
+    pub(super) fn is_current_epoch(&mut self) -> bool {
         if self.approval.guard_epoch() == self.now.guard_epoch {
             return true;
         }

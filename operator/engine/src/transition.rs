@@ -12,7 +12,7 @@ use signoff_api::{
     workflow::{Provider, WorkflowPhase},
 };
 
-use crate::{complaint::Complaint, journal::Journal};
+use crate::{field_error::FieldError, journal::Journal};
 
 /// The error class of a call that the policies do not allow.
 pub const NOT_ALLOWED: &str = "NotAllowed";
@@ -126,7 +126,7 @@ pub struct Failure {
 
 /// The engine's transition: new records and commands.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct Transition {
     /// The journal with everything that this turn added.
     pub journal: Journal,
     /// What is to be done once the journal is committed. Wishes: each turn repeats those that are not fulfilled.
@@ -143,7 +143,7 @@ pub struct Turn {
     /// Where the run stands.
     pub phase: WorkflowPhase,
     /// Gates that are held because they conflict with policies.
-    pub held: Vec<Complaint>,
+    pub blocked: Vec<FieldError>,
     /// The names of the open Approvals, in the journal's order.
     pub pending: Vec<String>,
     /// The files of a run that succeeded: relative paths, and what stands in them.
@@ -172,7 +172,7 @@ pub struct Ask {
     pub binds: Option<Digest>,
 }
 
-/// A call to be made. Given in every turn until its record is finished: whoever dispatches knows whether it runs.
+/// A call to be made. Given in every transition until its record is finished: whoever dispatches knows whether it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// The path of its record.

@@ -11,7 +11,7 @@ use signoff_api::{
 
 /// The subject of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum About {
+pub(crate) enum GateSubject {
     /// The step at this position of its list, or nothing.
     Step(Option<usize>),
     /// The route that was chosen, of these.
@@ -34,7 +34,7 @@ pub(crate) enum About {
     Failure(&'static [&'static str]),
 }
 
-impl About {
+impl GateSubject {
     /// The kind of gate, as its request says it.
     pub(crate) fn gate_type(&self) -> GateType {
         match self {
@@ -48,12 +48,12 @@ impl About {
     }
 
     /// Whether there is something that Modify could replace.
-    pub(crate) fn is_something(&self) -> bool {
+    pub(crate) fn is_replaceable(&self) -> bool {
         !matches!(self, Self::Step(None) | Self::Failure([]))
     }
 
     /// Returns the verdicts without a meaning here, with the remedy.
-    pub(crate) fn meaningless(&self) -> &'static [(Verdict, &'static str)] {
+    pub(crate) fn disallowed_verdicts(&self) -> &'static [(Verdict, &'static str)] {
         match self {
             Self::Step(_) | Self::Output | Self::Final(true) => &[],
             Self::Final(false) => &[
@@ -84,7 +84,7 @@ impl About {
     }
 
     /// Returns the verdicts that are allowed by default.
-    pub(crate) fn usual(&self, hitl: &HitlStep) -> Vec<Verdict> {
+    pub(crate) fn default_verdicts(&self, hitl: &HitlStep) -> Vec<Verdict> {
         let questions = || hitl.form.iter().flat_map(|form| &form.questions);
         let options = questions().next().is_some() && questions().all(|q| !q.takes_text());
         let answers = hitl.threshold.unwrap_or(1) == 1 || options;
@@ -99,7 +99,7 @@ impl About {
             Self::Failure(fields) => fields.contains(&"image"),
             _ => false,
         };
-        if self.is_something() && !chooses {
+        if self.is_replaceable() && !chooses {
             usual.push(Verdict::Modify);
         }
         // To replace a final answer by another is more than most want to allow.
@@ -157,6 +157,6 @@ pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
 }
 
 /// Returns the allowed verdicts.
-pub(crate) fn allowed(hitl: &HitlStep, about: &About) -> Vec<Verdict> {
-    if hitl.allowed_verdicts.is_empty() { about.usual(hitl) } else { hitl.allowed_verdicts.clone() }
+pub(crate) fn allowed(hitl: &HitlStep, subject: &GateSubject) -> Vec<Verdict> {
+    if hitl.allowed_verdicts.is_empty() { subject.default_verdicts(hitl) } else { hitl.allowed_verdicts.clone() }
 }

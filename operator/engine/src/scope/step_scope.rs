@@ -8,19 +8,20 @@ use serde_json::{Map, Value, json};
 use signoff_api::journal::StepRecord;
 use signoff_expr::Scope;
 
-use super::{Seen, Wanted, parts, view};
+use super::{RequestedNames, VisibleRecord, parts, view};
 
 use crate::{
-    activity::{Run, Trouble},
+    activity::{RenderError, Run},
     plan::PlannedStep,
 };
 
 /// The variables of a pattern, as of a number of the journal.
-pub(crate) type Given<'a> = Rc<dyn Fn(&Run<'a>, &Wanted<'_>, i64, &mut Scope) -> Result<(), Trouble> + 'a>;
+pub(crate) type PatternVars<'a> =
+    Rc<dyn Fn(&Run<'a>, &RequestedNames<'_>, i64, &mut Scope) -> Result<(), RenderError> + 'a>;
 
 /// The namespace in which templates name the records of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum RecordNamespace {
     /// Not at all.
     Nothing,
     /// `steps[0]` and `steps.<name>`: those that are done.
@@ -33,56 +34,62 @@ pub(crate) enum Listed {
 
 /// The scope of a list of steps in a run.
 #[derive(Clone)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct StepScope<'a> {
     /// Before the names of its records: empty, or `billing/`.
     pub(crate) prefix: String,
-    pub(crate) listed: Listed,
+    pub(crate) listed: RecordNamespace,
     pub(crate) list: Rc<[&'a PlannedStep]>,
     /// The positions that can be seen; none means all.
-    pub(crate) sees: Option<Rc<[usize]>>,
+    pub(crate) visible: Option<Rc<[usize]>>,
     /// Steps outside the list whose newest response and decision count too.
-    pub(crate) beside: Vec<&'a PlannedStep>,
-    pub(crate) given: Given<'a>,
+    pub(crate) also_visible: Vec<&'a PlannedStep>,
+    pub(crate) pattern_vars: PatternVars<'a>,
     /// Agents remember what they said and heard at this path and beneath it.
-    pub(crate) memory: String,
+    pub(crate) conversation: String,
     /// Besides the gates that can be seen, agents hear what people decided at this path and beneath it.
-    pub(crate) hears: Option<String>,
+    pub(crate) feedback_from: Option<String>,
     /// The most calls in flight among the records whose path begins with a text.
     pub(crate) limit: Option<(String, usize)>,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> StepScope<'a> {
     /// A frame of these steps, whose records begin with `prefix`, and that remembers no other.
-    pub(crate) fn of(prefix: &str, listed: Listed, list: impl IntoIterator<Item = &'a PlannedStep>) -> Self {
+    pub(crate) fn of(prefix: &str, listed: RecordNamespace, list: impl IntoIterator<Item = &'a PlannedStep>) -> Self {
         Self {
             prefix: prefix.to_owned(),
             listed,
             list: list.into_iter().collect(),
-            sees: None,
-            beside: Vec::new(),
-            given: Rc::new(|_, _, _, _| Ok(())),
-            memory: prefix.to_owned(),
-            hears: Some(prefix.to_owned()),
+            visible: None,
+            also_visible: Vec::new(),
+            pattern_vars: Rc::new(|_, _, _, _| Ok(())),
+            conversation: prefix.to_owned(),
+            feedback_from: Some(prefix.to_owned()),
             limit: None,
         }
     }
 
     /// The same frame and further names.
-    pub(crate) fn giving(
+    pub(crate) fn with_vars(
         &self,
-        more: impl Fn(&Run<'a>, &Wanted<'_>, i64, &mut Scope) -> Result<(), Trouble> + 'a,
+        more: impl Fn(&Run<'a>, &RequestedNames<'_>, i64, &mut Scope) -> Result<(), RenderError> + 'a,
     ) -> Self {
-        let before = Rc::clone(&self.given);
-        let given: Given<'a> = Rc::new(move |run, wanted, seq, scope| {
+        let before = Rc::clone(&self.pattern_vars);
+        let pattern_vars: PatternVars<'a> = Rc::new(move |run, wanted, seq, scope| {
             let first = before(run, wanted, seq, scope);
             more(run, wanted, seq, scope).and(first)
         });
-        Self { given, ..self.clone() }
+        Self { pattern_vars, ..self.clone() }
     }
 
     /// The names that its pattern gives.
-    pub(super) fn give(&self, run: &Run<'a>, wanted: &Wanted<'_>, seq: i64, scope: &mut Scope) -> Result<(), Trouble> {
-        (self.given)(run, wanted, seq, scope)
+    pub(super) fn set_pattern_vars(
+        &self,
+        run: &Run<'a>,
+        wanted: &RequestedNames<'_>,
+        seq: i64,
+        scope: &mut Scope,
+    ) -> Result<(), RenderError> {
+        (self.pattern_vars)(run, wanted, seq, scope)
     }
 
     /// The step at a position of its list.
@@ -96,28 +103,28 @@ impl<'a> Frame<'a> {
     }
 
     /// The steps that can be seen, in declared order.
-    fn visible(&self) -> impl Iterator<Item = &'a PlannedStep> + '_ {
-        let sees = |at: &usize| self.sees.as_ref().is_none_or(|sees| sees.contains(at));
-        self.list.iter().enumerate().filter(move |(at, _)| sees(at)).map(|(_, step)| *step)
+    fn visible_steps(&self) -> impl Iterator<Item = &'a PlannedStep> + '_ {
+        let visible = |at: &usize| self.visible.as_ref().is_none_or(|visible| visible.contains(at));
+        self.list.iter().enumerate().filter(move |(at, _)| visible(at)).map(|(_, step)| *step)
     }
 
     /// Whether agents of this frame are told what was decided at a gate.
-    pub(crate) fn is_heard(&self, path: &str) -> bool {
+    pub(crate) fn is_feedback(&self, path: &str) -> bool {
         let of_the_pattern = path.starts_with('.') && !path.contains('/');
         let visible = || {
             let place = path.split_once('#').map_or(path, |(place, _)| place);
-            self.visible().any(|step| step.path == place)
+            self.visible_steps().any(|step| step.path == place)
         };
         of_the_pattern
-            || within(path, &self.memory)
-            || self.hears.as_ref().map_or_else(visible, |place| within(path, place))
+            || within(path, &self.conversation)
+            || self.feedback_from.as_ref().map_or_else(visible, |place| within(path, place))
     }
 
     /// The newest visit of each step of the list, as far as its result was known at `seq`; in declared order.
-    pub(crate) fn seen(&self, run: &Run<'a>, seq: i64) -> Vec<Seen<'a>> {
-        let books = run.books.borrow();
+    pub(crate) fn seen(&self, run: &Run<'a>, seq: i64) -> Vec<VisibleRecord<'a>> {
+        let state = run.state.borrow();
         let mut newest: BTreeMap<&str, (i32, &StepRecord)> = BTreeMap::new();
-        let records = books.journal.under(&self.prefix).filter(|r| r.done.is_some_and(|done| done < seq));
+        let records = state.journal.under(&self.prefix).filter(|r| r.done.is_some_and(|done| done < seq));
         for record in records {
             let Some(rest) = record.path.strip_prefix(&self.prefix).filter(|rest| !rest.contains('/')) else {
                 continue;
@@ -129,19 +136,24 @@ impl<'a> Frame<'a> {
             }
         }
         let find = |step: &'a PlannedStep| {
-            newest.get(step.name.as_str()).map(|(_, record)| Seen { step, record: (*record).clone() })
+            newest.get(step.name.as_str()).map(|(_, record)| VisibleRecord { step, record: (*record).clone() })
         };
-        self.visible().filter_map(find).collect()
+        self.visible_steps().filter_map(find).collect()
     }
 
     /// The newest record that the author's templates see and that is as asked for.
-    pub(crate) fn newest(&self, run: &Run<'a>, seq: i64, is: impl Fn(&StepRecord) -> bool) -> Option<Seen<'a>> {
-        let books = run.books.borrow();
-        let all = self.visible().chain(self.beside.iter().copied());
+    pub(crate) fn newest(
+        &self,
+        run: &Run<'a>,
+        seq: i64,
+        is: impl Fn(&StepRecord) -> bool,
+    ) -> Option<VisibleRecord<'a>> {
+        let state = run.state.borrow();
+        let all = self.visible_steps().chain(self.also_visible.iter().copied());
         let visible: BTreeMap<&str, &'a PlannedStep> =
             all.filter(|step| step.added_by.is_none()).map(|step| (step.path.as_str(), step)).collect();
-        let beside = self.beside.iter().flat_map(|step| books.journal.under(&step.path));
-        let records = books.journal.under(&self.prefix).chain(beside);
+        let beside = self.also_visible.iter().flat_map(|step| state.journal.under(&step.path));
+        let records = state.journal.under(&self.prefix).chain(beside);
         let known = records.filter(|r| r.done.is_some_and(|done| done < seq));
         let mut seen: Vec<_> = known
             .filter_map(|record| {
@@ -152,19 +164,19 @@ impl<'a> Frame<'a> {
             .collect();
         seen.sort_by_key(|(_, record)| record.done);
         let (step, record) = seen.into_iter().rfind(|(_, record)| is(record))?;
-        Some(Seen { step, record: record.clone() })
+        Some(VisibleRecord { step, record: record.clone() })
     }
 
     /// Puts the records of the list into a scope.
     pub(super) fn records(
         &self,
         run: &Run<'a>,
-        wanted: &Wanted<'_>,
+        wanted: &RequestedNames<'_>,
         seq: i64,
         scope: &mut Scope,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), RenderError> {
         let root = "steps";
-        if self.listed == Listed::Nothing || !wanted.root(root) {
+        if self.listed == RecordNamespace::Nothing || !wanted.root(root) {
             return Ok(());
         }
         let seen = self.seen(run, seq);
@@ -180,15 +192,15 @@ impl<'a> Frame<'a> {
             .collect();
         let views = all(views)?;
         match self.listed {
-            Listed::Steps | Listed::Nothing => {
+            RecordNamespace::Steps | RecordNamespace::Nothing => {
                 scope.set_records(root, views);
             }
-            Listed::Named => {
+            RecordNamespace::Named => {
                 scope.set(root, Value::Object(views.into_iter().collect()));
             }
-            Listed::Visited => {
+            RecordNamespace::Visited => {
                 let mut object = Map::new();
-                for node in self.visible() {
+                for node in self.visible_steps() {
                     let never = || json!({"name": node.name, "status": "not_executed", "response": null, "visits": []});
                     object.insert(node.name.clone(), never());
                 }
@@ -206,15 +218,16 @@ impl<'a> Frame<'a> {
     }
 
     /// Every visit of a node, the first one first.
-    fn visits(&self, run: &Run<'a>, name: &str, seq: i64) -> Result<Value, Trouble> {
+    fn visits(&self, run: &Run<'a>, name: &str, seq: i64) -> Result<Value, RenderError> {
         let Some(step) = self.named(name) else { return Ok(Value::Null) };
         let last_attempts: BTreeMap<i32, StepRecord> = {
-            let books = run.books.borrow();
-            let done = books.journal.under(name).filter(|r| r.done.is_some_and(|done| done < seq));
+            let state = run.state.borrow();
+            let done = state.journal.under(name).filter(|r| r.done.is_some_and(|done| done < seq));
             let own = done.filter(|r| !r.path.contains('/') && parts(&r.path).0 == name);
             own.map(|record| (parts(&record.path).1, record.clone())).collect()
         };
-        let visits = last_attempts.into_values().map(|record| view(run, self, &Seen { step, record }, seq)).collect();
+        let visits =
+            last_attempts.into_values().map(|record| view(run, self, &VisibleRecord { step, record }, seq)).collect();
         all(visits).map(Value::Array)
     }
 }
@@ -227,6 +240,6 @@ pub(crate) fn within(path: &str, place: &str) -> bool {
 }
 
 /// All of them, or what is missing: every one is tried, so that all that is missing is fetched in one go.
-pub(crate) fn all<T>(tried: Vec<Result<T, Trouble>>) -> Result<Vec<T>, Trouble> {
+pub(crate) fn all<T>(tried: Vec<Result<T, RenderError>>) -> Result<Vec<T>, RenderError> {
     tried.into_iter().collect()
 }

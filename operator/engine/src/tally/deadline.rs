@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use super::{
-    ApprovalPhase, ConditionUpdate, Count, MAX_LEVEL, Moment, Outcome, Reading, Source, Subject, TimeoutAction,
-    Verdict, conditions, decision, text, votes::Ballot,
+    ApprovalPhase, ConditionUpdate, MAX_LEVEL, Moment, Outcome, Source, Subject, Tally, TimeoutAction, Verdict,
+    VoteFilter, conditions, decision, text, votes::Ballot,
 };
 use signoff_api::{Span, conditions::reason};
 
-impl Count<'_> {
+impl Tally<'_> {
     /// The deadline in force.
     pub(super) fn deadline(&self) -> Moment {
         self.status.deadline.unwrap_or(self.request.deadline)
@@ -25,18 +25,18 @@ impl Count<'_> {
     }
 
     /// Returns the timeout of a level.
-    fn time_at(&self, level: i32) -> Duration {
+    fn timeout_of_level(&self, level: i32) -> Duration {
         let timeout = &self.request.timeout;
         let of_level = usize::try_from(level - 1).ok().and_then(|at| timeout.escalation.get(at)).and_then(|l| l.after);
         of_level.or(timeout.after).map_or(Duration::from_secs(24 * 3600), Span::duration)
     }
 
-    pub(super) fn time_is_up(&mut self) {
-        self.act_on(self.action(), "its time is up");
+    pub(super) fn on_deadline(&mut self) {
+        self.apply_timeout(self.action(), "its time is up");
     }
 
     /// Does what the timeout says, because the time is up or because nobody can decide any more.
-    fn act_on(&mut self, action: TimeoutAction, why: &str) {
+    fn apply_timeout(&mut self, action: TimeoutAction, why: &str) {
         match action {
             TimeoutAction::Escalate => {
                 let next = usize::try_from(self.level()).ok().and_then(|at| self.request.timeout.escalation.get(at));
@@ -60,7 +60,7 @@ impl Count<'_> {
 
     fn expire(&mut self, verdict: Verdict, why: &str) {
         let mut outcome = Outcome { verdict: Some(verdict), reason: Some(why.to_owned()), ..Outcome::default() };
-        if verdict == Verdict::Respond && *self.reading == Reading::Nothing {
+        if verdict == Verdict::Respond && *self.filter == VoteFilter::Nothing {
             outcome.verdict = Some(Verdict::Reject);
             outcome.reason = Some(format!("{why}, and the default answer costs too much to be checked"));
         } else if verdict == Verdict::Respond {
@@ -118,7 +118,7 @@ impl Count<'_> {
             }
         }
         let level = self.level() + 1;
-        let deadline = self.now.at.after(self.time_at(level)).ceil_to_second();
+        let deadline = self.now.at.after(self.timeout_of_level(level)).ceil_to_second();
         let chain_goes_on = usize::try_from(level).is_ok_and(|at| at < self.request.timeout.escalation.len());
         let closes = match self.action() {
             TimeoutAction::Escalate => !chain_goes_on || level >= MAX_LEVEL,
@@ -154,7 +154,7 @@ impl Count<'_> {
             }
             _ => TimeoutAction::Reject,
         };
-        self.act_on(action, &format!("no verdict can reach its quorum any more: {why}"));
+        self.apply_timeout(action, &format!("no verdict can reach its quorum any more: {why}"));
     }
 
     /// Returns how many reminders are due, and when the next one is.
@@ -163,7 +163,7 @@ impl Count<'_> {
         let Some(every) = timeout.reminder_interval.map(Span::duration).filter(|every| !every.is_zero()) else {
             return (0, None);
         };
-        let (given, most) = (self.time_at(self.level()), timeout.max_reminders.unwrap_or(3));
+        let (given, most) = (self.timeout_of_level(self.level()), timeout.max_reminders.unwrap_or(3));
         let left = self.deadline().since(self.now.at);
         let passed = given.saturating_sub(left);
         let due = i32::try_from(passed.as_millis() / every.as_millis().max(1)).unwrap_or(i32::MAX).min(most);
@@ -181,7 +181,7 @@ impl Count<'_> {
     }
 
     /// When something happens by itself.
-    pub(super) fn next_look(&self) -> Option<Moment> {
+    pub(super) fn next_wake(&self) -> Option<Moment> {
         if self.status.phase == ApprovalPhase::Overdue {
             return None;
         }

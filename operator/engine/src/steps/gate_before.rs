@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use signoff_api::Verdict;
 
-use super::{Stop, gate, or_stop, rendered, unless_left_out};
+use super::{Stop, gate, rendered, stop_or_verdict, unless_left_out};
 use crate::{
-    activity::{Change, Opening, Place, Run, Trouble, Work, input_digest},
+    activity::{ActivityKey, Override, RenderError, Run, Start, StepInvocation, input_digest},
     excerpt::Fields,
     plan::PlannedStep,
-    request::Reviewed,
-    turn::{Call, What},
+    request::ReviewSubject,
+    transition::{Call, What},
 };
 
 /// A gate before a step, and the path of its records.
@@ -41,48 +41,48 @@ pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefo
 /// skipped it.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
-    work: &mut Work<'a>,
-    place: &Place,
+    invocation: &mut StepInvocation<'a>,
+    key: &ActivityKey,
     gates: Vec<GateBefore<'a>>,
     retries: i32,
 ) -> Result<bool, Stop> {
     if gates.is_empty() {
         return Ok(true);
     }
-    (work.approved, work.last_asked) = (None, None);
+    (invocation.approved, invocation.last_asked) = (None, None);
     let of_policies = || gates.iter().filter(|(gate, _)| gate.added_by.is_some()).cloned();
     let mut was_skipped = false;
     let mut queue: VecDeque<GateBefore<'a>> = gates.iter().cloned().collect();
     while let Some((gate, path)) = queue.pop_front() {
         let decided = {
-            let shown = |seq| shown(run, work, seq, place, retries);
-            gate::decide(run, &work.frame, gate, &path, &shown).await?
+            let shown = |seq| shown(run, invocation, seq, key, retries);
+            gate::decide(run, &invocation.step_scope, gate, &path, &shown).await?
         };
-        work.first_asked.get_or_insert(decided.record.seq);
-        work.last_asked.get_or_insert(decided.record.seq);
-        match or_stop(run, &decided, &[Verdict::Retry])? {
+        invocation.first_asked.get_or_insert(decided.record.seq);
+        invocation.last_asked.get_or_insert(decided.record.seq);
+        match stop_or_verdict(run, &decided, &[Verdict::Retry])? {
             Verdict::Retry => queue.push_front((gate, path)),
             Verdict::Skip => return Ok(false),
             Verdict::Modify => {
-                let parameters = decided.whole(run).await?.parameters.unwrap_or_default();
-                work.change.and(Change::of(parameters));
-                work.approved = None;
+                let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
+                invocation.overrides.merge(Override::from_parameters(parameters));
+                invocation.approved = None;
                 queue = of_policies().collect();
             }
             _ => match decided.record.input_digest {
                 // Another version of the operator renders it in another way: what one gate approved another did not see.
-                digest @ Some(_) if work.approved.is_some() && work.approved != digest => {
-                    work.approved = None;
+                digest @ Some(_) if invocation.approved.is_some() && invocation.approved != digest => {
+                    invocation.approved = None;
                     queue = gates.iter().cloned().collect();
                 }
-                digest @ Some(_) => work.approved = digest,
+                digest @ Some(_) => invocation.approved = digest,
                 // Nothing was shown: the step is skipped, or fails.
                 None => was_skipped = true,
             },
         }
     }
     if was_skipped {
-        work.approved = None;
+        invocation.approved = None;
     }
     Ok(true)
 }
@@ -90,18 +90,18 @@ pub(super) async fn ask<'a>(
 /// The call as people see it, bound by its digest.
 fn shown<'a>(
     run: &Run<'a>,
-    work: &Work<'a>,
+    invocation: &StepInvocation<'a>,
     seq: i64,
-    place: &Place,
+    key: &ActivityKey,
     retries: i32,
-) -> Result<Option<Reviewed>, Trouble> {
-    let call = match unless_left_out(run, work, seq, place, || rendered(run, work, seq, place))? {
-        Opening::Call(call) => call,
-        Opening::Skipped => return Err(Trouble::Invalid("the step is skipped".to_owned())),
+) -> Result<Option<ReviewSubject>, RenderError> {
+    let call = match unless_left_out(run, invocation, seq, key, || rendered(run, invocation, seq, key))? {
+        Start::Call(call) => call,
+        Start::Skipped => return Err(RenderError::Invalid("the step is skipped".to_owned())),
         _ => return Ok(None),
     };
-    let digest = input_digest(&call).map_err(Trouble::Invalid)?;
-    Ok(Some(Reviewed::bound(&place.path, &attempts_covered(retries), &fields(&call)?, digest)))
+    let digest = input_digest(&call).map_err(RenderError::Invalid)?;
+    Ok(Some(ReviewSubject::bound(&key.path, &attempts_covered(retries), &fields(&call)?, digest)))
 }
 
 /// Returns the first line shown: how often the approved call may be made.
@@ -113,7 +113,7 @@ fn attempts_covered(retries: i32) -> String {
 }
 
 /// What will run, for people, every value rendered: what says where it goes comes first, what may be long last.
-fn fields(call: &Call) -> Result<Fields, Trouble> {
+fn fields(call: &Call) -> Result<Fields, RenderError> {
     match &call.what {
         What::Pod(pod) => {
             let long = ["command", "args", "env", "files", "podTemplate"];
@@ -124,14 +124,14 @@ fn fields(call: &Call) -> Result<Fields, Trouble> {
     }
 }
 
-impl Change {
+impl Override {
     /// The same with further changes, which count where both speak of a field.
-    pub(super) fn and(&mut self, more: Self) {
+    pub(super) fn merge(&mut self, more: Self) {
         self.parameters.extend(more.parameters);
     }
 
     /// The fields that a person gave; those that are no text are left out.
-    pub(super) fn of(parameters: signoff_api::JsonObject) -> Self {
+    pub(super) fn from_parameters(parameters: signoff_api::JsonObject) -> Self {
         let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
         Self { parameters: texts.collect::<BTreeMap<_, _>>() }
     }

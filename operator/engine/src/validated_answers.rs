@@ -22,7 +22,7 @@ type Problem = Option<String>;
 
 /// The judged answers of one plan. Copies share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Judged {
+pub(crate) struct ValidatedAnswers {
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -33,18 +33,18 @@ struct Inner {
     bytes: usize,
 }
 
-impl Judged {
+impl ValidatedAnswers {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns what is wrong with an answer at `path`, which is judged only where it was not before.
-    pub(crate) fn or_judge(&self, path: &str, answer: &Digest, judge: impl FnOnce() -> Problem) -> Problem {
+    pub(crate) fn get_or_validate(&self, path: &str, answer: &Digest, validate: impl FnOnce() -> Problem) -> Problem {
         let key = (path.to_owned(), answer.clone());
         if let Some(known) = self.lock().by_answer.get(&key) {
             return known.clone();
         }
-        let problem = judge();
+        let problem = validate();
         if !budget::is_stopped() {
             self.lock().keep(key, problem.clone());
         }
@@ -80,9 +80,9 @@ mod tests {
 
     #[test]
     fn an_answer_is_judged_once_for_each_step() {
-        let (judged, calls) = (Judged::default(), std::cell::Cell::new(0));
+        let (judged, calls) = (ValidatedAnswers::default(), std::cell::Cell::new(0));
         let judge = |path: &str, text: &str| {
-            judged.or_judge(path, &digest(text), || {
+            judged.get_or_validate(path, &digest(text), || {
                 calls.set(calls.get() + 1);
                 (text == "bad").then(|| format!("{path}: it is bad"))
             })
@@ -97,20 +97,20 @@ mod tests {
 
     #[test]
     fn what_was_found_while_the_evaluation_was_stopped_is_not_kept() {
-        let judged = Judged::default();
+        let judged = ValidatedAnswers::default();
         let stopped = || budget::charge(1).err().map(|why| why.to_string());
         budget::with_stop(Arc::new(AtomicBool::new(true)), || {
-            assert!(judged.or_judge("one", &digest("a"), stopped).is_some());
+            assert!(judged.get_or_validate("one", &digest("a"), stopped).is_some());
         });
         assert_eq!(judged.count(), 0);
-        assert_eq!(judged.or_judge("one", &digest("a"), stopped), None);
+        assert_eq!(judged.get_or_validate("one", &digest("a"), stopped), None);
     }
 
     #[test]
     fn its_bytes_are_bounded() {
-        let judged = Judged::default();
+        let judged = ValidatedAnswers::default();
         for number in 0..100 {
-            judged.or_judge("one", &digest(&number.to_string()), || Some("x".repeat(10_000)));
+            judged.get_or_validate("one", &digest(&number.to_string()), || Some("x".repeat(10_000)));
         }
         assert!((40..100).contains(&judged.count()), "{}", judged.count());
         assert!(judged.lock().bytes <= MAX_BYTES);
