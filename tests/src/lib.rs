@@ -1,13 +1,16 @@
-//! What the tests, the demo and the benchmark share: a real control plane and the people on it, a real node
-//! for it, a simulated control plane, and the writer of images.
-//! It must not decide what is right: assertions belong to the tests, and nothing here depends on the operator's code.
+//! The code that the tests, the demo and the benchmarks share: a real control plane and its users, a real node, a simulated control
+//! plane, the writer of images, and calls of cargo.
+//!
+//! **Invariant:** depends on nothing of `operator/`, so that a control plane starts whatever state that code is in.
 
 pub mod attacks;
+pub mod cargo;
 pub mod control_plane;
 pub mod image;
 pub mod node;
 pub mod page;
 pub mod quickstart;
+pub mod say;
 pub mod sim;
 
 /// Says how much a test tried, such as 12 `crash points`; `cargo xtask test` adds them up.

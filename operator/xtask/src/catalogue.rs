@@ -6,8 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-
-use crate::cargo::root;
+use signoff_tests::cargo::root;
 
 /// Where the index stands, from the repository's root.
 pub(crate) const PAGE: &str = "examples/README.md";

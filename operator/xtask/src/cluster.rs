@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use signoff_tests::control_plane::{CAST, Cluster, SHARED};
-
-use crate::say;
+use signoff_tests::say;
 
 pub(crate) fn run() -> Result<ExitCode> {
     tokio::runtime::Runtime::new()?.block_on(async {

@@ -11,9 +11,10 @@ use anyhow::{Context, Result};
 use signoff_executor::address::ranges;
 use signoff_expr::handbook;
 use signoff_tests::attacks;
+use signoff_tests::cargo::{root, shown};
+use signoff_tests::say;
 
-use crate::cargo::{root, shown};
-use crate::{catalogue, glossary, say};
+use crate::{catalogue, glossary};
 
 /// Folders that hold nothing but generated files: whatever else lies there is a left-over.
 const GENERATED_ONLY: [&str; 2] = ["crds", "charts/signoff/files"];

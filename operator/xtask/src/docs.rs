@@ -7,10 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
+use signoff_tests::cargo::{root, surround};
 use signoff_tests::page::links;
+use signoff_tests::say;
 
-use crate::cargo::{root, surround};
-use crate::say;
 use crate::tools::Tool;
 
 const MDBOOK: Tool = Tool {

@@ -5,8 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-
-use crate::cargo::root;
+use signoff_tests::cargo::root;
 
 /// The page, from the repository's root.
 pub(crate) const PAGE: &str = "docs/glossary.md";

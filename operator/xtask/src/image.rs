@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use signoff_tests::cargo::{cargo, metadata, shown, succeeds};
 use signoff_tests::image::{Layout, OPERATOR_IMAGE, operator_image};
+use signoff_tests::say;
 
-use crate::cargo::{cargo, metadata, shown, succeeds};
 use crate::release::{self, OPERATOR, Platform, megabytes};
-use crate::say;
 
 /// The arguments of `cargo xtask image`.
 #[derive(Args, Debug)]

@@ -1,8 +1,7 @@
 //! `cargo xtask`: the chores of this repository, each one command that does all its own set-up.
-//! It may only read arguments here; the work is in the modules.
+//! Only arguments are read here; the work is in the modules.
 
 mod bench;
-mod cargo;
 mod catalogue;
 mod cluster;
 mod codegen;
@@ -12,16 +11,17 @@ mod glossary;
 mod image;
 mod lint;
 mod release;
-mod say;
 mod tally;
 mod test;
 mod tools;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use signoff_tests::say;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about = "The chores of this repository")]
@@ -66,9 +66,11 @@ enum Chore {
     /// Everything that a release is made of, in one folder with checksums
     Release(release::Options),
     /// Measurements on control planes of their own
+    #[command(disable_help_flag = true)]
     Bench {
-        #[command(subcommand)]
-        bench: bench::Bench,
+        /// The arguments of the benchmarks; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
     },
 }
 
@@ -92,6 +94,6 @@ fn run(chore: Chore) -> Result<ExitCode> {
         Chore::Cluster => cluster::run(),
         Chore::Image(options) => image::run(&options),
         Chore::Release(options) => release::run(&options),
-        Chore::Bench { bench } => bench::run(&bench),
+        Chore::Bench { arguments } => bench::run(&arguments),
     }
 }

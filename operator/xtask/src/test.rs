@@ -9,15 +9,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
+use signoff_tests::cargo::{cargo, metadata, surround, tee};
 use signoff_tests::control_plane::{
     BINARIES, Cluster, LIFTABLE, OPERATED, OperatorOptions, OperatorProcess, SHARED, binary,
 };
 use signoff_tests::image::IMAGE_FOLDER;
 use signoff_tests::node::{Input, Machine};
+use signoff_tests::say;
 
-use crate::cargo::{cargo, metadata, surround, tee};
+use crate::lint;
 use crate::tally::{ShownLines, Tally};
-use crate::{lint, say};
 use programs::{Program, as_tests};
 
 /// One part of all checks and tests.

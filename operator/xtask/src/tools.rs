@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use signoff_tests::cargo::{cargo, succeeds};
 use signoff_tests::control_plane::cache;
-
-use crate::cargo::{cargo, succeeds};
-use crate::say;
+use signoff_tests::say;
 
 /// A program that `cargo install` makes.
 pub(crate) struct Tool {

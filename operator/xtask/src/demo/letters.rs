@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use signoff_api::names::ROLE_SECRETS;
 use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 use signoff_tests::quickstart::{self, Letterbox};
+use signoff_tests::say;
 use url::Url;
 
 use super::stage::Stage;
-use crate::say;
 
 /// A real model in the script's place.
 pub(super) struct Model {

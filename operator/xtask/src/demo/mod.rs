@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use signoff_tests::cargo::{cargo, metadata, succeeds};
 use signoff_tests::control_plane::{binary, clients};
+use signoff_tests::say;
 use url::Url;
 
-use crate::cargo::{cargo, metadata, succeeds};
-use crate::say;
 use letters::{Letters, Model};
 
 /// The key of the model's provider; on a command line everybody on the machine could read it.

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use signoff_tests::say;
 
 use super::show;
 use super::stage::Stage;
-use crate::say;
 
 /// What came of the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]

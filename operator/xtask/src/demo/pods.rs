@@ -11,15 +11,15 @@ use kube::api::Api;
 use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use signoff_api::Workflow;
+use signoff_tests::cargo::{becomes, root, surround};
 use signoff_tests::control_plane::{BINARIES, binary};
 use signoff_tests::node::{Input, Machine, Node, is_inside};
+use signoff_tests::say;
 
 use super::person::{self, Decided};
 use super::play::expect;
 use super::show;
 use super::stage::Stage;
-use crate::cargo::{becomes, root, surround};
-use crate::say;
 
 const EXAMPLE: &str = "examples/pods/agent.yaml";
 /// How long a run may take until it asks.

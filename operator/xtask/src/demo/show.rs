@@ -3,9 +3,9 @@
 
 use signoff_expr::text::display;
 use signoff_tests::control_plane::Finished;
+use signoff_tests::say;
 
 use super::letters::Letters;
-use crate::say;
 
 /// The longest output of one command that is shown, in characters.
 const LONGEST: usize = 20_000;

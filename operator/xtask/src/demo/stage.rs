@@ -9,9 +9,9 @@ use signoff_tests::control_plane::{
     Cluster, Finished, Invocation, Namespace, OPERATOR_NAMESPACE, OperatorIdentity, OperatorOptions, OperatorProcess,
 };
 use signoff_tests::quickstart;
+use signoff_tests::say;
 
 use super::show;
-use crate::say;
 
 /// The stage, set.
 pub(super) struct Stage {

@@ -13,12 +13,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use signoff_tests::cargo::{root, shown};
 
-use crate::cargo::{root, shown};
 use imports::Imports;
 
-/// The folder of the crates that are checked.
-const CRATES: &str = "operator";
+/// The folders of the crates that are checked.
+const CRATES: [&str; 3] = ["operator", "tests", "fuzz"];
 /// The most modules of a circle.
 const MOST: usize = 3;
 /// The most re-exports that are followed to a definition.
@@ -36,8 +36,10 @@ type Edges = BTreeMap<Module, BTreeMap<Module, String>>;
 /// A file that cannot be read or is not Rust.
 pub(super) fn problems() -> Result<Vec<String>> {
     let mut roots = Vec::new();
-    for entry in fs::read_dir(root().join(CRATES)).with_context(|| format!("reading {CRATES}"))? {
-        roots.extend(Some(entry?.path().join("src")).filter(|folder| folder.is_dir()));
+    for folder in CRATES {
+        for entry in fs::read_dir(root().join(folder)).with_context(|| format!("reading {folder}"))? {
+            roots.extend(Some(entry?.path().join("src")).filter(|folder| folder.is_dir()));
+        }
     }
     let mut problems = Vec::new();
     while let Some(folder) = roots.pop() {

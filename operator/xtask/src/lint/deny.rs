@@ -4,8 +4,8 @@
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use signoff_tests::cargo::{cargo, succeeds};
 
-use crate::cargo::{cargo, succeeds};
 use crate::tools::Tool;
 
 const CARGO_DENY: Tool = Tool { name: "cargo-deny", arguments: &[], minutes: 4 };

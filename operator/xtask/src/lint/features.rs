@@ -1,19 +1,21 @@
-//! Every build must have the same features of dependencies: `cargo xtask` builds one package, the demo the programs, the tests
-//! everything. A crate with other features in one of these builds compiles once more, and so does everything above it.
-//! Must not build anything: it asks cargo.
+//! The check that every build has the same features of dependencies: `cargo xtask` and the benchmarks are one package each, the demo
+//! builds the programs, the tests everything. A crate with other features in one of these builds compiles once more, and so does
+//! everything above it.
+//!
+//! **Invariant:** builds nothing; it asks cargo.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-
-use crate::cargo::{cargo, output};
+use signoff_tests::cargo::{cargo, output};
 
 /// Returns a sentence for each crate whose features differ.
 pub(super) fn problems() -> Result<Vec<String>> {
     let all = tree(&["--workspace", "--edges", "normal,build,dev"])?;
     let xtask = tree(&["--package", "xtask", "--edges", "normal,build"])?;
+    let benchmarks = tree(&["--package", "signoff-bench", "--edges", "normal,build"])?;
     let programs = tree(&["--workspace", "--edges", "normal,build"])?;
-    Ok([("xtask", xtask), ("the programs", programs)]
+    Ok([("xtask", xtask), ("the benchmarks", benchmarks), ("the programs", programs)]
         .iter()
         .flat_map(|(what, own)| differences(what, own, &all))
         .collect())
@@ -30,12 +32,12 @@ fn differences(what: &str, own: &str, all: &str) -> Vec<String> {
     let with = |name: &str| lines(all).find(|line| line.split(" [").next() == Some(name));
     let differ = missing.into_iter().filter_map(|line| Some((line, with(line.split(" [").next()?)?)));
     let say = |(own, all)| {
-        format!("{what} would compile {own}, and the tests compile {all}: add the feature in operator/xtask/Cargo.toml")
+        format!("{what} would compile {own}, and the tests compile {all}: add the feature in tests/Cargo.toml")
     };
     differ.map(say).collect()
 }
 
-/// The crates of others. Ours are few, and `endless` of signoff-expr is for tests alone.
+/// The crates of others. The crates of this workspace are few, and `endless` of signoff-expr is for tests alone.
 fn lines(tree: &str) -> impl Iterator<Item = &str> {
     let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
     lines.filter(|line| !line.is_empty() && !line.contains(" (/") && !line.contains(" (proc-macro)"))

@@ -8,10 +8,11 @@ mod features;
 mod tidy;
 
 use anyhow::Result;
+use signoff_tests::cargo::{cargo, metadata, succeeds};
+use signoff_tests::say;
 
-use crate::cargo::{cargo, metadata, succeeds};
+use crate::codegen;
 use crate::tally::Tally;
-use crate::{codegen, say};
 
 /// Runs all checks.
 pub(crate) fn run() -> Tally {

@@ -5,8 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-
-use crate::cargo::{output, root};
+use signoff_tests::cargo::{output, root};
 
 /// A file people can still hold in the head; the house aims for two thirds of it.
 const MOST_LINES: usize = 600;

@@ -18,16 +18,17 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
+use signoff_tests::cargo::{cargo, metadata, output, root, shown};
 use signoff_tests::control_plane::clients;
 use signoff_tests::image::{Archive, gzip, sha256};
+use signoff_tests::say;
 use url::Url;
 
 pub(crate) use programs::{OPERATOR, Platform};
 use programs::{PLUGIN, PROGRAMS};
 use sbom::Parts;
 
-use crate::cargo::{cargo, metadata, output, root, shown};
-use crate::{image, say};
+use crate::image;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

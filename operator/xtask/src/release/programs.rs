@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-
-use crate::cargo::{MESSAGES, cargo, executable, output};
+use signoff_tests::cargo::{MESSAGES, cargo, executable, output};
 
 /// A program that is shipped.
 #[derive(Clone, Copy, Debug)]

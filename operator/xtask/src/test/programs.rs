@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
+use signoff_tests::cargo::{MESSAGES, built, cargo, metadata, surround};
 
 use super::Part;
-use crate::cargo::{MESSAGES, built, cargo, metadata, surround};
 
 /// A test program.
 pub(super) struct Program {

@@ -10,10 +10,10 @@ use futures::future::try_join;
 use signoff_api::names::LABEL_WORKFLOW;
 use signoff_tests::control_plane::OperatorProcess;
 
-use crate::bench::crowd;
-use crate::bench::sample::{self, Sample};
-use crate::bench::stage::{Stage, approver_user};
-use crate::bench::watch::Watch;
+use crate::crowd;
+use crate::sample::{self, Sample};
+use crate::stage::{Stage, approver_user};
+use crate::watch::Watch;
 
 /// Runs before anything is measured: they fill caches and lend their objects to the ceiling.
 const WARM_UP: usize = 20;
@@ -27,7 +27,7 @@ pub(super) struct Gate {
 }
 
 /// A few runs, and what they left, to be copied.
-pub(in crate::bench) async fn warm_up(stage: &Stage) -> Result<Sample> {
+pub(crate) async fn warm_up(stage: &Stage) -> Result<Sample> {
     let operator = stage.operator().await?;
     let namespace = stage.namespace().await?;
     let (gates, _) = open(stage, &operator, &namespace, 4, WARM_UP).await?;
@@ -173,7 +173,7 @@ pub(super) async fn within<T>(
 }
 
 /// Bounds something that an operator does in time; `otherwise` is what to say where it takes longer.
-pub(in crate::bench) async fn bounded<T>(
+pub(crate) async fn bounded<T>(
     patience: Duration,
     operator: &OperatorProcess,
     otherwise: &str,

@@ -7,10 +7,10 @@ use super::open_loop::{OpenLoop, Phase};
 use super::pending::Pending;
 use super::report::{Lone, Measured};
 use super::requests::{CountedRun, Loop};
-use crate::bench::audit::{Sort, sort};
-use crate::bench::ceiling::{CLIENTS, Ceiling, Rates};
-use crate::bench::crowd::percentile;
-use crate::bench::table::{hundredths, machine, milliseconds, percent, seconds, table, tenths, whole};
+use crate::audit::{Sort, sort};
+use crate::ceiling::{CLIENTS, Ceiling, Rates};
+use crate::crowd::percentile;
+use crate::table::{hundredths, machine, milliseconds, percent, seconds, table, tenths, whole};
 
 /// Renders all parts that were measured, and the goals last.
 pub(super) fn render(measured: &Measured) -> String {
@@ -270,13 +270,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::bench::audit::Tally;
-    use crate::bench::ceiling::{LoneWrites, Writes};
-    use crate::bench::counters::Requests;
-    use crate::bench::gates::closed_loop::{ClosedLoop, Latencies};
-    use crate::bench::gates::long_runs::Steps;
-    use crate::bench::gates::report::Replay;
-    use crate::bench::processors::{API_SERVER, Used};
+    use crate::audit::Tally;
+    use crate::ceiling::{LoneWrites, Writes};
+    use crate::counters::Requests;
+    use crate::gates::closed_loop::{ClosedLoop, Latencies};
+    use crate::gates::long_runs::Steps;
+    use crate::gates::report::Replay;
+    use crate::processors::{API_SERVER, Used};
 
     const RATES: Rates = Rates {
         workflow_create: 1600.0,

@@ -1,6 +1,7 @@
-//! `cargo xtask bench`: how fast gates open and close, measured against what the API server could do at best; what votes, writes
-//! and Pods cost; and how fast the engine is by itself.
-//! Must not touch any cluster but those it starts.
+//! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone, the costs of votes, writes
+//! and Pods, and the speed of the engine.
+//!
+//! **Invariant:** touches no cluster but those it starts.
 
 mod admission;
 mod audit;
@@ -23,13 +24,23 @@ mod watch;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Parser, Subcommand, value_parser};
+use signoff_tests::say;
 
-use crate::say;
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask bench",
+    bin_name = "cargo xtask bench",
+    about = "Measurements on control planes of their own"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    bench: Bench,
+}
 
-/// What can be measured.
+/// The benchmarks.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
+enum Bench {
     /// One-gate workflows against goals: latency, throughput, requests, CPU, memory; and long runs
     Gates(gates::Gates),
     /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
@@ -44,23 +55,30 @@ pub(crate) enum Bench {
     Schemas,
 }
 
-/// How much of it.
+/// The number of measurements.
 #[derive(Debug, Args)]
-pub(crate) struct Admission {
+struct Admission {
     /// Votes of each kind
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u32).range(10..=2_000))]
     votes: u32,
 }
 
-/// How much of it.
+/// The number of measurements.
 #[derive(Debug, Args)]
-pub(crate) struct Crd {
+struct Crd {
     /// Writes of each kind
     #[arg(long, default_value_t = 120, value_parser = value_parser!(u32).range(10..=2_000))]
     writes: u32,
 }
 
-pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
+fn main() -> ExitCode {
+    run(&Arguments::parse().bench).unwrap_or_else(|error| {
+        say::problem(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(bench: &Bench) -> Result<ExitCode> {
     match bench {
         Bench::Gates(gates) => gates::run(gates),
         Bench::Engine => {
@@ -85,7 +103,7 @@ pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
     }
 }
 
-/// Measures, unless somebody interrupts it.
+/// Measures until the end or an interrupt.
 fn to_its_end<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
     // One thread: what measures shares the processors with what is measured.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -8,12 +8,12 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
+use signoff_tests::say;
 
 use super::crowd;
 use super::sample::{self, Sample};
 use super::stage::Stage;
 use super::{Meter, bodies_of_workflows, of_approvals};
-use crate::say;
 
 const CRD: &str = "approvals.signoff.dev";
 /// A lock may add so much to a write.

@@ -11,11 +11,11 @@ use signoff_tests::control_plane::OperatorProcess;
 use tokio::sync::oneshot;
 
 use super::runs::{self, Decisions, Gate};
-use crate::bench::ceiling::CLIENTS;
-use crate::bench::counters::Counters;
-use crate::bench::crowd;
-use crate::bench::processors::{Reading, Used};
-use crate::bench::stage::Stage;
+use crate::ceiling::CLIENTS;
+use crate::counters::Counters;
+use crate::crowd;
+use crate::processors::{Reading, Used};
+use crate::stage::Stage;
 
 /// The pause of a client that decides as a person does: one decision after another, none within the API server's interval of 100 ms
 /// for consistent lists.

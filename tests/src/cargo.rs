@@ -1,5 +1,4 @@
-//! Runs programs (cargo above all) in the repository's root, and asks cargo about the workspace.
-//! It must not interpret what other programs print.
+//! Runs cargo and other programs in the repository's root, and asks cargo about the workspace.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,34 +9,33 @@ use serde::Deserialize;
 
 use crate::say;
 
-/// Lets a build name what it built on standard output; problems go to standard error as ever.
-pub(crate) const MESSAGES: &str = "--message-format=json-render-diagnostics";
+/// The option that lets a build name what it built on standard output; errors go to standard error as ever.
+pub const MESSAGES: &str = "--message-format=json-render-diagnostics";
 
-/// The repository's root.
-pub(crate) fn root() -> PathBuf {
+/// Returns the root of the repository.
+pub fn root() -> PathBuf {
     // As cargo says now, not as it said at build time: a target folder may serve several checkouts.
-    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    let mut path = PathBuf::from(here);
-    path.pop();
-    path.pop();
-    path
+    let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let now = now
+        .and_then(|package| Some(package.ancestors().find(|folder| folder.join("Cargo.lock").is_file())?.to_owned()));
+    now.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
 
-/// The cargo that runs us.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+/// Returns a command of the cargo that runs this program.
+pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
     command
 }
 
 /// Runs a command to its end, its output going to the terminal. Returns whether it succeeded.
-pub(crate) fn succeeds(command: &mut Command) -> Result<bool> {
+pub fn succeeds(command: &mut Command) -> Result<bool> {
     Ok(prepare(command).status().with_context(|| format!("running {command:?}"))?.success())
 }
 
 /// Runs a command that has its own folder, environment and standard input to its end. Returns its standard output, of which
 /// the lines that `is_shown` picks go to the terminal as they come, and whether it succeeded.
-pub(crate) fn tee(command: &mut Command, mut is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
+pub fn tee(command: &mut Command, mut is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
     let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| format!("running {command:?}"))?;
     let mut text = String::new();
     if let Some(output) = child.stdout.take() {
@@ -56,7 +54,7 @@ pub(crate) fn tee(command: &mut Command, mut is_shown: impl FnMut(&str) -> bool)
 
 /// Runs a command that has its own folder, environment and standard input to its end, and passes its exit code on. What it
 /// reads, if that is a pipe, stays open until then: a machine ends with it.
-pub(crate) fn becomes(command: &mut Command) -> Result<ExitCode> {
+pub fn becomes(command: &mut Command) -> Result<ExitCode> {
     let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
     let held = child.stdin.take();
     let status = child.wait()?;
@@ -65,20 +63,20 @@ pub(crate) fn becomes(command: &mut Command) -> Result<ExitCode> {
 }
 
 /// Runs a command to its end and returns its standard output.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = prepare(command).stderr(Stdio::inherit()).output().with_context(|| format!("running {command:?}"))?;
     ensure!(output.status.success(), "{command:?} failed ({})", output.status);
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Runs a build with [`MESSAGES`] and returns what cargo says of each thing it built.
-pub(crate) fn built(build: &mut Command) -> Result<Vec<Built>> {
+pub fn built(build: &mut Command) -> Result<Vec<Built>> {
     let messages = output(build)?;
     Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// Runs a build with [`MESSAGES`] and returns the path of the program of this name.
-pub(crate) fn executable(build: &mut Command, name: &str) -> Result<PathBuf> {
+pub fn executable(build: &mut Command, name: &str) -> Result<PathBuf> {
     let mut programs = built(build)?.into_iter().filter(|built| built.target.name == name);
     programs.find_map(|built| built.executable).with_context(|| format!("cargo built no program {name}"))
 }
@@ -87,76 +85,76 @@ fn prepare(command: &mut Command) -> &mut Command {
     surround(command).stdin(Stdio::null())
 }
 
-/// Lets a command run in the repository's root, as every command of ours.
-pub(crate) fn surround(command: &mut Command) -> &mut Command {
-    // No test and no tool may come upon a cluster that nobody named. A build for debugging keeps every value of a large
+/// Lets a command run in the root of the repository, as every command here.
+pub fn surround(command: &mut Command) -> &mut Command {
+    // No test and no tool must reach a cluster that the user did not name. A build for debugging keeps every value of a large
     // future on the stack, each copy of it apart: the 2 MiB that threads have otherwise are few for whole Workflows.
     command.current_dir(root()).env_remove("KUBECONFIG").env("RUST_MIN_STACK", "16777216")
 }
 
-/// One thing that cargo built: a library, a program, a test program.
+/// A target that cargo built: a library, a program, a test program.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Built {
-    /// What was built.
-    pub(crate) target: Target,
+pub struct Built {
+    /// The target that was built.
+    pub target: Target,
     /// The file, if it can be run.
-    pub(crate) executable: Option<PathBuf>,
+    pub executable: Option<PathBuf>,
     /// The manifest of its package.
-    pub(crate) manifest_path: PathBuf,
-    /// How it was built.
-    pub(crate) profile: Profile,
+    pub manifest_path: PathBuf,
+    /// The profile of its build.
+    pub profile: Profile,
 }
 
-/// How something was built.
+/// The profile of a build.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Profile {
+pub struct Profile {
     /// Whether it is a test program.
-    pub(crate) test: bool,
+    pub test: bool,
 }
 
-/// What `cargo metadata` says, as far as it is asked here.
+/// The answer of `cargo metadata`, as far as it is read here.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Metadata {
+pub struct Metadata {
     /// The members of the workspace.
-    pub(crate) packages: Vec<Package>,
-    /// Where cargo builds.
-    pub(crate) target_directory: PathBuf,
+    pub packages: Vec<Package>,
+    /// The folder of all builds.
+    pub target_directory: PathBuf,
 }
 
 /// One member of the workspace.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Package {
+pub struct Package {
     /// Its name.
-    pub(crate) name: String,
-    /// Everything it depends on, for building and for testing.
-    pub(crate) dependencies: Vec<Dependency>,
+    pub name: String,
+    /// All its dependencies, for building and for testing.
+    pub dependencies: Vec<Dependency>,
     /// Libraries, programs, integration tests.
-    pub(crate) targets: Vec<Target>,
+    pub targets: Vec<Target>,
 }
 
 /// One line of a `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Dependency {
+pub struct Dependency {
     /// The package it names.
-    pub(crate) name: String,
+    pub name: String,
 }
 
-/// One thing that cargo can build.
+/// A target that cargo can build.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Target {
+pub struct Target {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// `lib`, `bin`, `test`, …
-    pub(crate) kind: Vec<String>,
+    pub kind: Vec<String>,
 }
 
 /// Asks cargo about the workspace.
-pub(crate) fn metadata() -> Result<Metadata> {
+pub fn metadata() -> Result<Metadata> {
     let text = output(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
     serde_json::from_str(&text).context("reading `cargo metadata`")
 }
 
-/// A path of the repository, for messages.
-pub(crate) fn shown(path: &Path) -> String {
+/// Returns a path relative to the root of the repository, for messages.
+pub fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

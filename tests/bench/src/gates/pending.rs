@@ -4,15 +4,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use signoff_tests::say;
 
 use super::runs::{self, Gate};
-use crate::bench::audit::{self, Audit, Sort, Tally};
-use crate::bench::ceiling::CLIENTS;
-use crate::bench::counters::Counters;
-use crate::bench::process;
-use crate::bench::processors::Reading;
-use crate::bench::stage::Stage;
-use crate::say;
+use crate::audit::{self, Audit, Sort, Tally};
+use crate::ceiling::CLIENTS;
+use crate::counters::Counters;
+use crate::process;
+use crate::processors::Reading;
+use crate::stage::Stage;
 
 /// How long nothing is done.
 const IDLE: Duration = Duration::from_secs(60);

@@ -7,10 +7,10 @@ use anyhow::Result;
 
 use super::closed_loop;
 use super::runs;
-use crate::bench::audit::{self, Audit, Sort, Tally};
-use crate::bench::counters::{Counters, Requests};
-use crate::bench::processors::Reading;
-use crate::bench::stage::Stage;
+use crate::audit::{self, Audit, Sort, Tally};
+use crate::counters::{Counters, Requests};
+use crate::processors::Reading;
+use crate::stage::Stage;
 
 /// How clients decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum, value_parser};
 use signoff_tests::control_plane::Options;
+use signoff_tests::say;
 
 use self::closed_loop::ClosedLoop;
 use self::long_runs::LongRuns;
@@ -33,7 +34,6 @@ use super::ceiling::{Ceiling, LoneWrites};
 use super::sample::Sample;
 use super::stage::{self, Stage};
 use super::{engine, process, to_its_end};
-use crate::say;
 
 /// Workflows of a counted run, at most: counts do not vary as times do.
 const COUNTED: usize = 200;

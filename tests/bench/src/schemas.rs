@@ -3,10 +3,10 @@
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use signoff_tests::cargo::{cargo, output};
+use signoff_tests::say;
 
 use super::table::table;
-use crate::cargo::{cargo, output};
-use crate::say;
 
 /// One line of the program.
 #[derive(Debug, Deserialize)]

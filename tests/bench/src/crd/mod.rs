@@ -17,12 +17,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use signoff_tests::control_plane::Options;
+use signoff_tests::say;
 
 use super::counters::Counters;
 use super::sample::{self, Sample};
 use super::stage::{self, Stage, approver_user};
 use super::{bindings, ceiling, crowd, gates};
-use crate::say;
 
 /// The writes of a one-gate workflow in their order; the last is the measure and belongs to no workflow.
 const WRITES: [&str; 7] = ["create Workflow", "status", "create Approval", "vote", "status", "status", "create Event"];

@@ -10,10 +10,10 @@ use kube::Client;
 use serde_json::{Value, json};
 use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, names};
 use signoff_tests::control_plane::Cluster;
+use signoff_tests::say;
 
 use super::stage::{APPROVER, approver_user};
 use super::{bindings, crowd, process};
-use crate::say;
 
 /// How many votes an Approval holds with the one that is measured.
 const RECORDED: [usize; 5] = [1, 4, 16, 32, 64];

@@ -11,9 +11,9 @@ use super::long_runs::{LongRuns, Steps};
 use super::open_loop::{OpenLoop, Phase};
 use super::pending::Pending;
 use super::requests::{CountedRun, Loop};
-use crate::bench::ceiling::{Ceiling, LoneWrites, Rates};
-use crate::bench::crowd::percentile;
-use crate::bench::table::milliseconds;
+use crate::ceiling::{Ceiling, LoneWrites, Rates};
+use crate::crowd::percentile;
+use crate::table::milliseconds;
 
 /// Everything that was measured. A part that was left out is empty.
 #[derive(Default)]
@@ -195,8 +195,8 @@ fn steps(steps: &Steps) -> Value {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::bench::gates::closed_loop::Latencies;
-    use crate::bench::processors::Used;
+    use crate::gates::closed_loop::Latencies;
+    use crate::processors::Used;
 
     #[test]
     fn the_object_goals_has_its_eleven_figures_and_no_other() {

@@ -3,10 +3,10 @@
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use signoff_tests::cargo::{cargo, output};
+use signoff_tests::say;
 
 use super::table::table;
-use crate::cargo::{cargo, output};
-use crate::say;
 
 const PROGRAM: [&str; 6] = ["bench", "--quiet", "--package", "signoff-engine", "--bench", "engine"];
 /// The run of which a replay is told.

@@ -4,9 +4,9 @@
 use super::long_runs::{LongRuns, Steps};
 use super::report::Measured;
 use super::requests::{CountedRun, Loop};
-use crate::bench::audit::Sort;
-use crate::bench::crowd::percentile;
-use crate::bench::table::{hundredths, percent, tenths, whole};
+use crate::audit::Sort;
+use crate::crowd::percentile;
+use crate::table::{hundredths, percent, tenths, whole};
 
 /// Processors that others may use while a figure is measured.
 const OTHERS: f64 = 0.2;

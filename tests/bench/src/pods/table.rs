@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::{Level, Measured};
-use crate::bench::audit::{Sort, Tally, count, sort};
-use crate::bench::crowd::percentile;
-use crate::bench::table::{hundredths, machine, milliseconds, table, tenths};
+use crate::audit::{Sort, Tally, count, sort};
+use crate::crowd::percentile;
+use crate::table::{hundredths, machine, milliseconds, table, tenths};
 
 /// All of it.
 pub(super) fn render(measured: &Measured, debug: bool) -> String {

@@ -12,13 +12,13 @@ use kube::Client;
 use signoff_tests::control_plane::OperatorProcess;
 
 use super::runs;
-use crate::bench::ceiling::{Rates, Writes, bodies};
-use crate::bench::counters::{Counters, Requests};
-use crate::bench::crowd;
-use crate::bench::process;
-use crate::bench::processors::{API_SERVER, OPERATOR, Reading, Used};
-use crate::bench::sample::{self, Sample};
-use crate::bench::stage::Stage;
+use crate::ceiling::{Rates, Writes, bodies};
+use crate::counters::{Counters, Requests};
+use crate::crowd;
+use crate::process;
+use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
+use crate::sample::{self, Sample};
+use crate::stage::Stage;
 
 /// Batches of Events before, between and after the two phases.
 const BATCHES: usize = 3;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::Client;
+use signoff_tests::cargo::{MESSAGES, cargo, executable};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, Options, named};
+use signoff_tests::say;
 
 use super::process;
-use crate::cargo::{MESSAGES, cargo, executable};
-use crate::say;
 
 /// Who asks for workflows.
 pub(super) const REQUESTER: &str = "dana";

@@ -13,9 +13,9 @@ use signoff_api::pod::CONTAINER;
 use signoff_tests::control_plane::{OperatorProcess, named};
 use tokio::sync::Notify;
 
-use crate::bench::stage::{REQUESTER, Stage};
-use crate::bench::watch::{Seen, Watch};
-use crate::bench::{crowd, gates, sample};
+use crate::stage::{REQUESTER, Stage};
+use crate::watch::{Seen, Watch};
+use crate::{crowd, gates, sample};
 
 /// Pods that are made before anything is measured, one after another: they fill caches, and the last is copied.
 const WARM_UP: usize = 3;

@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, value_parser};
+use signoff_tests::cargo::{becomes, surround};
 use signoff_tests::control_plane::binary;
 use signoff_tests::node::{Input, Machine, Node, is_inside};
+use signoff_tests::say;
 
 use self::run::{Run, Times};
 use super::audit::{Audit, Tally};
 use super::counters::Counters;
 use super::stage::{self, Stage};
 use super::{process, to_its_end};
-use crate::cargo::{becomes, surround};
-use crate::say;
 
 /// Bare Pods and runs alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
 const ROUNDS: usize = 2;
@@ -82,7 +82,7 @@ pub(super) fn run(pods: &Pods) -> Result<ExitCode> {
         None => stage::build(pods.debug_build)?,
     };
     let mut inside = machine.inside(&std::env::current_exe()?, Input::Nothing)?;
-    inside.args(["bench", "pods", "--workflows", &pods.workflows.to_string(), "--operator"]).arg(program);
+    inside.args(["pods", "--workflows", &pods.workflows.to_string(), "--operator"]).arg(program);
     if let Some(clients) = pods.clients {
         inside.args(["--clients", &clients.to_string()]);
     }

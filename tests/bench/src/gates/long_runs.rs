@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 use signoff_tests::control_plane::OperatorProcess;
+use signoff_tests::say;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::runs;
-use crate::bench::counters::Counters;
-use crate::bench::crowd;
-use crate::bench::processors::{API_SERVER, Reading, Used};
-use crate::bench::sample;
-use crate::bench::stage::Stage;
-use crate::say;
+use crate::counters::Counters;
+use crate::crowd;
+use crate::processors::{API_SERVER, Reading, Used};
+use crate::sample;
+use crate::stage::Stage;
 
 /// Steps of a short run.
 const SHORT: usize = 10;
