@@ -106,7 +106,8 @@ fn the_order_of_the_book_names_every_page_once() {
 
 #[test]
 fn the_documented_metrics_are_those_that_are_counted() {
-    let code = std::fs::read_to_string(root().join("operator/controller/src/metrics.rs")).unwrap();
+    let file = |name: &str| std::fs::read_to_string(root().join(format!("operator/{name}/src/metrics.rs"))).unwrap();
+    let code = [file("controller"), file("cluster")].concat();
     // The first string after the call, on its line or on the next.
     let counted: BTreeSet<_> =
         code.split("registry.register(").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();

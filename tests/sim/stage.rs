@@ -149,7 +149,7 @@ impl Stage {
     pub fn operator_of(&self, life: &Incarnation) -> Operator {
         let clock = self.server.clock();
         let caller = Arc::new(Hand(self.world.seat(life)));
-        let client = signoff_client::over(self.server.connection(life), "default");
+        let client = signoff_cluster::over(self.server.connection(life), "default");
         let config = Config {
             guard: self.guard.clone(),
             room: self.room,

@@ -127,7 +127,7 @@ pub async fn servers(client: &Client, way: Option<&Config>) -> Result<Vec<(Strin
         config.cluster_url = url;
         config.tls_server_name = Some(SERVER_NAME.to_owned());
         config.proxy_url = None;
-        let client = signoff_client::connect(config).map_err(|why| format!("{name} cannot be reached: {why}"))?;
+        let client = signoff_cluster::connect(config).map_err(|why| format!("{name} cannot be reached: {why}"))?;
         all.push((name, client));
     }
     Ok(if all.is_empty() { own() } else { all })

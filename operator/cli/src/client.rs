@@ -74,7 +74,7 @@ impl Session {
         }
         let server = Server { url: config.cluster_url.to_string(), context: options.context.clone() };
         let namespace = options.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let client = signoff_client::connect(config).map_err(|error| server.explain(error))?;
+        let client = signoff_cluster::connect(config).map_err(|error| server.explain(error))?;
         Ok(Self { client, server, namespace })
     }
 

@@ -20,12 +20,13 @@ use kube::{
 };
 use serde::de::IgnoredAny;
 use signoff_api::{Blob, Digest, names};
+use signoff_cluster::error::status_code;
 use signoff_executor::{
     BlobStore, Owner,
     blobs::{BlobError, verify},
 };
 
-use crate::{error::status_code, metrics::Shared};
+use crate::metrics::Shared;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -98,7 +99,7 @@ impl ClusterBlobs {
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
         let request = path.create(&PostParams::default(), body).map_err(|why| store(digest, why))?;
         let answer = self.ask::<IgnoredAny>(request).await;
-        self.metrics.wrote("Blob", "create", if answer.is_ok() { "ok" } else { "refused" });
+        self.metrics.requests().wrote("Blob", "create", if answer.is_ok() { "ok" } else { "refused" });
         match answer {
             Ok(_) => Ok(true),
             Err(error) if status_code(&error) == Some(409) => Ok(false),

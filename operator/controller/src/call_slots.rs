@@ -13,10 +13,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use signoff_cluster::kinds::Name;
 use tokio::sync::Notify;
 use url::Url;
 
-use crate::{kinds::Name, runs::CallKey};
+use crate::runs::CallKey;
 
 /// The limits of calls of models and addresses in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

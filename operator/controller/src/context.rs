@@ -5,7 +5,17 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use serde_json::Value;
 use signoff_api::{Approval, Moment, Workflow};
+use signoff_cluster::{
+    events::Reporter,
+    kinds::{Kind, Name, Readable as _},
+    lease::Tenure,
+    status_writer::{StatusWriter, read_newest},
+    store::{Found, Store},
+    wire::{AnswerForm, Wire},
+    workqueue::{Key, Queue},
+};
 use signoff_engine::{JournalLimits, Settings, transition::Call};
 use signoff_executor::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subject};
 use tokio::sync::{mpsc, watch};
@@ -14,10 +24,7 @@ use crate::{
     call_slots::{CallSlot, CallSlots},
     confirmed_outcomes::ConfirmedOutcomes,
     error::Error,
-    events::Reporter,
     guard::{GuardStatus, Recheck},
-    kinds::{Kind, Name, Readable as _},
-    lease::Tenure,
     metrics::Shared,
     plans::Plans,
     pods::{PodIndex, PodQuota, PodSlot},
@@ -26,11 +33,8 @@ use crate::{
     runs::Runs,
     segments::SegmentCache,
     stalls::Stalls,
-    store::{Found, Store},
     unreadable::Unreadable,
     value_quota::ValueQuota,
-    wire::{AnswerForm, Wire},
-    workqueue::{Key, Queue},
 };
 
 /// A call to be started, with its slot.
@@ -171,13 +175,15 @@ impl Context {
         if kind == Workflow::KIND {
             return match self.workflows.find(name) {
                 Found::Here(workflow) => {
-                    crate::kinds::uid(&*workflow) != uid || is_stopped(&workflow) || workflow.spec.suspend == Some(true)
+                    signoff_cluster::kinds::uid(&*workflow) != uid
+                        || is_stopped(&workflow)
+                        || workflow.spec.suspend == Some(true)
                 }
                 found => !matches!(found, Found::Doubtful),
             };
         }
         let approval = match self.approvals.find(name) {
-            Found::Here(approval) if crate::kinds::uid(&*approval) == uid && !approval.is_over() => approval,
+            Found::Here(approval) if signoff_cluster::kinds::uid(&*approval) == uid && !approval.is_over() => approval,
             found => return !matches!(found, Found::Doubtful),
         };
         match self.workflows.find(&name.beside(&approval.spec.request.workflow.name)) {
@@ -219,16 +225,21 @@ impl Context {
         }
     }
 
-    /// Gets the newest version of an object.
+    /// Reads the newest version of an object into its cache, and returns it.
     pub(crate) async fn fresh<K: Kind>(&self, store: &Store<K>, name: &Name) -> Result<Option<Arc<K>>, Error> {
-        let known = store.version_of(name);
-        match self.wire.get::<K>(name).await? {
-            Some(object) => Ok(Some(store.record(object))),
-            None => {
-                store.nowhere(name, known.as_deref());
-                Ok(None)
-            }
-        }
+        Ok(read_newest(&self.wire, store, name).await?)
+    }
+
+    /// Writes a status, fenced by the Lease and the version of `observed`; see [`StatusWriter::write`].
+    pub(crate) async fn write_status<K: Kind>(
+        &self,
+        store: &Store<K>,
+        observed: &K,
+        next: K::Status,
+        tests: Vec<Value>,
+    ) -> Result<Arc<K>, Error> {
+        let writer = StatusWriter { wire: &self.wire, store, tenure: &self.tenure, form: self.answer_form() };
+        Ok(writer.write(observed, next, tests).await?)
     }
 }
 

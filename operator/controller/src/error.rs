@@ -3,33 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use signoff_api::conditions::{self, reason};
+use signoff_cluster::{Error as Cluster, error::status_code};
 use signoff_executor::blobs::BlobError;
-use signoff_expr::text;
 
 /// The error of a reconcile.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody else wrote first: look again at once.
-    #[error("{0} was changed meanwhile: looking again")]
-    Conflict(String),
-    /// The API server did not do what was asked, and may do it later.
-    #[error("{what}: {}", plain(source))]
-    Transient {
-        /// What was asked of it, naming the object.
-        what: String,
-        /// Its answer, or that there was none. Several reconciles may share it.
-        source: Arc<kube::Error>,
-    },
-    /// An object that this version does not understand.
-    #[error(
-        "{object} cannot be read by this version of the operator ({why}): use a version of the operator that reads it, or delete the Workflow and apply it again"
-    )]
-    Unreadable {
-        /// Its kind and name.
-        object: String,
-        /// What is not understood.
-        why: String,
-    },
+    /// A request to the API server failed.
+    #[error(transparent)]
+    Cluster(#[from] signoff_cluster::Error),
     /// A large value could not be stored or fetched.
     #[error("{object}: {source}")]
     Blob {
@@ -89,16 +71,25 @@ pub enum Error {
 }
 
 impl Error {
-    /// Names what was asked of the API server.
+    /// Returns a function that makes a `Transient` error of this operation.
     pub(crate) fn of<E: Into<Arc<kube::Error>>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
-        let what = what.into();
-        |error| Self::Transient { what, source: error.into() }
+        |error| Self::Cluster(Cluster::of(what)(error))
+    }
+
+    /// Returns the error of an object that another client changed.
+    pub(crate) fn conflict(object: String) -> Self {
+        Self::Cluster(Cluster::Conflict(object))
+    }
+
+    /// Whether another client changed the object.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Cluster(Cluster::Conflict(_)))
     }
 
     /// Returns what failed, without the answer: two failures of the same operation are one stall.
     pub(crate) fn operation(&self) -> &str {
         match self {
-            Self::Transient { what, .. } => what,
+            Self::Cluster(Cluster::Transient { what, .. }) => what,
             Self::Blob { .. } => "value",
             other => other.class(),
         }
@@ -108,15 +99,14 @@ impl Error {
     /// journal is not there.
     pub(crate) fn reason(&self) -> Option<&'static str> {
         match self {
-            Self::Transient { source, .. } => Some(reason_of(source)),
+            Self::Cluster(Cluster::Transient { source, .. }) => Some(reason_of(source)),
             Self::Blob { source: BlobError::Store { cause, .. }, .. } => {
                 cause.downcast_ref::<kube::Error>().map(reason_of)
             }
             Self::Foreign { .. } => Some(reason::FOREIGN_OBJECT),
-            Self::Bug { .. } => Some(reason::INTERNAL_ERROR),
-            Self::Conflict(_)
+            Self::Bug { .. } | Self::Cluster(Cluster::StatusRefused { .. }) => Some(reason::INTERNAL_ERROR),
+            Self::Cluster(Cluster::Conflict(_) | Cluster::Unreadable { .. })
             | Self::Blob { .. }
-            | Self::Unreadable { .. }
             | Self::ValueGone { .. }
             | Self::JournalTorn { .. }
             | Self::Stopped { .. } => None,
@@ -142,14 +132,15 @@ impl Error {
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
-            Self::Conflict(_) => "conflict",
+            Self::Cluster(Cluster::Conflict(_)) => "conflict",
             _ if self.blocks().is_some() => "blocked",
-            Self::Transient { .. } | Self::Blob { .. } => "transient",
-            Self::Unreadable { .. } | Self::ValueGone { .. } | Self::JournalTorn { .. } | Self::Foreign { .. } => {
-                "blocked"
-            }
+            Self::Cluster(Cluster::Transient { .. }) | Self::Blob { .. } => "transient",
+            Self::Cluster(Cluster::Unreadable { .. })
+            | Self::ValueGone { .. }
+            | Self::JournalTorn { .. }
+            | Self::Foreign { .. } => "blocked",
             Self::Stopped { .. } => "stopped",
-            Self::Bug { .. } => "bug",
+            Self::Bug { .. } | Self::Cluster(Cluster::StatusRefused { .. }) => "bug",
         }
     }
 
@@ -161,26 +152,17 @@ impl Error {
         };
         match self {
             // The first look again is at once; a contender that always wins must not be met by a loop.
-            Self::Conflict(_) if failures <= 3 => Duration::ZERO,
-            Self::Conflict(_) => doubled(1, 5_000),
+            Self::Cluster(Cluster::Conflict(_)) if failures <= 3 => Duration::ZERO,
+            Self::Cluster(Cluster::Conflict(_)) => doubled(1, 5_000),
             _ if self.blocks().is_some() => doubled(10_000, 600_000),
-            Self::Transient { .. } | Self::Blob { .. } => doubled(100, 60_000),
-            Self::Unreadable { .. }
+            Self::Cluster(Cluster::Transient { .. }) | Self::Blob { .. } => doubled(100, 60_000),
+            Self::Cluster(Cluster::Unreadable { .. } | Cluster::StatusRefused { .. })
             | Self::ValueGone { .. }
             | Self::JournalTorn { .. }
             | Self::Foreign { .. }
             | Self::Stopped { .. }
             | Self::Bug { .. } => doubled(10_000, 600_000),
         }
-    }
-}
-
-/// The HTTP status that the API server answered with, if it answered.
-#[must_use]
-pub fn status_code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
     }
 }
 
@@ -193,29 +175,4 @@ fn reason_of(error: &kube::Error) -> &'static str {
         Some(500..) => reason::SERVER_ERROR,
         Some(_) => reason::REFUSED,
     }
-}
-
-/// What the API server said, once: at most 1,000 characters, for it quotes what it refuses.
-#[must_use]
-pub fn plain(error: &kube::Error) -> String {
-    let said = match error {
-        kube::Error::Api(status) => status.message.clone(),
-        kube::Error::Service(cause) => cause.to_string(),
-        other => other.to_string(),
-    };
-    text::display(&said, 1000)
-}
-
-/// Whether a webhook or an admission policy refused a request. The API server gives no other sign of it than its words;
-/// the code is that of an invalid object (422) or whatever the webhook says.
-#[must_use]
-pub fn is_denied(error: &kube::Error) -> bool {
-    let denied = |message: &str| message.contains("denied request") || message.contains("denied the request");
-    matches!(error, kube::Error::Api(status) if denied(&status.message))
-}
-
-/// Whether the server may have done what was asked although no answer said so.
-#[must_use]
-pub fn is_ambiguous(error: &kube::Error) -> bool {
-    status_code(error).is_none_or(|code| code >= 500)
 }

@@ -12,6 +12,16 @@ use std::{
 
 use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
+use signoff_cluster::{
+    events::{self, Delivery},
+    kinds::{Name, Readable},
+    lease::Tenure,
+    pace::Pace,
+    store::Store,
+    watch::{WatchEvent, follow},
+    wire::Wire,
+    workqueue::{Key, Queue},
+};
 use signoff_engine::{Fact, transition::What};
 use signoff_executor::{BlobStore, Caller, calls::make, clock::wake_up};
 use tokio::{
@@ -27,14 +37,10 @@ use crate::{
     confirmed_outcomes::ConfirmedOutcomes,
     context::{Context, Hold, Start},
     error::Error,
-    events::{self, Delivery},
     exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
     health::Stage,
-    kinds::{Name, Readable},
-    lease::Tenure,
     operator::Operator,
-    pace::Pace,
     plans::Plans,
     pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
     policy_index::{PolicyIndex, PolicyWatches},
@@ -43,16 +49,11 @@ use crate::{
     segments::SegmentCache,
     stall_reports,
     stalls::Stalls,
-    store::Store,
     targets,
     under_way::UnderWay,
     unreadable::Unreadable,
     value_quota::ValueQuota,
-    watch::{WatchEvent, follow},
-    watch_handlers,
-    wire::Wire,
-    workflow,
-    workqueue::{Key, Queue},
+    watch_handlers, workflow,
 };
 
 /// The number of lost threads that ends the process.
@@ -100,7 +101,7 @@ impl EventLoop {
         let client = &config.client;
         let pace = Pace::default();
         let (reporter, delivery) =
-            events::reporter(client.clone(), &config.incarnation, pace.clone(), Arc::clone(metrics));
+            events::reporter(client.clone(), &config.incarnation, pace.clone(), metrics.requests());
         let (to_starts, starts) = mpsc::unbounded_channel();
         let (to_workflows, workflows) = mpsc::channel(256);
         let (to_approvals, approvals) = mpsc::channel(256);
@@ -108,7 +109,7 @@ impl EventLoop {
         let doubt = Arc::new(Notify::new());
         let pods = Arc::new(PodIndex::default());
         let context = Arc::new(Context {
-            wire: Wire::new(client.clone(), Arc::clone(metrics), pace),
+            wire: Wire::new(client.clone(), metrics.requests(), pace),
             clock: Arc::clone(&config.clock),
             blobs: config.blobs.clone().unwrap_or_else(default_blobs),
             settings: config.settings.clone(),
@@ -141,9 +142,9 @@ impl EventLoop {
         });
         operator.context.send_replace(Arc::downgrade(&context));
         let mut background = JoinSet::new();
-        let (counts, watched) = (Arc::clone(metrics), client.clone());
+        let (counts, watched) = (metrics.requests(), client.clone());
         background.spawn(follow(watched, to_workflows, counts).map(|()| ExitReason::Task("watch of Workflows")));
-        let (counts, watched) = (Arc::clone(metrics), client.clone());
+        let (counts, watched) = (metrics.requests(), client.clone());
         background.spawn(follow(watched, to_approvals, counts).map(|()| ExitReason::Task("watch of Approvals")));
         let monitor = GuardMonitor {
             client: client.clone(),
@@ -349,7 +350,7 @@ impl EventLoop {
                     latest.map_or(usual, |latest| usual.min(latest.max(now)))
                 };
                 let failures = queue.fail(&key, due);
-                if matches!(error, Error::Conflict(_)) {
+                if error.is_conflict() {
                     tracing::debug!(kind, %name, failures, "{error}");
                 } else {
                     tracing::warn!(kind, %name, failures, "{error}");

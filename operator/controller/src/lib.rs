@@ -1,52 +1,41 @@
-//! The controller of Signoff: runs Workflows on a cluster, and records what people decide.
+//! The controller of Signoff: runs Workflows on a cluster, and records decisions.
 //!
-//! A reconcile is straight: *observe* what is known, *plan* what the spec means, *advance* the engine by a turn,
-//! *commit* what it came to in one fenced write, *dispatch* what it asks for, *report* it. Everything that happens
-//! outside comes back as a trigger of the next one.
+//! ```text
+//! observe (I/O) -> plan (pure) -> advance (pure) -> claim (pure) -> commit (I/O) -> dispatch (I/O) -> report (I/O)
+//! ```
 //!
-//! Nothing in this crate may decide what a Workflow means (that is the engine's), call the outside world otherwise
-//! than through [`Caller`], tell the time otherwise than by [`Clock`], or outlive the future of
-//! [`Operator::run`].
+//! A reconcile goes straight through these stages. Results of calls, watch events and timers trigger the next one.
 //!
-//! # Table of contents
-//! * [`operator`], `exit_reason`, `event_loop`: what an operator is made of, why it ends, and its event loop
+//! **Invariant:** does not decide what a Workflow means, which is the engine's; calls the outside world only through [`Caller`];
+//! reads the time only from [`Clock`]; and does not outlive the future of [`Operator::run`].
+//!
+//! * [`operator`], `exit_reason`, `event_loop`: the parts of an operator, why it exits, and its event loop
 //! * `workflow`, `approval`: the two reconciles
-//! * [`watch`], `watch_handlers`, [`store`], [`workqueue`]: the cached objects, and those to be reconciled
+//! * `watch_handlers`: watch events, applied to the caches of `signoff-cluster`
 //! * `pods`: the Pods of steps
 //! * `call_slots`: how many calls run at once, and which is next
 //! * `policy_index`: the approval policies of each namespace
-//! * [`wire`], `commit`: how state is read and written
-//! * [`runs`], [`secrets`], [`blobs`]: the outside world of a run
-//! * [`guard`], [`lease`]: whether and who may act
-//! * [`targets`]: what no call may reach
-//! * [`events`], `stalls`, `stall_reports`, [`metrics`], [`health`]: telling people
+//! * [`runs`], [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
+//! * [`guard`]: whether the admission policies are in force
+//! * [`targets`]: the addresses that no call may reach
+//! * `stalls`, `stall_reports`, [`metrics`], [`health`]: reports for administrators
 
 pub mod blobs;
 pub mod error;
-pub mod events;
 pub mod guard;
 pub mod health;
-pub mod kinds;
-pub mod lease;
 pub mod metrics;
 pub mod operator;
-pub mod pace;
 pub mod runs;
 pub mod secrets;
-pub mod store;
 pub mod targets;
-pub mod watch;
-pub mod wire;
-pub mod workqueue;
 
 mod approval;
 mod call_slots;
-mod commit;
 mod confirmed_outcomes;
 mod context;
 mod event_loop;
 mod exit_reason;
-mod packed;
 mod plans;
 mod pods;
 mod policy_index;
@@ -64,9 +53,9 @@ pub use call_slots::CallLimits;
 pub use exit_reason::ExitReason;
 pub use guard::{GuardMode, GuardSettings, GuardStatus, Guarded};
 pub use health::{Probe, Stage};
-pub use lease::LeaseSettings;
 pub use operator::{Config, Operator};
 pub use pods::PodSettings;
+pub use signoff_cluster::lease::LeaseSettings;
 pub use signoff_executor::{Caller, Clock, Evaluator, EvaluatorSettings, Outside, RunRef};
 pub use targets::Targets;
 pub use value_quota::ValueSettings;

@@ -12,22 +12,18 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
+use signoff_cluster::metrics::{Labels, RequestMetrics};
 
 use crate::guard::GuardStatus;
-
-type Labels = Vec<(&'static str, &'static str)>;
 
 /// The metrics of one operator.
 pub struct Metrics {
     registry: Mutex<Registry>,
     reconciles: Family<Labels, Histogram>,
     errors: Family<Labels, Counter>,
-    writes: Family<Labels, Counter>,
-    reads: Family<Vec<(&'static str, String)>, Counter>,
-    events: Family<Labels, Counter>,
+    requests: RequestMetrics,
     unreadable: Family<Labels, Counter>,
     ends: Family<Labels, Counter>,
-    watch_failures: Family<Labels, Counter>,
     calls: Family<Labels, Histogram>,
     pending: Gauge,
     calls_free: Gauge,
@@ -52,12 +48,9 @@ impl Default for Metrics {
             registry: Mutex::new(Registry::with_prefix("signoff")),
             reconciles: Family::new_with_constructor(seconds),
             errors: Family::default(),
-            writes: Family::default(),
-            reads: Family::default(),
-            events: Family::default(),
+            requests: RequestMetrics::default(),
             unreadable: Family::default(),
             ends: Family::default(),
-            watch_failures: Family::default(),
             calls: Family::new_with_constructor(long),
             pending: Gauge::default(),
             calls_free: Gauge::default(),
@@ -76,24 +69,12 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("signoff");
         registry.register("reconcile_seconds", "Looks at an object, by kind and result", all.reconciles.clone());
         registry.register("reconcile_errors", "Looks that failed, by kind and class", all.errors.clone());
-        registry.register("writes", "State written to the API server, by kind, verb and result", all.writes.clone());
-        registry.register("reads", "Requests that read, by resource and verb", all.reads.clone());
-        registry.register(
-            "events",
-            "Events, by what became of them: written, repeated, dropped, failed",
-            all.events.clone(),
-        );
         registry.register(
             "unreadable_objects",
             "Objects seen that could not be decoded, by kind",
             all.unreadable.clone(),
         );
         registry.register("ended", "Runs and Approvals that came to their end, by kind and phase", all.ends.clone());
-        registry.register(
-            "watch_failures",
-            "Watches that broke or could not begin, by kind",
-            all.watch_failures.clone(),
-        );
         registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
         registry.register("approvals_pending", "Open Approvals", all.pending.clone());
         registry.register("calls_free", "Calls that may still begin at once", all.calls_free.clone());
@@ -128,12 +109,19 @@ impl Default for Metrics {
             "When this operator started, in Unix time",
             all.incarnation_seconds.clone(),
         );
+        all.requests.register(&mut registry);
         all.registry = Mutex::new(registry);
         all
     }
 }
 
 impl Metrics {
+    /// Returns the counters of requests, watches and Events.
+    #[must_use]
+    pub fn requests(&self) -> RequestMetrics {
+        self.requests.clone()
+    }
+
     /// All numbers in OpenMetrics text.
     ///
     /// # Errors
@@ -160,29 +148,12 @@ impl Metrics {
         self.quarantined.set(i64::try_from(objects).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn wrote(&self, kind: &'static str, verb: &'static str, result: &'static str) {
-        self.writes.get_or_create(&vec![("kind", kind), ("verb", verb), ("result", result)]).inc();
-    }
-
-    /// Counts a request that reads, whoever in the operator made it.
-    pub fn read(&self, verb: &str, resource: String) {
-        self.reads.get_or_create(&vec![("resource", resource), ("verb", verb.to_owned())]).inc();
-    }
-
-    pub(crate) fn event(&self, result: &'static str) {
-        self.events.get_or_create(&vec![("result", result)]).inc();
-    }
-
     pub(crate) fn unreadable(&self, kind: &'static str) {
         self.unreadable.get_or_create(&vec![("kind", kind)]).inc();
     }
 
     pub(crate) fn ended(&self, kind: &'static str, phase: &'static str) {
         self.ends.get_or_create(&vec![("kind", kind), ("phase", phase)]).inc();
-    }
-
-    pub(crate) fn watch_failed(&self, kind: &'static str) {
-        self.watch_failures.get_or_create(&vec![("kind", kind)]).inc();
     }
 
     pub(crate) fn called(&self, kind: &'static str, result: &'static str, took: Duration) {

@@ -10,6 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
+use signoff_cluster::lease::{Held, Lease, LeaseSettings, Tenure};
 use signoff_engine::{JournalLimits, Settings};
 use signoff_executor::{BlobStore, Caller, Clock, Evaluator};
 use tokio::{
@@ -25,7 +26,6 @@ use crate::{
     exit_reason::ExitReason,
     guard::{GuardMode, GuardStatus},
     health::{Probe, Stage},
-    lease::{Held, Lease, LeaseSettings, Tenure},
     metrics::Shared,
     pods::PodSettings,
     targets::Targets,
@@ -37,7 +37,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The configuration of an operator.
 pub struct Config {
-    /// The client of the API server, made by `signoff-client`, so that no object can block it.
+    /// The client of the API server, made by `signoff_cluster::connect`, so that no object can block it.
     pub client: Client,
     /// The clock.
     pub clock: Arc<dyn Clock>,
@@ -146,7 +146,9 @@ impl Operator {
         let held = match &self.config.lease {
             None => None,
             Some(settings) => {
-                let lease = Lease::new(client.clone(), settings.clone(), incarnation, Arc::clone(clock));
+                let clock = Arc::clone(clock);
+                let now = Arc::new(move || clock.now());
+                let lease = Lease::new(client.clone(), settings.clone(), incarnation, now);
                 let acquired = lease.acquire(|why| self.enter(Stage::StandingBy(why)));
                 tokio::select! {
                     biased;

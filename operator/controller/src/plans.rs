@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 use signoff_api::Workflow;
+use signoff_cluster::kinds::uid;
 use signoff_engine::{FieldError, Plan, Policies, plan::spec_bytes};
-
-use crate::kinds::uid;
 
 const MOST: usize = 512;
 /// The bytes of the specs of all plans; a plan takes several times as many.

@@ -15,15 +15,14 @@ use signoff_api::{
     ApprovalPolicy, ClusterApprovalPolicy,
     policy::{ApprovalPolicySpec, ClusterApprovalPolicySpec},
 };
+use signoff_cluster::{
+    kinds::{Name, Readable},
+    watch::{WatchEvent, follow, name_of},
+};
 use signoff_engine::Policies;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{
-    exit_reason::ExitReason,
-    kinds::{Name, Readable},
-    metrics::Shared,
-    watch::{WatchEvent, follow, name_of},
-};
+use crate::{exit_reason::ExitReason, metrics::Shared};
 
 /// The approval policies of a namespace, or the reason why they are unknown.
 pub(crate) type Known = Result<Arc<Policies>, String>;
@@ -213,7 +212,7 @@ fn watch<K: Readable>(
     what: &'static str,
 ) -> mpsc::Receiver<WatchEvent<K>> {
     let (to, from) = mpsc::channel(64);
-    tasks.spawn(follow(client.clone(), to, Arc::clone(metrics)).map(move |()| ExitReason::Task(what)));
+    tasks.spawn(follow(client.clone(), to, metrics.requests()).map(move |()| ExitReason::Task(what)));
     from
 }
 

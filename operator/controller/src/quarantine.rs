@@ -10,10 +10,9 @@ use std::{
 };
 
 use signoff_api::{Moment, conditions::reason};
+use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_engine::Fact;
 use signoff_executor::Stopped;
-
-use crate::{kinds::Name, workqueue::Key};
 
 /// The version that a quarantine names: another one lifts it.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -7,10 +7,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use signoff_cluster::kinds::Name;
 use signoff_engine::{Blobs, Fact, Journal};
 use tokio::task::AbortHandle;
-
-use crate::kinds::Name;
 
 /// The path and attempt of a call's record.
 pub type CallKey = (String, i32);

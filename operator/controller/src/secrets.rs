@@ -16,12 +16,11 @@ use kube::{
 };
 use serde::Deserialize;
 use signoff_api::names::ROLE_SECRETS;
+use signoff_cluster::error::status_code;
 use signoff_executor::{
     CallError, ErrorClass, SecretText, Secrets,
     secrets::{ALLOWED_HOSTS, host_allowed},
 };
-
-use crate::error::status_code;
 
 const PATIENCE: Duration = Duration::from_secs(15);
 

@@ -5,19 +5,15 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Workflow, conditions};
-use signoff_engine::status::say;
-
-use crate::{
-    commit::commit,
-    context::Context,
-    error::Error,
+use signoff_cluster::{
     events::Report,
     kinds::{Kind, Name},
-    stalls::Overdue,
     store::{Found, Store},
-    workflow::open_records,
     workqueue::Key,
 };
+use signoff_engine::status::say;
+
+use crate::{context::Context, error::Error, stalls::Overdue, workflow::open_records};
 
 /// Records that a reconcile failed, and says so on the object once that is due.
 pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
@@ -81,7 +77,7 @@ async fn condition(context: &Context, name: &Name, reason: &'static str, message
     }
     let tests = open_records(&status);
     say(&mut status, &workflow, context.now(), conditions::STALLED, true, reason, message);
-    commit(context, &context.workflows, &*workflow, status, tests).await.map(|_| ())
+    context.write_status(&context.workflows, &*workflow, status, tests).await.map(|_| ())
 }
 
 /// Removes the condition `Stalled` after everything of a reconcile has succeeded. Returns the Workflow as it is stored.
@@ -92,5 +88,5 @@ pub(crate) async fn clear(context: &Context, workflow: Arc<Workflow>) -> Result<
     }
     let tests = open_records(&status);
     conditions::remove(&mut status.conditions, conditions::STALLED);
-    commit(context, &context.workflows, &*workflow, status, tests).await
+    context.write_status(&context.workflows, &*workflow, status, tests).await
 }

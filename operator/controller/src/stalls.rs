@@ -7,11 +7,16 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use signoff_api::Moment;
+use signoff_cluster::{Error as Cluster, workqueue::Key};
 
-use crate::{error::Error, events::TOLD_AFTER, workqueue::Key};
+use crate::error::Error;
+
+/// An operation that fails for so long is reported on its object.
+pub(crate) const TOLD_AFTER: Duration = Duration::from_secs(60);
 
 /// The objects whose last reconcile failed.
 #[derive(Default)]
@@ -43,7 +48,7 @@ impl Stalls {
     /// Records a failure. Returns since when the same operation fails, once that is a minute.
     pub(crate) fn failed(&self, key: &Key, error: &Error, now: Moment) -> Option<Overdue> {
         // A contender that wins is no refusal, and what cannot be read is told at once elsewhere.
-        if matches!(error, Error::Conflict(_) | Error::Unreadable { .. }) {
+        if matches!(error, Error::Cluster(Cluster::Conflict(_) | Cluster::Unreadable { .. })) {
             return None;
         }
         let operation = error.operation();
@@ -81,7 +86,7 @@ impl Stalls {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kinds::Name;
+    use signoff_cluster::kinds::Name;
 
     fn at(second: i64) -> Moment {
         jiff::Timestamp::from_second(second).unwrap().into()
@@ -115,7 +120,7 @@ mod tests {
         let stalls = Stalls::default();
         assert_eq!(stalls.failed(&key(), &refused("creating a"), at(0)), None);
         assert_eq!(stalls.failed(&key(), &refused("creating b"), at(50)), None);
-        assert_eq!(stalls.failed(&key(), &Error::Conflict("it".to_owned()), at(70)), None);
+        assert_eq!(stalls.failed(&key(), &Error::conflict("it".to_owned()), at(70)), None);
         assert_eq!(stalls.failed(&key(), &refused("creating b"), at(100)), None);
         assert_eq!(
             stalls.failed(&key(), &refused("creating b"), at(110)),

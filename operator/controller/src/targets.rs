@@ -22,13 +22,11 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use serde::{Deserialize, de::DeserializeOwned};
+use signoff_cluster::error::{plain, status_code};
 use signoff_executor::Surroundings;
 use signoff_expr::text;
 
-use crate::{
-    error::{plain, status_code},
-    metrics::Shared,
-};
+use crate::metrics::Shared;
 
 /// Where the API server's own Service and endpoints are, and their name.
 const KUBERNETES: (&str, &str) = ("default", "kubernetes");
@@ -180,7 +178,7 @@ async fn follow<K: Place>(api: Api<K>, config: watcher::Config, to: Telling) {
 
 impl Telling {
     fn failed<K: Place>(&self, error: &watcher::Error) {
-        self.metrics.watch_failed(K::KIND);
+        self.metrics.requests().watch_failed(K::KIND);
         let (code, why) = match error {
             watcher::Error::InitialListFailed(error)
             | watcher::Error::WatchStartFailed(error)

@@ -7,9 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use signoff_cluster::workqueue::Key;
 use tokio::task::Id;
-
-use crate::workqueue::Key;
 
 /// The objects that are being reconciled may have so many bytes of JSON together. A reconcile takes several times as many.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
@@ -78,7 +77,7 @@ impl UnderWay {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::kinds::Name;
+    use signoff_cluster::kinds::Name;
 
     /// The tasks of so many reconciles.
     fn tasks(count: usize) -> Vec<Id> {

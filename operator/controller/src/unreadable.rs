@@ -1,11 +1,10 @@
 //! The objects that cannot be read at the moment, and why, so that each is reported once.
 
+use signoff_cluster::workqueue::Key;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-
-use crate::workqueue::Key;
 
 /// The objects that cannot be read, of both kinds.
 #[derive(Default)]
@@ -53,7 +52,7 @@ impl Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::Name;
+    use signoff_cluster::kinds::Name;
 
     fn workflow(name: &str) -> Key {
         Key::Workflow(Name::new("n", name))

@@ -10,10 +10,9 @@ use std::{
 };
 
 use signoff_api::Workflow;
+use signoff_cluster::{kinds::Name, store::Store};
 use signoff_engine::{ValueLimits, values};
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use crate::{kinds::Name, store::Store};
 
 /// The long values that transitions read may have so many KiB in memory together.
 const MEMORY_KIB: u32 = 128 * 1024;
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     fn workflow(namespace: &str, name: &str, version: u32, bytes: u64) -> Workflow {
-        serde_json::from_value::<crate::kinds::Read<Workflow>>(json!({
+        serde_json::from_value::<signoff_cluster::kinds::Read<Workflow>>(json!({
             "metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": version.to_string()},
             "spec": {"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "x"}}]},
             "status": {"phase": "Running", "seq": 1, "valueBytes": bytes},

@@ -4,17 +4,17 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, Workflow};
-use signoff_expr::text;
-use tokio::sync::mpsc;
-
-use crate::{
-    context::Context,
+use signoff_cluster::{
     events::Report,
     kinds::{Kind, Name, Readable},
     store::{Gone, Store},
     watch::{WatchEvent, name_of},
     workqueue::Key,
 };
+use signoff_expr::text;
+use tokio::sync::mpsc;
+
+use crate::context::Context;
 
 /// A kind whose watch events are applied here.
 pub(crate) trait Watched: Kind {

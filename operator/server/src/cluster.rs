@@ -2,7 +2,7 @@
 //!
 //! It must not take the ambient kubeconfig: a cluster is served because somebody meant it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::Context;
 use kube::{
@@ -36,8 +36,8 @@ pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<C
     // Watches are open for minutes; every other request has a shorter end of its own.
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let counts = Arc::clone(metrics);
-    let client = signoff_client::connect_told(config.clone(), move |asked| counts.read(asked.verb, asked.resource));
+    let counts = metrics.requests();
+    let client = signoff_cluster::connect_told(config.clone(), move |asked| counts.read(asked.verb, asked.resource));
     let client = client.context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
 }

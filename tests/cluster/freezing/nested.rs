@@ -31,7 +31,7 @@ async fn a_config_map_of_another_namespace_hides_nothing() {
         let file = kube::config::Kubeconfig::read_from(runs.cluster.kubeconfig_of("nina").unwrap()).unwrap();
         kube::Config::from_custom_kubeconfig(file, &Default::default()).await.unwrap()
     };
-    let nina = signoff_client::connect(config).unwrap();
+    let nina = signoff_cluster::connect(config).unwrap();
     let config_maps: Api<DynamicObject> = Api::namespaced_with(nina.clone(), &elsewhere.name, &resource);
     let deep = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "deep", "managedFields": nested("v1")}, "data": {}});
     config_maps.create(&PostParams::default(), &of(deep)).await.unwrap();

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use signoff_api::{
     Approval, ApprovalStatus, Workflow, WorkflowStatus, approval::ApprovalPhase, workflow::WorkflowPhase,
 };
-use signoff_controller::kinds::{Answer, Kind, Read};
-use signoff_controller::store::Store;
-use signoff_controller::wire::{AnswerForm, Wire};
-use signoff_controller::{error::status_code, metrics, pace::Pace};
+use signoff_cluster::kinds::{Answer, Kind, Read};
+use signoff_cluster::store::Store;
+use signoff_cluster::wire::{AnswerForm, Wire};
+use signoff_cluster::{error::status_code, metrics::RequestMetrics, pace::Pace};
 
 use super::stage::{self, Stage};
 
@@ -48,7 +48,7 @@ fn rest(mut object: Value) -> Value {
 }
 
 async fn writes_a_status_and_nothing_else<K: Kind>(stage: &Stage, name: &str, status: K::Status) {
-    let wire = Wire::new(stage.operator.clone(), metrics::Shared::default(), Pace::default());
+    let wire = Wire::new(stage.operator.clone(), RequestMetrics::default(), Pace::default());
     let (before, observed) = read::<K>(stage, name).await;
     assert_eq!(before["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(before["metadata"]["labels"]["example.com/mark"], "theirs");
@@ -106,7 +106,7 @@ async fn a_status_is_written_without_the_rest_of_its_object() {
 #[tokio::test]
 async fn a_new_approval_is_what_was_sent_with_its_first_status() {
     let stage = Stage::open("status").await;
-    let wire = Wire::new(stage.operator.clone(), metrics::Shared::default(), Pace::default());
+    let wire = Wire::new(stage.operator.clone(), RequestMetrics::default(), Pace::default());
     let mut approval = stage::approval(json!({}));
     approval.metadata.namespace = Some(stage.namespace.name.clone());
     let Answer::Metadata(metadata) = wire.create(&approval, AnswerForm::Metadata).await.unwrap() else {

@@ -9,6 +9,10 @@ use signoff_api::{
     Approval, Moment,
     conditions::{self, ConditionUpdate},
 };
+use signoff_cluster::{
+    kinds::{Name, uid},
+    workqueue::Key,
+};
 use signoff_engine::{
     Now,
     evaluation::Part,
@@ -19,9 +23,7 @@ use signoff_executor::Stopped;
 use crate::{
     context::Context,
     error::Error,
-    kinds::{Name, uid},
     quarantine::{message, reason},
-    workqueue::Key,
 };
 
 /// Counts the votes of an Approval as far as they may be evaluated.

@@ -7,10 +7,11 @@ mod evaluate;
 mod observe;
 
 use signoff_api::{Approval, Moment};
+use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::Now;
 use signoff_executor::Stopped;
 
-use crate::{commit::commit, context::Context, error::Error, events::Report, kinds::Name, workqueue::Key};
+use crate::{context::Context, error::Error};
 use observe::{Observed, Seen};
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
@@ -53,7 +54,7 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = result.status.phase;
     let confirmed = result.status.outcome.clone().filter(|_| honoured);
-    let stored = commit(context, &context.approvals, &*approval, result.status, Vec::new()).await?;
+    let stored = context.write_status(&context.approvals, &*approval, result.status, Vec::new()).await?;
     if let Some(outcome) = confirmed {
         context.confirmed_outcomes.add(&stored, &outcome);
     }

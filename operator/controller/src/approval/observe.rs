@@ -5,15 +5,13 @@
 use std::sync::Arc;
 
 use signoff_api::{Approval, Workflow, journal};
-use signoff_engine::tally::OwnerState;
-
-use crate::{
-    context::Context,
-    error::Error,
-    guard::GuardStatus,
+use signoff_cluster::{
     kinds::{Kind, Name, uid},
     store::Found,
 };
+use signoff_engine::tally::OwnerState;
+
+use crate::{context::Context, error::Error, guard::GuardStatus};
 
 pub(super) enum Observed {
     /// An Approval that may be decided.

@@ -22,6 +22,7 @@ use kube::{
 };
 use signoff_admission::policies::Identity;
 use signoff_admission::{Inspection, inspect, probe, serves_mutating_policies};
+use signoff_cluster::error::{plain, status_code};
 use signoff_executor::Clock;
 use tokio::{
     sync::{Notify, watch},
@@ -29,10 +30,7 @@ use tokio::{
 };
 
 use super::{Baseline, GuardMode, GuardSettings, GuardStatus, Guarded, persisted_state::PersistedState, publish};
-use crate::{
-    error::{plain, status_code},
-    metrics::Shared,
-};
+use crate::metrics::Shared;
 
 /// How long after a change the probe waits: every API server learns of it by a watch of its own.
 const SETTLE: Duration = Duration::from_secs(5);

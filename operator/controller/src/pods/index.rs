@@ -8,15 +8,15 @@ use std::{
 };
 
 use kube::Resource;
+use signoff_cluster::{
+    kinds::Name,
+    watch::{WatchEvent, name_of},
+};
 use tokio::sync::watch;
 
 use super::{
     PodSight,
     state::{PodProblem, PodState, StepPod},
-};
-use crate::{
-    kinds::Name,
-    watch::{WatchEvent, name_of},
 };
 
 /// The last known state of a Pod.

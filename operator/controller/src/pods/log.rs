@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use futures::AsyncReadExt;
-use tokio::time::Instant;
-
-use crate::{
+use signoff_api::pod::CONTAINER;
+use signoff_cluster::{
     error::{is_ambiguous, plain, status_code},
     kinds::Name,
     wire::Wire,
 };
+use tokio::time::Instant;
 
 /// The bytes of a log that are kept.
 pub(super) const MOST: usize = 256 * 1024;
@@ -54,7 +54,7 @@ fn is_transient(error: &kube::Error) -> bool {
 }
 
 async fn read(wire: &Wire, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
-    let stream = wire.log(pod, lines.map(i64::from)).await?;
+    let stream = wire.log(pod, CONTAINER, lines.map(i64::from)).await?;
     let mut stream = std::pin::pin!(stream);
     let (mut kept, mut is_cut) = (Vec::new(), false);
     let mut piece = vec![0; 16 * 1024];

@@ -29,13 +29,10 @@ use tokio::{sync::mpsc, task::JoinSet};
 pub(crate) use index::PodIndex;
 pub(crate) use quota::{PodQuota, PodSlot, QueuedPod, Wait};
 pub(crate) use runner::PodRunner;
+use signoff_cluster::watch::{WatchEvent, follow_in};
 pub(crate) use state::{PodState, StepPod};
 
-use crate::{
-    exit_reason::ExitReason,
-    metrics::Shared,
-    watch::{WatchEvent, follow_in},
-};
+use crate::{exit_reason::ExitReason, metrics::Shared};
 
 /// The administrator's settings for Pods.
 #[derive(Clone, Debug)]
@@ -80,7 +77,7 @@ pub(crate) fn watch(
         let (seen, mut from) = mpsc::channel(64);
         let to = to.clone();
         background.spawn(
-            follow_in(client.clone(), namespace.clone(), seen, metrics.clone())
+            follow_in(client.clone(), namespace.clone(), seen, metrics.requests())
                 .map(|()| ExitReason::Task("watch of Pods")),
         );
         background.spawn(async move {

@@ -8,10 +8,10 @@ use std::{
 };
 
 use signoff_api::{Moment, conditions::reason};
+use signoff_cluster::kinds::Name;
 use tokio::sync::watch;
 
 use super::{PodIndex, PodSettings};
-use crate::kinds::Name;
 
 /// The quota for Pods.
 pub(crate) struct PodQuota {

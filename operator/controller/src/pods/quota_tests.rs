@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use signoff_api::Moment;
+use signoff_cluster::{kinds::Name, watch::WatchEvent};
 
 use super::{PodIndex, PodQuota, PodSettings, PodSlot, QueuedPod, Wait};
-use crate::{kinds::Name, watch::WatchEvent};
 
 fn room(most_in_namespace: usize, most_of_workflow: usize) -> Arc<PodQuota> {
     let book = Arc::new(PodIndex::default());

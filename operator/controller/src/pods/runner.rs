@@ -8,6 +8,12 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use futures::FutureExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Digest, Moment, Workflow, conditions::reason, pod::OutputFrom};
+use signoff_cluster::{
+    error::{is_ambiguous, plain, status_code},
+    events::Report,
+    kinds::Name,
+    wire::Wire,
+};
 use signoff_engine::transition::{Call, Failure, PodCall, Reply};
 use signoff_executor::{Clock, RunRef, clock::wake_up};
 use tokio::{sync::watch, time::sleep_until};
@@ -18,13 +24,7 @@ use super::{
     log,
     state::{PodProblem, PodState, StepPod, Terminated},
 };
-use crate::{
-    context::Context,
-    error::{is_ambiguous, plain, status_code},
-    events::{Report, TOLD_AFTER},
-    kinds::Name,
-    wire::Wire,
-};
+use crate::{context::Context, stalls::TOLD_AFTER};
 
 /// How long a container may take to start where its author sets no limit.
 const START: Duration = Duration::from_secs(300);

@@ -11,8 +11,7 @@ use k8s_openapi::{
 use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use signoff_api::{Moment, Workflow, names, pod::CONTAINER};
-
-use crate::kinds::{Meta, Readable};
+use signoff_cluster::kinds::{Meta, Readable};
 
 /// The bytes of a container's termination message that a kubelet keeps.
 const MAX_MESSAGE: usize = 4096;

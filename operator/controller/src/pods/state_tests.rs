@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
+use signoff_cluster::kinds::Readable;
 
 use super::{
     StepPod,
     state::{PodProblem, PodState},
 };
-use crate::kinds::Readable;
 
 /// A Pod as the API server returns it, with this in its spec and this status.
 fn read(spec: &Value, status: &Value) -> StepPod {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use signoff_api::{Digest, Workflow, journal::StepPhase};
+use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_engine::{
     Blobs, Command, Control, Fact, Now, Plan, Transition,
     evaluation::Part,
@@ -20,8 +21,6 @@ use crate::{
     blobs::usual_name,
     context::{Context, owner},
     error::Error,
-    kinds::Name,
-    workqueue::Key,
 };
 
 /// More rounds than this mean that the engine asks for the same value again and again.

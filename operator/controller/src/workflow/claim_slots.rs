@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::journal::{StepPhase, StepRecord};
+use signoff_cluster::kinds::Name;
 use signoff_engine::{
     Command, Transition,
     transition::{Call, PodCall, What},
@@ -15,7 +16,6 @@ use super::observe::Seen;
 use crate::{
     call_slots::{self, CallTicket, CallWait},
     context::{Context, Hold},
-    kinds::Name,
     pods::{QueuedPod, Wait},
 };
 

@@ -10,18 +10,19 @@ use signoff_api::{
     conditions::{self, GUARDED},
     workflow::MAX_VALUE_NAMES,
 };
+use signoff_cluster::{
+    events::Report,
+    kinds::{Name, uid},
+    workqueue::Key,
+};
 use signoff_engine::{Plan, Transition, journal::NewSegment, status::apart, values};
 use signoff_executor::blobs::BlobError;
 
 use super::{observe::Seen, pending::Pending, plan::Refusal, status};
 use crate::{
     blobs::usual_name,
-    commit::commit as write,
     context::{Context, owner},
     error::Error,
-    events::Report,
-    kinds::{Name, uid},
-    workqueue::Key,
 };
 
 /// Moves records into a segment where the journal has grown long. The segment is committed with the transition.
@@ -60,7 +61,7 @@ pub(super) async fn store(
     let owner = owner(&seen.name, &seen.uid);
     let bytes = next.value_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
     let Some(_claim) = context.value_quota.claim(&context.workflows, &seen.name, bytes, seen.values) else {
-        return Err(Error::Conflict(format!("the room for long values of namespace {}", seen.name.namespace)));
+        return Err(Error::conflict(format!("the room for long values of namespace {}", seen.name.namespace)));
     };
     // Those that the stored journal refers to were stored before it.
     let known = values::stored(&seen.journal, &seen.status);
@@ -76,7 +77,7 @@ pub(super) async fn store(
             return Err(failed(BlobError::NamesTaken { digest: digest.to_string(), name, most: MAX_VALUE_NAMES }));
         }
     }
-    let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.runs.committed(&seen.name, &seen.uid, &transition.journal);
     if let Some(end) = &transition.end {
         context.metrics.ended("Workflow", end.phase().name());
@@ -87,13 +88,13 @@ pub(super) async fn store(
 /// Ends a run because of its spec.
 pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::refused(&seen.workflow, why, seen.now);
-    let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.metrics.ended("Workflow", "Failed");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
     context
         .reporter
         .report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
-    super::finish::retire(context, &seen.name, &seen.uid, crate::kinds::Kind::due(&*stored)).await
+    super::finish::retire(context, &seen.name, &seen.uid, signoff_cluster::kinds::Kind::due(&*stored)).await
 }
 
 /// Writes that a run is held because the admission policies are not in force.
@@ -103,7 +104,7 @@ pub(super) async fn hold(context: &Context, workflow: &Workflow, why: &str) -> R
         let fresh = !workflow.status.as_ref().is_some_and(|status| conditions::fails(&status.conditions, GUARDED));
         let key = next.seq.to_string();
         let tests = open_records(&next);
-        let stored = write(context, &context.workflows, workflow, next, tests).await?;
+        let stored = context.write_status(&context.workflows, workflow, next, tests).await?;
         if fresh {
             let told = Report::about(&*stored, "Unguarded", why, &key, context.clock.now());
             context.reporter.report(told.warning(true));

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use signoff_api::{Approval, ApprovalStatus, Workflow};
+use signoff_cluster::{error::status_code, kinds::Answer};
 use signoff_engine::{
     Command, Transition,
     transition::{Ask, What},
@@ -17,8 +18,7 @@ use super::{
 };
 use crate::{
     context::{Context, Start},
-    error::{Error, status_code},
-    kinds::Answer,
+    error::Error,
 };
 
 /// Executes the commands. Returns the created Approvals.
@@ -62,7 +62,7 @@ fn begin(context: &Context, seen: &Seen, claim: Claim) {
 async fn ask(context: &Context, seen: &Seen, transition: &Transition, ask: &Ask) -> Result<Arc<Approval>, Error> {
     let place = seen.name.beside(&ask.name);
     if !context.tenure.holds() {
-        return Err(Error::Conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
+        return Err(Error::conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
     }
     let approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
     let error = match context.wire.create(&approval, context.answer_form()).await {

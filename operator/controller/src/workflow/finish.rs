@@ -3,14 +3,11 @@
 //! **Invariant:** does not end an Approval: the Approval's own reconcile is enqueued for that.
 
 use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
+use signoff_cluster::kinds::{Kind, Name};
 use signoff_engine::Transition;
 
 use super::observe::Seen;
-use crate::{
-    context::Context,
-    error::Error,
-    kinds::{Kind, Name},
-};
+use crate::{context::Context, error::Error};
 
 /// Returns when to reconcile again after a transition.
 pub(super) async fn rest(

@@ -3,9 +3,10 @@
 //! **Invariant:** the journal stays unchanged unless the run is cancelled.
 
 use signoff_api::{Moment, conditions};
+use signoff_cluster::events::Report;
 
 use super::{commit::open_records, observe::Seen, plan::Refusal, quarantine, status};
-use crate::{commit::commit as write, context::Context, error::Error, events::Report};
+use crate::{context::Context, error::Error};
 
 /// Writes that policies hold the run. A change of the policies triggers the next reconcile.
 pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
@@ -14,7 +15,7 @@ pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Resul
         return Ok(None);
     }
     let news = !conditions::holds(&seen.status.conditions, conditions::HELD);
-    let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     if news {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
         let told = Report::about(&*stored, "Held", &why.message, &key, context.clock.now());
@@ -34,7 +35,7 @@ pub(super) async fn old_shape(context: &Context, seen: &Seen, why: &Refusal) -> 
     if next == seen.status {
         return Ok(None);
     }
-    let stored = write(context, &context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     let told = Report::about(&*stored, why.reason, &why.message, "old-shape", context.clock.now());
     context.reporter.report(told.warning(true));
     tracing::warn!(workflow = %seen.name, reason = why.reason, "{}", why.message);

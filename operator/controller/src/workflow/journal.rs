@@ -3,6 +3,10 @@
 //! **Invariant:** all of it or an error: a missing record would be an activity that is done again.
 
 use signoff_api::{Workflow, WorkflowStatus};
+use signoff_cluster::{
+    events::Report,
+    kinds::{Name, uid},
+};
 use signoff_engine::{
     Journal,
     journal::{Incomplete, NewSegment, read_segment},
@@ -13,8 +17,6 @@ use super::advance::fetch;
 use crate::{
     context::{Context, owner},
     error::Error,
-    events::Report,
-    kinds::{Name, uid},
 };
 
 /// Loads the journal. A failure is reported as an Event, because nothing else would say why the run stands still.

@@ -21,9 +21,10 @@ mod unreadable;
 mod version;
 
 use signoff_api::Moment;
+use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_executor::Stopped;
 
-use crate::{context::Context, error::Error, kinds::Name, stall_reports, workqueue::Key};
+use crate::{context::Context, error::Error, stall_reports};
 pub(crate) use commit::open_records;
 use observe::{Observed, Seen};
 use plan::Planned;
@@ -51,7 +52,7 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
         return unreadable::itself(context, name, &why).await;
     }
     let observed = match observe::observe(context, name).await {
-        Err(error @ Error::Unreadable { .. }) => {
+        Err(error @ Error::Cluster(signoff_cluster::Error::Unreadable { .. })) => {
             unreadable::awaited(context, name, &error).await?;
             return Err(error);
         }

@@ -8,6 +8,10 @@ use signoff_api::{
     Approval, Moment, Outcome, Workflow, WorkflowStatus,
     journal::{StepKind, StepPhase},
 };
+use signoff_cluster::{
+    kinds::{Name, uid},
+    store::Found,
+};
 use signoff_engine::{
     Fact, Journal, ValueLimits,
     tally::{changed, superseded},
@@ -18,8 +22,6 @@ use crate::{
     context::Context,
     error::Error,
     guard::{GuardStatus, Guarded},
-    kinds::{Name, uid},
-    store::Found,
 };
 
 /// The state of a Workflow at the beginning of a reconcile.
@@ -71,7 +73,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
     }
     let status = workflow.status.clone().unwrap_or_default();
     if status.phase.is_end() {
-        let due = crate::kinds::Kind::due(&*workflow);
+        let due = signoff_cluster::kinds::Kind::due(&*workflow);
         return Ok(Observed::Over { uid, due });
     }
     if let Some(until) = super::version::left_alone(context, &workflow) {

@@ -8,13 +8,13 @@ use signoff_api::{
     pod::PodGc,
     workflow::WorkflowPhase,
 };
+use signoff_cluster::kinds::Name;
 use signoff_engine::{Journal, Transition};
 
 use super::{journal::journal, observe::Seen};
 use crate::{
     context::Context,
     error::Error,
-    kinds::Name,
     pods::{PodState, StepPod},
 };
 

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use signoff_api::{Moment, Workflow, conditions, workflow::Quarantine};
+use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
@@ -13,10 +14,7 @@ use super::{commit, finish, journal, observe::Seen, pod_gc, status::ended};
 use crate::{
     context::Context,
     error::Error,
-    events::Report,
-    kinds::Name,
     quarantine::{Aside, VERSION, message, reason},
-    workqueue::Key,
 };
 
 /// How soon a suspended run is reconciled again without an event.

@@ -9,10 +9,11 @@ use signoff_api::{
     journal::{StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
+use signoff_cluster::events::Report;
 use signoff_engine::{Plan, Transition};
 
 use super::observe::Seen;
-use crate::{context::Context, events::Report};
+use crate::context::Context;
 
 pub(super) fn report(context: &Context, seen: &Seen, plan: &Plan, transition: &Transition, asked: &[Arc<Approval>]) {
     let at = context.clock.now();

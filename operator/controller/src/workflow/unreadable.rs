@@ -9,9 +9,10 @@ use signoff_api::{
     Moment, Workflow,
     conditions::{self, ConditionUpdate, reason},
 };
+use signoff_cluster::{events::Report, kinds::Name};
 use signoff_expr::text;
 
-use crate::{context::Context, error::Error, events::Report, kinds::Name};
+use crate::{context::Context, error::Error};
 
 /// Reports a Workflow that cannot be read.
 pub(super) async fn itself(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {

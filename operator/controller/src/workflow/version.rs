@@ -5,12 +5,12 @@
 use std::time::Duration;
 
 use signoff_api::{Moment, Workflow, journal};
-
-use crate::{
-    context::Context,
+use signoff_cluster::{
     events::Report,
     kinds::{Name, uid},
 };
+
+use crate::context::Context;
 
 /// How soon to report it again. A write by another operator triggers a reconcile anyway.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);

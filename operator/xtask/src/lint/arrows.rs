@@ -12,12 +12,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-strands", &["signoff-api", "signoff-expr", "signoff-engine", "signoff-manifest"]),
     ("signoff-executor", &["signoff-api", "signoff-expr", "signoff-engine"]),
     ("signoff-local", &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor"]),
-    ("signoff-client", &[]),
-    ("signoff-admission", &["signoff-api", "signoff-client"]),
-    // Its tests stand before a server of their own.
+    ("signoff-cluster", &["signoff-api", "signoff-expr"]),
+    ("signoff-admission", &["signoff-api", "signoff-expr", "signoff-cluster"]),
     (
         "signoff-controller",
-        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-client", "signoff-admission"],
+        &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-admission"],
     ),
     ("signoff-web", &["signoff-api"]),
     (
@@ -27,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-expr",
             "signoff-engine",
             "signoff-executor",
-            "signoff-client",
+            "signoff-cluster",
             "signoff-admission",
             "signoff-controller",
             "signoff-web",
@@ -43,7 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "signoff-strands",
             "signoff-executor",
             "signoff-local",
-            "signoff-client",
+            "signoff-cluster",
             "signoff-admission",
         ],
     ),

@@ -42,7 +42,7 @@ const RULES: [Rule; 7] = [
     ("no file is too long to read", is_short),
     ("no file names a package registry", names_no_registry),
     ("no file names a folder of one machine", names_no_machine),
-    ("every program reaches the API server through signoff-client", makes_no_client),
+    ("every program reaches the API server through signoff-cluster", makes_no_client),
     ("nothing is left to be done in code", leaves_nothing_to_do),
 ];
 
@@ -128,14 +128,14 @@ fn begins_a_path(line: &str, folder: &str) -> bool {
 /// A client of its own could be blocked by anybody who nests JSON deeply enough.
 fn makes_no_client(file: &File) -> Option<String> {
     let product = file.path.starts_with("operator/") && file.path.ends_with(".rs");
-    let own = ["operator/client/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
+    let own = ["operator/cluster/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
     let ways = ["Client::try_from(", "Client::try_default(", "Client::new(", "ClientBuilder::"];
     // Not that of another kind: `HttpClient::new` calls the outside world.
     let makes = |line: &str| {
         ways.iter().any(|way| line.match_indices(way).any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric)))
     };
     let line = first_line(file, makes).filter(|_| product && !own)?;
-    Some(format!("{}:{line}: makes a client of the API server; take signoff_client::connect", file.path))
+    Some(format!("{}:{line}: makes a client of the API server; take signoff_cluster::connect", file.path))
 }
 
 fn leaves_nothing_to_do(file: &File) -> Option<String> {
@@ -177,7 +177,7 @@ mod tests {
     fn a_client_of_its_own_is_found_in_a_program() {
         for text in ["let a = Client::try_from(config)?;", "kube::Client::new(a, b)", "ClientBuilder::new(a, b)"] {
             assert!(makes_no_client(&file("operator/cli/src/a.rs", text)).is_some(), "{text}");
-            assert!(makes_no_client(&file("operator/client/src/lib.rs", text)).is_none());
+            assert!(makes_no_client(&file("operator/cluster/src/lib.rs", text)).is_none());
         }
         assert!(makes_no_client(&file("operator/server/src/a.rs", "HttpClient::new(settings)")).is_none());
     }

@@ -31,14 +31,12 @@ use tokio::{
 use crate::{
     error::{is_ambiguous, status_code},
     kinds::{Kind, METADATA_ONLY},
-    metrics::Shared,
+    metrics::RequestMetrics,
     pace::Pace,
 };
 
 /// How many may wait.
 const QUEUE: usize = 1024;
-/// How long an operation fails until the object says so.
-pub(crate) const TOLD_AFTER: Duration = Duration::from_secs(60);
 /// For so long an Event gives way to state writes.
 const GIVES_WAY: Duration = Duration::from_secs(1);
 /// What the API server takes as a note, in bytes.
@@ -140,7 +138,7 @@ fn reference<K: Kind>(meta: &ObjectMeta) -> ObjectReference {
 #[derive(Clone)]
 pub struct Reporter {
     to: mpsc::Sender<Report>,
-    metrics: Shared,
+    metrics: RequestMetrics,
 }
 
 /// Writes the reports that a [`Reporter`] has queued.
@@ -149,18 +147,18 @@ pub struct Delivery {
     client: Client,
     instance: Arc<str>,
     pace: Pace,
-    metrics: Shared,
+    metrics: RequestMetrics,
     /// Random, and the same as long as this process lives.
     secret: RandomState,
 }
 
 /// A reporter, and what writes its reports; `instance` names this operator.
 #[must_use]
-pub fn reporter(client: Client, instance: &str, pace: Pace, metrics: Shared) -> (Reporter, Delivery) {
+pub fn reporter(client: Client, instance: &str, pace: Pace, metrics: RequestMetrics) -> (Reporter, Delivery) {
     let (to, from) = mpsc::channel(QUEUE);
     let instance = instance.get(..128).unwrap_or(instance).into();
     let secret = RandomState::new();
-    (Reporter { to, metrics: Arc::clone(&metrics) }, Delivery { from, client, instance, pace, metrics, secret })
+    (Reporter { to, metrics: metrics.clone() }, Delivery { from, client, instance, pace, metrics, secret })
 }
 
 impl Reporter {
@@ -270,7 +268,7 @@ mod tests {
             let _ = to.send(());
             std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(b"{}".to_vec()))))
         });
-        signoff_client::over(service, "n")
+        crate::over(service, "n")
     }
 
     fn report(note: &str) -> Report {
@@ -291,7 +289,7 @@ mod tests {
     async fn an_event_gives_way_to_state_writes_and_not_for_ever() {
         let (sent, mut written) = mpsc::unbounded_channel();
         let pace = Pace::default();
-        let (reporter, delivery) = reporter(client(sent), "operator", pace.clone(), Shared::default());
+        let (reporter, delivery) = reporter(client(sent), "operator", pace.clone(), RequestMetrics::default());
         let delivery = tokio::spawn(delivery.run());
         let under_way = pace.state_write();
         let begun = Instant::now();

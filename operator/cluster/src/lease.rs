@@ -13,7 +13,6 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use signoff_executor::Clock;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{plain, status_code};
@@ -69,12 +68,15 @@ impl Tenure {
     }
 }
 
+/// Returns the time that is written into a Lease.
+pub type Now = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
+
 /// The client of one Lease.
 pub struct Lease {
     api: Api<Object>,
     settings: LeaseSettings,
     holder: String,
-    clock: Arc<dyn Clock>,
+    clock: Now,
 }
 
 /// A Lease that is held.
@@ -87,7 +89,7 @@ pub struct Held {
 impl Lease {
     /// Returns the client by which `holder` takes a Lease.
     #[must_use]
-    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: Now) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self { api, settings, holder: holder.to_owned(), clock }
     }
@@ -148,7 +150,7 @@ impl Lease {
 
     async fn take(&self, old: Option<Object>, asked: Instant) -> Result<Held, kube::Error> {
         let transitions = old.as_ref().and_then(|old| old.spec.as_ref()?.lease_transitions);
-        let now = MicroTime(self.clock.now());
+        let now = MicroTime((self.clock)());
         let spec = LeaseSpec {
             holder_identity: Some(self.holder.clone()),
             lease_duration_seconds: i32::try_from(self.settings.ttl.as_secs()).ok(),
@@ -255,7 +257,7 @@ impl Held {
     async fn renew(&self) -> Result<Object, kube::Error> {
         let mut object = self.object.clone();
         if let Some(spec) = &mut object.spec {
-            spec.renew_time = Some(MicroTime(self.lease.clock.now()));
+            spec.renew_time = Some(MicroTime((self.lease.clock)()));
         }
         let Lease { api, settings, .. } = &self.lease;
         self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
@@ -323,8 +325,7 @@ mod tests {
             }
         });
         let settings = LeaseSettings::in_namespace("signoff-system");
-        let lease =
-            Lease::new(signoff_client::over(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let lease = Lease::new(crate::over(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
         let held = lease.acquire(|_| {}).await;
         (stored, held)
     }

@@ -203,14 +203,15 @@ impl fmt::Display for Name {
 }
 
 /// The uid of an object; every stored object has one.
-pub(crate) fn uid(object: &impl ResourceExt) -> &str {
+#[must_use]
+pub fn uid(object: &impl ResourceExt) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
 
 /// What is read of an object's metadata. What is not listed here costs nothing and cannot do harm.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
+pub struct Meta {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,

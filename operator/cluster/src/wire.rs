@@ -6,23 +6,21 @@ use std::{future::Future, time::Duration};
 
 use futures::AsyncBufRead;
 use http::header::{ACCEPT, HeaderValue};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Client,
+    Client, Resource as _,
     api::{DeleteParams, LogParams, PostParams, Preconditions},
     core::Request,
 };
 use serde::Serialize;
 use serde_json::Value;
-use signoff_api::pod::CONTAINER;
 use signoff_expr::text;
 
 use crate::{
     error::{Error, status_code},
     kinds::{Answer, Kind, METADATA_ONLY, Name, Placed, Read, Readable},
-    metrics::Shared,
+    metrics::RequestMetrics,
     pace::Pace,
-    pods::StepPod,
 };
 
 /// How long an answer may take. A connection that died without a word must not hold an object for ever.
@@ -61,14 +59,14 @@ struct Version<'a> {
 #[derive(Clone)]
 pub struct Wire {
     client: Client,
-    metrics: Shared,
+    metrics: RequestMetrics,
     pace: Pace,
 }
 
 impl Wire {
     /// A way through this client.
     #[must_use]
-    pub fn new(client: Client, metrics: Shared, pace: Pace) -> Self {
+    pub fn new(client: Client, metrics: RequestMetrics, pace: Pace) -> Self {
         Self { client, metrics, pace }
     }
 
@@ -143,13 +141,19 @@ impl Wire {
         self.write(K::KIND, "create", self.ask::<Read<K>>(request)).await.map(|Read(object)| object)
     }
 
-    /// What the container of a step's Pod wrote: all of it, or its last lines.
+    /// Opens the log of a container of a Pod: all of it, or its last lines.
     ///
     /// # Errors
     /// As the API server answers.
-    pub(crate) async fn log(&self, pod: &Name, lines: Option<i64>) -> Result<impl AsyncBufRead, kube::Error> {
-        let params = LogParams { container: Some(CONTAINER.to_owned()), tail_lines: lines, ..LogParams::default() };
-        let request = path::<StepPod>(pod).logs(&pod.name, &params).map_err(kube::Error::BuildRequest)?;
+    pub async fn log(
+        &self,
+        pod: &Name,
+        container: &str,
+        lines: Option<i64>,
+    ) -> Result<impl AsyncBufRead + use<>, kube::Error> {
+        let params = LogParams { container: Some(container.to_owned()), tail_lines: lines, ..LogParams::default() };
+        let pods = Request::new(Pod::url_path(&(), Some(&pod.namespace)));
+        let request = pods.logs(&pod.name, &params).map_err(kube::Error::BuildRequest)?;
         let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
         stream.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
     }

@@ -1,7 +1,7 @@
 //! Follows all objects of one kind: list -> watch, and again from the list when the version has expired *(I/O)*.
 //!
 //! **Invariant:** an object that cannot be read is named, counted and skipped, and stops nothing. Keeps no objects.
-//! `signoff-client` guarantees that serde_json can parse what arrives.
+//! The [`crate::client`] guarantees that serde_json can parse what arrives.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::{
     error::{plain, status_code},
     kinds::{Meta, Name, Read, Readable},
-    metrics::Shared,
+    metrics::RequestMetrics,
 };
 
 /// Objects in a page of a list: a page is held in memory at once.
@@ -91,7 +91,7 @@ impl From<serde_json::Error> for Trouble {
 }
 
 /// Follows the objects of a kind in all namespaces until the receiver is dropped.
-pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<WatchEvent<K>>, metrics: Shared) {
+pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<WatchEvent<K>>, metrics: RequestMetrics) {
     follow_in(client, None, to, metrics).await;
 }
 
@@ -100,7 +100,7 @@ pub async fn follow_in<K: Readable>(
     client: Client,
     namespace: Option<String>,
     to: mpsc::Sender<WatchEvent<K>>,
-    metrics: Shared,
+    metrics: RequestMetrics,
 ) {
     let follow = Follow { client, to, path: Request::new(K::url_path(&(), namespace.as_deref())) };
     let mut failures = 0_u32;
@@ -320,6 +320,7 @@ fn readable(metadata: &Value) -> ObjectMeta {
 }
 
 /// Returns the name in some metadata.
-pub(crate) fn name_of(meta: &ObjectMeta) -> Name {
+#[must_use]
+pub fn name_of(meta: &ObjectMeta) -> Name {
     Name::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }

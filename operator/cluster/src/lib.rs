@@ -1,0 +1,34 @@
+//! The way to the API server: everything that reads or writes objects of the cluster, and the caches and queues between the
+//! API server and a reconcile.
+//!
+//! ```text
+//! watch (I/O) -> store (pure) -> workqueue (pure) -> a reconcile -> status_writer, requests (I/O)
+//! ```
+//!
+//! **Invariant:** does not know what a Workflow or an Approval means; that is the engine's and the controller's.
+//!
+//! * [`client`]: the client that no deeply nested object can block
+//! * [`kinds`]: the kinds as they are read
+//! * [`watch`], [`store`]: the cached objects
+//! * [`workqueue`]: the objects to be reconciled
+//! * [`wire`], [`status_writer`]: requests, and fenced writes of a status
+//! * [`lease`]: which operator acts
+//! * [`events`], [`pace`]: Kubernetes Events, which give way to writes of a status
+//! * [`error`], [`metrics`]: the errors and the counters of all of these
+
+pub mod client;
+pub mod error;
+pub mod events;
+pub mod kinds;
+pub mod lease;
+pub mod metrics;
+pub mod pace;
+mod packed;
+pub mod status_writer;
+pub mod store;
+pub mod watch;
+pub mod wire;
+pub mod workqueue;
+
+pub use client::{Asked, Filter, LIMIT, connect, connect_told, over};
+pub use error::Error;

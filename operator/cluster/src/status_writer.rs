@@ -1,0 +1,168 @@
+//! Writes a status, fenced: it is stored only where nothing but labels and the like has changed since it was computed *(I/O)*.
+//!
+//! **Invariant:** never overwrites another write: a lost fence is a conflict, and so is an answer of metadata that does not belong to
+//! what was sent. The caller reconciles again.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use crate::{
+    error::{Error, is_ambiguous, is_denied, plain, status_code},
+    kinds::{Answer, Kind, Name, uid},
+    lease::Tenure,
+    store::Store,
+    wire::{AnswerForm, Wire},
+};
+
+/// The writer of the statuses of one kind.
+pub struct StatusWriter<'a, K> {
+    /// The requests to the API server.
+    pub wire: &'a Wire,
+    /// The cache, which gets what was stored.
+    pub store: &'a Store<K>,
+    /// The Lease without which nothing is written.
+    pub tenure: &'a Tenure,
+    /// The form of the answers to be asked for.
+    pub form: AnswerForm,
+}
+
+/// Reads the newest version of an object into the cache, and returns it.
+///
+/// # Errors
+/// No answer, or an object that cannot be decoded.
+pub async fn read_newest<K: Kind>(wire: &Wire, store: &Store<K>, name: &Name) -> Result<Option<Arc<K>>, Error> {
+    let known = store.version_of(name);
+    match wire.get::<K>(name).await? {
+        Some(object) => Ok(Some(store.record(object))),
+        None => {
+            store.nowhere(name, known.as_deref());
+            Ok(None)
+        }
+    }
+}
+
+impl<K: Kind> StatusWriter<'_, K> {
+    /// Replaces the status of `observed` by `next`, and returns the object as it is stored then. `tests` are further
+    /// conditions, as operations of a JSON Patch.
+    ///
+    /// # Errors
+    /// `Conflict` if the object was changed, `StatusRefused` if the API server refuses the status, `Transient` if it did not
+    /// store it or did not answer.
+    pub async fn write(&self, observed: &K, next: K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
+        let Self { wire, store, tenure, form } = self;
+        let name = Name::of(observed);
+        if !tenure.holds() {
+            return Err(Error::Conflict(format!("the Lease under which {}", name.as_a::<K>())));
+        }
+        match wire.replace_status(observed, &next, *form).await {
+            Ok(Answer::Whole(stored)) => Ok(store.record(stored)),
+            Ok(Answer::Metadata(metadata)) if is_stored(observed, &next, &metadata) => {
+                Ok(store.record_sent(observed.stored_as(*metadata, next)))
+            }
+            Ok(Answer::Metadata(_)) => {
+                store.doubt(&name);
+                Err(Error::Conflict(name.as_a::<K>()))
+            }
+            Err(error) if status_code(&error) == Some(409) => self.patch(observed, &next, tests).await,
+            Err(error) => Err(judge(store, observed, error)),
+        }
+    }
+
+    /// Writes the status of an object that has another version by now. Where only its labels and the like changed, a patch with
+    /// tests is a fence that such changes cannot starve.
+    async fn patch(&self, observed: &K, next: &K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
+        let Self { wire, store, .. } = self;
+        let name = Name::of(observed);
+        let conflict = || Error::Conflict(name.as_a::<K>());
+        let newest = read_newest(wire, store, &name).await?.ok_or_else(conflict)?;
+        let same = uid(&*newest) == uid(observed)
+            && newest.meta().generation == observed.meta().generation
+            && newest.status() == observed.status();
+        if !same {
+            return Err(conflict());
+        }
+        let before = observed.status().cloned().unwrap_or_default();
+        let mut operations = vec![
+            json!({"op": "test", "path": "/metadata/uid", "value": uid(observed)}),
+            json!({"op": "test", "path": "/metadata/generation", "value": observed.meta().generation}),
+            json!({"op": "test", "path": "/status/seq", "value": K::seq(&before)}),
+        ];
+        operations.extend(tests);
+        operations.push(json!({"op": "replace", "path": "/status", "value": next}));
+        match wire.patch_status::<K>(&name, &operations).await {
+            Ok(stored) => Ok(store.record(stored)),
+            // A test that does not hold is answered by 422.
+            Err(error) if matches!(status_code(&error), Some(409 | 422)) && !is_denied(&error) => {
+                store.doubt(&name);
+                Err(conflict())
+            }
+            Err(error) => Err(judge(store, observed, error)),
+        }
+    }
+}
+
+/// Whether an object with this metadata is the observed one with the next status, as far as metadata tells.
+fn is_stored<K: Kind>(observed: &K, next: &K::Status, metadata: &ObjectMeta) -> bool {
+    let before = observed.meta();
+    // A write that changes nothing makes no version.
+    let changes_nothing = || json!(observed.status()) == json!(next);
+    metadata.uid == before.uid
+        && metadata.generation == before.generation
+        && metadata.resource_version.is_some()
+        && (metadata.resource_version != before.resource_version || changes_nothing())
+}
+
+/// Returns the error of a write, and what it says about the cached object to the cache.
+fn judge<K: Kind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
+    let name = Name::of(observed);
+    match status_code(&error) {
+        Some(404) => {
+            // Another object may have the name by now.
+            store.gone(name.clone(), uid(observed));
+            Error::Conflict(name.as_a::<K>())
+        }
+        Some(422 | 400 | 413) if !is_denied(&error) => {
+            Error::StatusRefused { object: name.as_a::<K>(), why: plain(&error) }
+        }
+        _ => {
+            if is_ambiguous(&error) {
+                store.doubt(&name);
+            }
+            Error::of(format!("writing the status of {}", name.as_a::<K>()))(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_api::{Workflow, WorkflowStatus};
+
+    use super::*;
+
+    #[test]
+    fn only_metadata_of_a_new_version_of_the_same_object_says_that_a_status_is_stored() {
+        let object = json!({
+            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
+            "metadata": {"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 2},
+            "spec": {"requestedBy": "dana", "steps": []}, "status": {"seq": 1},
+        });
+        let observed: Workflow = serde_json::from_value(object).unwrap();
+        let next = WorkflowStatus { seq: 2, ..WorkflowStatus::default() };
+        let same = observed.status.clone().unwrap();
+        let answer = |change: &dyn Fn(&mut ObjectMeta)| {
+            let mut meta = ObjectMeta { resource_version: Some("8".to_owned()), ..observed.metadata.clone() };
+            change(&mut meta);
+            meta
+        };
+        let unchanged = |meta: &mut ObjectMeta| meta.resource_version = Some("7".to_owned());
+        assert!(is_stored(&observed, &next, &answer(&|_| ())));
+        assert!(is_stored(&observed, &same, &answer(&unchanged)), "a write that changes nothing makes no version");
+        assert!(!is_stored(&observed, &next, &answer(&unchanged)), "nothing of it was stored");
+        assert!(!is_stored(&observed, &next, &answer(&|meta| meta.uid = Some("other".to_owned()))));
+        assert!(!is_stored(&observed, &next, &answer(&|meta| meta.generation = Some(3))));
+        assert!(!is_stored(&observed, &next, &answer(&|meta| meta.resource_version = None)));
+    }
+}
