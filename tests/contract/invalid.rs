@@ -128,8 +128,12 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 fn every_sentence_of_the_plan_has_a_file_that_brings_it_about() {
     let operator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operator");
     let (engine, expr) = (operator.join("engine/src"), operator.join("expr/src"));
-    let mut files =
-        vec![engine.join("plan.rs"), engine.join("gate_subject.rs"), engine.join("decision.rs"), expr.join("re2.rs")];
+    let mut files = vec![
+        engine.join("plan.rs"),
+        engine.join("gate/subject.rs"),
+        engine.join("gate/decision.rs"),
+        expr.join("re2.rs"),
+    ];
     sources(&engine.join("plan"), &mut files);
     let all: String = told().into_iter().map(|(_, lines)| lines).collect();
     // What is filled in can be anything: each fixed part of the sentence must be told, and in its order.

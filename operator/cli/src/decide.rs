@@ -6,7 +6,7 @@ use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::Source, gate::RequiredFrom};
 use signoff_engine::{
     Now,
-    tally::{OwnerState, tally},
+    approval::{OwnerState, tally},
 };
 
 use signoff_executor::{Evaluator, EvaluatorSettings, Subject};

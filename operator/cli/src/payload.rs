@@ -13,7 +13,7 @@ use signoff_api::{
     values::JsonObject,
 };
 
-use signoff_engine::parameters;
+use signoff_engine::gate::parameters;
 
 use crate::{
     args::{Payload, Wish},

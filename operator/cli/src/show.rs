@@ -10,7 +10,7 @@ use signoff_api::{
     journal::BlobRef,
 };
 
-use signoff_engine::parameters;
+use signoff_engine::gate::parameters;
 
 use crate::{
     args::Show,

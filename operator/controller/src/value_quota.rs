@@ -11,7 +11,7 @@ use std::{
 
 use signoff_api::Workflow;
 use signoff_cluster::{kinds::Name, store::Store};
-use signoff_engine::{ValueLimits, values};
+use signoff_engine::{ValueLimits, journal::values};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The long values that transitions read may have so many KiB in memory together.

@@ -21,14 +21,20 @@ use signoff_api::{
 use signoff_expr::text;
 
 use crate::{
-    activity::{CANCELLED, Control, RUN_ENDED, Run, TransitionState, error, superseded},
-    journal::Journal,
+    journal::{
+        Journal,
+        values::{MAX_VALUE, ValueLimits},
+    },
     patterns,
     plan::{Plan, PlannedStep},
-    scope, status,
+    replay::{
+        activity::{CANCELLED, Control, RUN_ENDED, Run, error, superseded},
+        scope,
+        transition_state::TransitionState,
+    },
+    status,
     steps::Stop,
     transition::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Transition},
-    values::{MAX_VALUE, ValueLimits},
 };
 
 /// Takes one turn.

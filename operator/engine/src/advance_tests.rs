@@ -11,7 +11,7 @@ use signoff_api::{
 
 use super::*;
 use crate::{
-    test_run::{TestRun, chain_of, decided, gate, start},
+    tests::test_run::{TestRun, chain_of, decided, gate, start},
     transition::{Command, What},
 };
 

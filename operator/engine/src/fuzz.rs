@@ -8,7 +8,7 @@ use signoff_api::{Approval, Decision, Digest, Moment, Workflow};
 
 use crate::{
     Control, Journal, Now, Plan, Settings, advance,
-    tally::{OwnerState, tally},
+    approval::{OwnerState, tally},
     transition::Blobs,
 };
 

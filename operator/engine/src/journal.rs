@@ -5,6 +5,7 @@
 
 mod records;
 mod segments;
+pub mod values;
 
 use std::sync::Arc;
 

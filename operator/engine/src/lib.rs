@@ -1,68 +1,60 @@
-//! The durable engine of Signoff: what a Workflow means.
+//! The durable engine of Signoff: the meaning of a Workflow.
 //!
-//! `advance(plan, journal, facts, blobs, now)` is a pure function: the same input gives the same turn on every
-//! machine. A pattern is an ordinary async function whose only await points are journaled activities; resuming
-//! after a crash is not a special case, it is the only case.
+//! observe *(I/O)* -> plan ([`Plan::of`], *pure*) -> advance ([`advance`], *pure*) -> claim calls *(pure)* -> commit
+//! ([`status::after`], then *I/O*) -> dispatch the commands *(I/O)* -> facts, and again from the beginning.
 //!
-//! Nothing in this crate may read a clock, the environment, a file, the network or the order of a hash map.
+//! The stages marked *I/O* belong to the caller: the controller on a cluster, `signoff run` for a local session.
+//! The same input gives the same transition on every machine. A pattern is an ordinary async function whose only await
+//! points are journaled activities; resuming after a crash is not a special case, it is the only case.
+//!
+//! **Invariant:** no clock, environment, file, network or order of a hash map is read in this crate.
+//!
+//! # Where is what
+//! * [`approval`]: votes, quorums, deadlines, the outcome of an Approval
+//! * `gate`: the subject of a gate, its verdicts, the meaning of a decision
+//! * [`plan`] and [`policy`]: a checked Workflow, merged with the policies of administrators
+//! * `patterns` and `steps`: the patterns (`chain`, `dag`, ...) and the kinds of steps (`agent`, `http`, ...)
+//! * `replay`: activities and the values that templates see
+//! * [`journal`], [`transition`], [`status`]: the state of a run, and the types that go in and out
 //!
 //! # Glossary
-//! * **Plan**: a Workflow that was checked and parsed, so that running it cannot meet a mistake of its author.
-//! * **Journal**: what has happened, one record an attempt at an activity. The only state of a run.
-//! * **Activity**: something whose result is recorded: a call, a rendered value, a gate.
-//! * **Fact**: something that happened outside and is to be taken into the journal.
-//! * **Command**: something that shall be done outside once the journal is committed.
+//! * **Plan**: a Workflow that was checked and parsed, so that running it cannot meet an error of its author.
+//! * **Journal**: the history of a run, one record for each attempt at an activity. The only state of a run.
+//! * **Activity**: a part of a run whose result is recorded: a call, a rendered value, a gate.
+//! * **Fact**: an event outside, to be added to the journal.
+//! * **Command**: an effect outside, to be executed once the journal is committed.
 //! * **Transition**: everything that follows from a journal and new facts at one moment.
 //! * **Policy**: an approval policy of an administrator; merged into the plan of every run, so that it cannot be avoided.
-//! * **Tally**: what follows from an Approval's request and its decisions at one moment.
+//! * **Tally**: the result of an Approval's request and its decisions at one moment.
 
+pub mod approval;
+pub mod evaluation;
 #[doc(hidden)]
 pub mod fuzz;
+pub mod gate;
 pub mod journal;
-pub mod parameters;
 pub mod plan;
 pub mod policy;
 pub mod status;
-pub mod tally;
 pub mod transition;
-pub mod values;
 
-mod activity;
 mod advance;
-mod decision;
-pub mod evaluation;
-mod excerpt;
+mod crd_rules;
 mod field_error;
-mod gate_subject;
 mod patterns;
-mod request;
+mod replay;
 mod schema;
-mod scope;
-mod shape;
 mod steps;
-mod validated_answers;
+#[cfg(test)]
+mod tests;
 
-pub use activity::Control;
 pub use advance::{advance, advance_quarantined};
+pub use crd_rules::prepare;
 pub use field_error::FieldError;
-pub use journal::{Journal, JournalLimits, Segments};
+pub use journal::{Journal, JournalLimits, Segments, values::ValueLimits};
 pub use plan::{Plan, Settings};
 pub use policy::Policies;
+pub use replay::activity::Control;
 #[doc(hidden)]
 pub use schema::Schema; // for its benchmark
-pub use shape::prepare;
 pub use transition::{Blobs, Command, End, Fact, Now, Transition};
-pub use values::ValueLimits;
-
-#[cfg(test)]
-mod any_pattern_tests;
-#[cfg(test)]
-mod excerpt_tests;
-#[cfg(test)]
-mod growth_tests;
-#[cfg(test)]
-mod order_tests;
-#[cfg(test)]
-mod request_tests;
-#[cfg(test)]
-mod test_run;

@@ -18,9 +18,11 @@ use serde_json::Value;
 use signoff_api::Verdict;
 
 use crate::{
-    activity::{RenderError, Run},
     plan::PlannedPattern,
-    scope::{RecordNamespace, StepScope},
+    replay::{
+        activity::{RenderError, Run},
+        scope::{RecordNamespace, StepScope},
+    },
     steps::{self, Stop},
 };
 
@@ -84,9 +86,9 @@ impl<'a> PatternResult<'a> {
 
 /// The newest response that a frame sees, as people left it.
 fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: i64) -> Result<Value, RenderError> {
-    let newest = step_scope.newest(run, seq, |record| crate::scope::answers(run, record, seq));
+    let newest = step_scope.newest(run, seq, |record| crate::replay::scope::answers(run, record, seq));
     match newest {
-        Some(newest) => Ok(crate::scope::response(run, step_scope, &newest, seq)?.0),
+        Some(newest) => Ok(crate::replay::scope::response(run, step_scope, &newest, seq)?.0),
         None => Ok(Value::Null),
     }
 }

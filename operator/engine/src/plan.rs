@@ -14,6 +14,7 @@ mod policy_gates;
 mod references;
 mod spec_steps;
 mod step;
+mod validated_answers;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -29,17 +30,17 @@ use signoff_api::{
 };
 
 use crate::{
+    crd_rules,
     field_error::FieldError,
-    gate_subject::GateSubject,
+    gate::subject::GateSubject,
     policy::Policies,
-    shape,
     transition::{Call, What},
-    validated_answers::ValidatedAnswers,
 };
 
 use gates::Gates;
 use signoff_expr::{Condition, Known, Members, Template, nearest::did_you_mean};
 use step::{PlanContext, StepContext};
+use validated_answers::ValidatedAnswers;
 
 pub(crate) use patterns::{
     PlannedBranch, PlannedDag, PlannedEdge, PlannedEvaluator, PlannedGraph, PlannedOrchestrator, PlannedParallel,
@@ -174,7 +175,7 @@ impl Plan {
         validator.check_policy_gates(&added, steps.chain(&start).chain(&end));
         if accepted.is_none() && validator.errors.is_empty() {
             // Where the plan has words of its own, the rule behind them would say the same again.
-            validator.errors = shape::of_spec(spec);
+            validator.errors = crd_rules::check_spec(spec);
         }
         let metadata = &workflow.metadata;
         match pattern {

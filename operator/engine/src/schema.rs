@@ -338,12 +338,12 @@ impl<'s> Reader<'s> {
         if self.patterns > MAX_PATTERNS {
             return Err(format!("the schema has more than {MAX_PATTERNS} patterns: use fewer"));
         }
-        let subject = |why: &str| format!("pattern: {} {why}", text::display(source, 120));
+        let refusal = |why: &str| format!("pattern: {} {why}", text::display(source, 120));
         if source.chars().count() > pattern::MAX_PATTERN {
-            return Err(subject(&format!("is longer than {} characters: make it shorter", pattern::MAX_PATTERN)));
+            return Err(refusal(&format!("is longer than {} characters: make it shorter", pattern::MAX_PATTERN)));
         }
-        re2::read(source).map_err(|why| subject(&why))?;
-        let states = pattern::states(source).ok_or_else(|| subject("is no regular expression (RE2)"))?;
+        re2::read(source).map_err(|why| refusal(&why))?;
+        let states = pattern::states(source).ok_or_else(|| refusal("is no regular expression (RE2)"))?;
         Ok(Measure { states: u64::try_from(states).unwrap_or(u64::MAX), ..Measure::ONE })
     }
 }

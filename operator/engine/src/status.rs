@@ -11,7 +11,11 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use crate::{Plan, transition::End, transition::Transition, values};
+use crate::{
+    Plan,
+    journal::values,
+    transition::{End, Transition},
+};
 
 /// The longest output that stands in the status itself, in bytes.
 const SHORT: usize = 4096;
@@ -144,7 +148,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::test_run::{TestRun, chain_of, gate, start, workflow};
+    use crate::tests::test_run::{TestRun, chain_of, gate, start, workflow};
 
     fn told(steps: Value, overdue: bool) -> (WorkflowStatus, Vec<(Digest, String)>) {
         let mut workflow = workflow(chain_of(steps.clone()));

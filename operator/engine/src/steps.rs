@@ -4,12 +4,14 @@
 //! The kinds of steps stand below; none of them knows what pattern it is in.
 
 mod agent;
+pub(crate) mod excerpt;
 mod failure;
 mod gate;
 mod gate_before;
 mod http;
 mod output;
 mod pod;
+pub(crate) mod request;
 
 use std::{rc::Rc, time::Duration};
 
@@ -19,9 +21,12 @@ use signoff_api::{
 };
 
 use crate::{
-    activity::{ActivityKey, RenderError, Run, Start, StepInvocation, input_digest},
     plan::{Action, PlannedStep},
-    scope::{self, StepScope},
+    replay::{
+        activity::{ActivityKey, RenderError, Run, Start, input_digest},
+        scope::{self, StepScope},
+        step_invocation::StepInvocation,
+    },
 };
 
 use failure::StepFailure;
@@ -121,7 +126,7 @@ pub(crate) async fn perform<'a>(
                 }
             }
             (_, Some(error)) => StepFailure::of(error),
-            (_, None) => StepFailure::of(crate::activity::error("Failed", "it failed")),
+            (_, None) => StepFailure::of(crate::replay::activity::error("Failed", "it failed")),
         };
         match failure::decide(run, step_scope, step, &path, attempt, &failure).await? {
             failure::FailureAction::Again(change) => {

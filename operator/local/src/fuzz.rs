@@ -20,7 +20,7 @@ pub fn session(data: &[u8]) {
     let vouched = object::with_digest(data);
     if let Ok(approval) = object::decode::<Approval>(&vouched) {
         let now = signoff_engine::Now { at: approval.spec.request.deadline, guard_epoch: "local".to_owned() };
-        let _ = signoff_engine::tally::tally(&approval, signoff_engine::tally::OwnerState::Live, &now);
+        let _ = signoff_engine::approval::tally(&approval, signoff_engine::approval::OwnerState::Live, &now);
     }
     if let Ok(workflow) = object::decode::<Workflow>(&vouched) {
         let _ = Plan::of(&workflow, &Settings::default(), &Arc::default());

@@ -4,7 +4,7 @@
 
 use async_trait::async_trait;
 use signoff_api::{Approval, ApprovalRequest, Decision, journal::StepRecord};
-use signoff_engine::tally::Note;
+use signoff_engine::approval::Note;
 
 /// A question to a handler.
 #[derive(Clone, Debug)]

@@ -16,9 +16,9 @@ use signoff_api::{
 };
 use signoff_engine::{
     Blobs, Command, Control, End, Fact, Journal, Now, Plan, Transition,
+    approval::{OwnerState, TallyResult, VoteFilter, tally, tally_filtered},
     evaluation::Part,
     status,
-    tally::{OwnerState, TallyResult, VoteFilter, tally, tally_filtered},
     transition::Call,
 };
 use tokio::task::{AbortHandle, JoinSet};
@@ -460,7 +460,7 @@ impl Run {
         }
     }
 
-    fn tell(&self, approval: &Approval, notes: &[signoff_engine::tally::Note]) {
+    fn tell(&self, approval: &Approval, notes: &[signoff_engine::approval::Note]) {
         for note in notes {
             self.local.handler.happened(&Event::Said(approval, note));
         }

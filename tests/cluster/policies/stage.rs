@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Workflow, names};
 use signoff_engine::{
     Now,
-    tally::{OwnerState, tally},
+    approval::{OwnerState, tally},
 };
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 

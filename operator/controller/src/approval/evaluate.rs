@@ -15,8 +15,8 @@ use signoff_cluster::{
 };
 use signoff_engine::{
     Now,
+    approval::{Note, OwnerState, TallyResult, VoteFilter, tally_filtered},
     evaluation::Part,
-    tally::{Note, OwnerState, TallyResult, VoteFilter, tally_filtered},
 };
 use signoff_executor::Stopped;
 

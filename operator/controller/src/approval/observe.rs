@@ -9,7 +9,7 @@ use signoff_cluster::{
     kinds::{Kind, Name, uid},
     store::Found,
 };
-use signoff_engine::tally::OwnerState;
+use signoff_engine::approval::OwnerState;
 
 use crate::{context::Context, error::Error, guard::GuardStatus};
 

@@ -15,7 +15,11 @@ use signoff_cluster::{
     kinds::{Name, uid},
     workqueue::Key,
 };
-use signoff_engine::{Plan, Transition, journal::NewSegment, status::apart, values};
+use signoff_engine::{
+    Plan, Transition,
+    journal::{NewSegment, values},
+    status::apart,
+};
 use signoff_executor::blobs::BlobError;
 
 use super::{observe::Seen, pending::Pending, plan::Refusal, status};

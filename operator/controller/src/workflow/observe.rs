@@ -14,7 +14,7 @@ use signoff_cluster::{
 };
 use signoff_engine::{
     Fact, Journal, ValueLimits,
-    tally::{changed, superseded},
+    approval::{changed, superseded},
 };
 
 use super::journal::journal;

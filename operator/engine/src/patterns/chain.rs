@@ -2,9 +2,11 @@
 
 use super::PatternResult;
 use crate::{
-    activity::Run,
     plan::PlannedStep,
-    scope::{RecordNamespace, StepScope},
+    replay::{
+        activity::Run,
+        scope::{RecordNamespace, StepScope},
+    },
     steps::{self, Next, Stop},
 };
 

@@ -4,9 +4,11 @@ use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
 use super::{PatternResult, join::Member, join::join_all, last_response};
 use crate::{
-    activity::Run,
     plan::{PlannedDag, PlannedTask},
-    scope::{RecordNamespace, StepScope},
+    replay::{
+        activity::Run,
+        scope::{RecordNamespace, StepScope},
+    },
     steps::{self, Next, Stop},
 };
 

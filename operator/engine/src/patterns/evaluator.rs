@@ -9,11 +9,12 @@ use signoff_expr::json as extract;
 use super::PatternResult;
 
 use crate::{
-    activity::Run,
     plan::{PlannedEvaluator, PlannedStep},
-    request::ReviewSubject,
-    scope::{RecordNamespace, StepScope},
-    steps::{self, AnswerParser, StepResult, Stop},
+    replay::{
+        activity::Run,
+        scope::{RecordNamespace, StepScope},
+    },
+    steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
 };
 
 /// How often an evaluator's answer is requested again where it does not parse.

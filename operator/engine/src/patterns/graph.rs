@@ -6,9 +6,11 @@ use signoff_expr::When;
 use super::PatternResult;
 
 use crate::{
-    activity::{ActivityKey, RenderError, Run, Start},
     plan::{PlannedEdge, PlannedGraph},
-    scope::{self, RecordNamespace, StepScope},
+    replay::{
+        activity::{ActivityKey, RenderError, Run, Start},
+        scope::{self, RecordNamespace, StepScope},
+    },
     steps::{self, Next, Stop},
 };
 

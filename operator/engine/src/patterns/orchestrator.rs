@@ -10,11 +10,12 @@ use signoff_expr::json as extract;
 use super::{LazyValue, PLANS_AGAIN, PatternResult, join::Member, join::join_all, parallel::reduce, plain};
 
 use crate::{
-    activity::Run,
     plan::PlannedOrchestrator,
-    request::ReviewSubject,
-    scope::{RecordNamespace, StepScope},
-    steps::{self, AnswerParser, StepResult, Stop},
+    replay::{
+        activity::Run,
+        scope::{RecordNamespace, StepScope},
+    },
+    steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
 };
 
 /// How often an orchestrator's answer is requested again where it does not parse.

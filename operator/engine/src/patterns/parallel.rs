@@ -7,11 +7,12 @@ use signoff_api::Verdict;
 
 use super::{LazyValue, PatternResult, chain, join::Member, join::join_all, last_response, plain};
 use crate::{
-    activity::{RenderError, Run},
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
-    request::ReviewSubject,
-    scope::{self, RecordNamespace, StepScope},
-    steps::{self, StepResult, Stop},
+    replay::{
+        activity::{RenderError, Run},
+        scope::{self, RecordNamespace, StepScope},
+    },
+    steps::{self, StepResult, Stop, request::ReviewSubject},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Result<PatternResult<'a>, Stop> {

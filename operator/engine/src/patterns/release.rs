@@ -13,13 +13,13 @@ use signoff_api::{
 
 use super::{LazyValue, PatternResult, RunResult, next_seq, plain};
 use crate::{
-    activity::{RenderError, Run},
     evaluation::{Part, within},
-    excerpt::Fields,
     plan::{PlannedArtifact, PlannedStep, safe_path},
-    request::ReviewSubject,
-    scope::{self, StepScope},
-    steps::{self, StepResult, Stop},
+    replay::{
+        activity::{RenderError, Run},
+        scope::{self, StepScope},
+    },
+    steps::{self, StepResult, Stop, excerpt::Fields, request::ReviewSubject},
 };
 
 /// The name of the part that renders what is released.

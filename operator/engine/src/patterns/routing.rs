@@ -7,11 +7,12 @@ use signoff_expr::json as extract;
 use super::{PLANS_AGAIN, PatternResult, chain};
 
 use crate::{
-    activity::Run,
     plan::PlannedRouting,
-    request::ReviewSubject,
-    scope::{RecordNamespace, StepScope},
-    steps::{self, AnswerParser, StepResult, Stop},
+    replay::{
+        activity::Run,
+        scope::{RecordNamespace, StepScope},
+    },
+    steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Result<PatternResult<'a>, Stop> {

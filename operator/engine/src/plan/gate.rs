@@ -16,9 +16,11 @@ use signoff_expr::re2;
 use super::{PlannedGate, Validator, step::StepContext};
 
 use crate::{
-    decision,
     field_error::FieldError,
-    gate_subject::{GateSubject, allowed, form},
+    gate::{
+        decision,
+        subject::{GateSubject, allowed, form},
+    },
     policy::{Contradiction, EffectiveGate, Requester},
     schema::Schema,
 };

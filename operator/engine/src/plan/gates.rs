@@ -19,7 +19,7 @@ use super::{
     step::{PlanContext, StepContext},
 };
 
-use crate::gate_subject::GateSubject;
+use crate::gate::subject::GateSubject;
 
 /// After how many attempts people are asked where it is not said.
 const AFTER_ATTEMPTS: i32 = 3;

@@ -14,7 +14,7 @@ use signoff_api::{
 };
 use signoff_expr::{Condition, Template};
 
-use crate::{field_error::FieldError, gate_subject::GateSubject};
+use crate::{field_error::FieldError, gate::subject::GateSubject};
 
 /// The default timeout of one attempt of an agent.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);

@@ -17,9 +17,9 @@ use signoff_expr::text;
 
 use super::{Applied, Policies, persons};
 
-use crate::{
+use crate::gate::{
     decision,
-    gate_subject::{self, GateSubject},
+    subject::{self, GateSubject},
 };
 
 /// The largest numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed policies.
@@ -96,10 +96,10 @@ impl Policies {
         usual: Duration,
         added_by: Option<&str>,
     ) -> EffectiveGate {
-        let allowed = gate_subject::allowed(hitl, subject);
+        let allowed = subject::allowed(hitl, subject);
         let mut gate = EffectiveGate {
             hitl: hitl.clone(),
-            form: gate_subject::form(hitl, &allowed),
+            form: subject::form(hitl, &allowed),
             allowed,
             policy_quorums: Vec::new(),
             persons: Vec::new(),
@@ -242,19 +242,19 @@ fn deciders_sentence(deciders: &Deciders) -> String {
 
 /// Removes the verdicts that a policy does not allow. Reject and Abort are never removed.
 fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &GateSubject) {
-    gate.allowed = gate_subject::allowed(&gate.hitl, subject);
+    gate.allowed = subject::allowed(&gate.hitl, subject);
     for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
         let no = [Verdict::Reject, Verdict::Abort];
         gate.allowed.retain(|verdict| no.contains(verdict) || demand.allowed_verdicts.contains(verdict));
         gate.name(source, format!("nothing but {}", names(&demand.allowed_verdicts, ToString::to_string)));
     }
-    gate.form = gate_subject::form(&gate.hitl, &gate.allowed);
+    gate.form = subject::form(&gate.hitl, &gate.allowed);
     let most = gate.policy_quorums.iter().map(|quorum| quorum.threshold).chain(gate.hitl.threshold).max().unwrap_or(1);
     let free_text = gate.form.iter().flat_map(|form| &form.questions).any(Question::takes_text);
     if !demands.is_empty() && most > 1 && free_text && gate.allowed.contains(&Verdict::Respond) {
         if gate.hitl.allowed_verdicts.is_empty() {
             gate.allowed.retain(|verdict| *verdict != Verdict::Respond);
-            gate.form = gate_subject::form(&gate.hitl, &gate.allowed);
+            gate.form = subject::form(&gate.hitl, &gate.allowed);
         } else {
             let by = sources(demands, |demand| demand.min_threshold.is_some() || demand.deciders.is_some());
             if !by.is_empty() {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     Control, Fact, Now, advance,
-    any_pattern_tests::spec,
+    tests::any_pattern::spec,
     transition::{Command, Failure, Reply},
 };
 
@@ -260,7 +260,7 @@ proptest! {
 fn a_walk_does_make_calls_so_that_the_law_is_not_empty() {
     let step = json!({"name": "s0", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate"});
     let spec = || {
-        let mut spec = crate::test_run::of_pattern(json!({"steps": [step, step_named("s1")]}));
+        let mut spec = crate::tests::test_run::of_pattern(json!({"steps": [step, step_named("s1")]}));
         let escalation = gate(json!({"allowedVerdicts": ["Retry"]}));
         spec["gates"] = json!([{"name": "help", "type": "errorEscalation", "hitl": escalation}]);
         spec

@@ -11,7 +11,7 @@ use super::{
     tests::cluster,
     *,
 };
-use crate::{Plan, Settings, test_run::in_branch};
+use crate::{Plan, Settings, tests::test_run::in_branch};
 
 fn hitl(name: &str, more: Value) -> Value {
     json!({"name": name, "hitl": gate(more)})

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::{Verdict, gate::TimeoutAction, step::HitlStep};
 
 use super::{gate::caution, *};
-use crate::{FieldError, Plan, Settings, gate_subject};
+use crate::{FieldError, Plan, Settings, gate::subject};
 
 pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
     all(policies, &[])
@@ -34,7 +34,7 @@ const DANA: Requester<'_> = Requester { by: "dana", on_behalf_of: None };
 fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) -> EffectiveGate {
     policies.merge_into(
         hitl,
-        &gate_subject::GateSubject::Step(Some(0)),
+        &subject::GateSubject::Step(Some(0)),
         requester,
         Settings::default().default_gate_timeout,
         None,
@@ -64,7 +64,7 @@ fn a_gate_is_unchanged_without_policies() {
     let hitl = written(json!({"timeout": {"after": "1h", "action": "Approve"}}));
     let gate = merge_into(&Policies::default(), &hitl, DANA);
     assert_eq!(gate.hitl, hitl);
-    assert_eq!(gate.allowed, gate_subject::allowed(&hitl, &gate_subject::GateSubject::Step(Some(0))));
+    assert_eq!(gate.allowed, subject::allowed(&hitl, &subject::GateSubject::Step(Some(0))));
     assert!(gate.policy_quorums.is_empty() && gate.persons.is_empty() && gate.required_by.is_empty());
 }
 

@@ -9,9 +9,12 @@ use signoff_api::journal::{StepKind, StepPhase, StepRecord};
 use signoff_expr::text;
 
 use crate::{
-    activity::{ActivityKey, RenderError, Run, Start, StepInvocation},
     plan::{Action, PlannedAgentStep},
-    scope::{self, StepScope, decision},
+    replay::{
+        activity::{ActivityKey, RenderError, Run, Start},
+        scope::{self, StepScope, decision},
+        step_invocation::StepInvocation,
+    },
     transition::{AgentCall, Call, Message, Role, What},
 };
 

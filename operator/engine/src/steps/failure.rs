@@ -7,10 +7,9 @@ use signoff_api::{Verdict, journal::StepError, step::OnError};
 
 use super::{Stop, gate, stop_or_verdict};
 use crate::{
-    activity::{Override, Run},
     plan::PlannedStep,
-    request::ReviewSubject,
-    scope::StepScope,
+    replay::{activity::Run, scope::StepScope, step_invocation::Override},
+    steps::request::ReviewSubject,
 };
 
 /// The verdicts by which the step runs again as it is, and people are asked when it fails again. What a person changed

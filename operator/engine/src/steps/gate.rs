@@ -12,11 +12,13 @@ use signoff_expr::text;
 use super::{Next, Stop, stop_or_verdict, unless_skipped};
 
 use crate::{
-    activity::{ActivityKey, RenderError, Run, Start},
-    gate_subject::GateSubject,
+    gate::subject::GateSubject,
     plan::{PlannedGate, PlannedStep},
-    request::{self, Facts, ReviewSubject},
-    scope::{self, StepScope},
+    replay::{
+        activity::{ActivityKey, RenderError, Run, Start},
+        scope::{self, StepScope},
+    },
+    steps::request::{self, Facts, ReviewSubject},
 };
 
 /// How often a gate may ask again, because of people or a timeout.

@@ -4,16 +4,18 @@
 //! All of them see one rendering: it is fixed by the number at which the first of them asked, and only a person's Modify
 //! changes it. A change is asked about again at every gate of a policy.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use signoff_api::Verdict;
 
 use super::{Stop, gate, rendered, stop_or_verdict, unless_left_out};
 use crate::{
-    activity::{ActivityKey, Override, RenderError, Run, Start, StepInvocation, input_digest},
-    excerpt::Fields,
     plan::PlannedStep,
-    request::ReviewSubject,
+    replay::{
+        activity::{ActivityKey, RenderError, Run, Start, input_digest},
+        step_invocation::{Override, StepInvocation},
+    },
+    steps::{excerpt::Fields, request::ReviewSubject},
     transition::{Call, What},
 };
 
@@ -121,18 +123,5 @@ fn fields(call: &Call) -> Result<Fields, RenderError> {
         }
         What::Http(http) => Fields::of(http, &["url", "method", "body", "headers"], "url"),
         What::Agent(agent) => Fields::of(agent, &["agent", "provider", "model", "messages", "system"], "messages"),
-    }
-}
-
-impl Override {
-    /// The same with further changes, which count where both speak of a field.
-    pub(super) fn merge(&mut self, more: Self) {
-        self.parameters.extend(more.parameters);
-    }
-
-    /// The fields that a person gave; those that are no text are left out.
-    pub(super) fn from_parameters(parameters: signoff_api::JsonObject) -> Self {
-        let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
-        Self { parameters: texts.collect::<BTreeMap<_, _>>() }
     }
 }

@@ -1,8 +1,11 @@
 //! An `http` step: one request, rendered. Nothing here sends it.
 
 use crate::{
-    activity::{ActivityKey, RenderError, Run, Start, StepInvocation},
     plan::PlannedHttp,
+    replay::{
+        activity::{ActivityKey, RenderError, Run, Start},
+        step_invocation::StepInvocation,
+    },
     transition::{Call, HttpCall, What},
 };
 

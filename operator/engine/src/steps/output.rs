@@ -15,12 +15,15 @@ use signoff_expr::{endless, json as extract, text};
 use super::{DecidedGate, Stop, attempts, gate, gate_before, gate_before::GateBefore, stop_or_verdict};
 
 use crate::{
-    activity::{ActivityKey, Override, Run, Start, StepInvocation, error},
     evaluation::{self, Part, within},
     plan::{Action, PlannedOutput, PlannedStep},
-    request::ReviewSubject,
+    replay::{
+        activity::{ActivityKey, Run, Start, error},
+        scope::{ANSWER, StepScope},
+        step_invocation::{Override, StepInvocation},
+    },
     schema::Schema,
-    scope::{ANSWER, StepScope},
+    steps::request::ReviewSubject,
     transition::TOO_COSTLY,
 };
 

@@ -1,8 +1,11 @@
 //! A `pod` step: its container, rendered. Nothing here creates it.
 
 use crate::{
-    activity::{ActivityKey, RenderError, Run, Start, StepInvocation},
     plan::{PlannedPod, is_quantity},
+    replay::{
+        activity::{ActivityKey, RenderError, Run, Start},
+        step_invocation::StepInvocation,
+    },
     transition::{Call, PodCall, What},
 };
 

@@ -12,7 +12,7 @@ use signoff_cli::{
     fence::{fenced, one_line},
     terminal,
 };
-use signoff_engine::parameters;
+use signoff_engine::gate::parameters;
 use signoff_local::Asked;
 use tokio::sync::Mutex;
 

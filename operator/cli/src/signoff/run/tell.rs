@@ -19,7 +19,7 @@ use signoff_cli::{
     fence::{self, one_line, quoted},
     terminal,
 };
-use signoff_engine::parameters;
+use signoff_engine::gate::parameters;
 use signoff_executor::BlobStore as _;
 use signoff_expr::text::display;
 use signoff_local::{Sessions, Snapshot, barred, history, owner, write_outputs};

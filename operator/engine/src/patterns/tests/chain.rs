@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::test_run::{TestRun, agent, chain_of, hitl, set};
+use crate::tests::test_run::{TestRun, agent, chain_of, hitl, set};
 
 #[test]
 fn steps_run_in_order_and_none_begins_before_the_one_before_it_is_done() {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Verdict, workflow::WorkflowPhase};
 
-use crate::test_run::{TestRun, agent, decided, errors, gate, of_pattern, set};
+use crate::tests::test_run::{TestRun, agent, decided, errors, gate, of_pattern, set};
 
 fn after(mut step: Value, others: &[&str]) -> Value {
     step["dependsOn"] = json!(others);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::test_run::{TestRun, decided, gate, of_pattern};
+use crate::tests::test_run::{TestRun, decided, gate, of_pattern};
 
 fn evaluator(more: Value) -> TestRun {
     let mut pattern = json!({

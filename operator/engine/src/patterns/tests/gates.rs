@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, journal::StepPhase};
 
-use crate::test_run::{TestRun, agent, chain_of, decided, errors, gate, hitl, in_branch, of_pattern, set};
+use crate::tests::test_run::{TestRun, agent, chain_of, decided, errors, gate, hitl, in_branch, of_pattern, set};
 
 fn with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> TestRun {
     let mut gate = json!({"name": "human", "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::test_run::{TestRun, agent, decided, errors, gate, hitl, of_pattern, set};
+use crate::tests::test_run::{TestRun, agent, decided, errors, gate, hitl, of_pattern, set};
 
 fn graph(nodes: Value, edges: Value) -> Value {
     of_pattern(json!({"pattern": {"graph": {"edges": edges}}, "steps": nodes}))

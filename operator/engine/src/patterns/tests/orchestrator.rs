@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::test_run::{TestRun, agent, decided, gate, hitl, of_pattern, set};
+use crate::tests::test_run::{TestRun, agent, decided, gate, hitl, of_pattern, set};
 
 /// A spec; `reduce` and `writeup` are given as steps, reviews as what their gates ask.
 fn spec(more: Value) -> Value {

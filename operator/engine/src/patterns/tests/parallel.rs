@@ -5,7 +5,7 @@ use signoff_api::Verdict;
 
 use crate::{
     Fact,
-    test_run::{TestRun, agent, decided, errors, gate, hitl, in_branch, of_pattern, set},
+    tests::test_run::{TestRun, agent, decided, errors, gate, hitl, in_branch, of_pattern, set},
 };
 
 fn parallel(steps: Value, reduce: Option<Value>) -> Value {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase};
 
-use crate::test_run::{TestRun, chain_of, decided, errors, gate, hitl, set};
+use crate::tests::test_run::{TestRun, chain_of, decided, errors, gate, hitl, set};
 
 fn pod(name: &str, more: Value) -> Value {
     let mut pod = json!({"image": "tool@sha256:1", "command": ["tool"]});

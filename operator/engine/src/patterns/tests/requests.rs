@@ -3,7 +3,7 @@
 use serde_json::json;
 use signoff_api::journal::StepPhase;
 
-use crate::test_run::{TestRun, agent, chain_of, gate};
+use crate::tests::test_run::{TestRun, agent, chain_of, gate};
 use crate::transition::{Command, HttpCall, What};
 
 /// The request that is sent at a path in this transition.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
-use crate::test_run::{TestRun, agent, decided, errors, gate, hitl, in_branch, of_pattern, set};
+use crate::tests::test_run::{TestRun, agent, decided, errors, gate, hitl, in_branch, of_pattern, set};
 
 fn routing(review: Option<Value>) -> Value {
     let mut spec = of_pattern(json!({

@@ -16,7 +16,7 @@ use super::{
 };
 
 use crate::{
-    gate_subject::GateSubject,
+    gate::subject::GateSubject,
     plan::{
         Action, PlannedAgentStep,
         planned_step::{AGENT_TIMEOUT, PlannedRetry},

@@ -10,7 +10,7 @@ use signoff_expr::Members;
 use super::{Known, PlanContext, PlannedEvaluator, PlannedPattern, SpecSteps, Validator, agents::PatternAgent, count};
 
 use crate::{
-    gate_subject::GateSubject,
+    gate::subject::GateSubject,
     plan::{references::with_decision, step::StepContext},
 };
 

@@ -13,7 +13,7 @@ use super::{
 };
 
 use crate::{
-    gate_subject::GateSubject,
+    gate::subject::GateSubject,
     plan::{
         references::{with_decision, with_records},
         spec_steps::SpecBranch,

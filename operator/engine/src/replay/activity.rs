@@ -1,13 +1,11 @@
 //! Activities: the only await points of a pattern.
 //!
 //! An activity whose result is in the journal is ready. One whose result is not begins, once, and stays pending;
-//! what it wishes for is repeated in every turn. This module keeps the books of one turn and knows no step.
-
-mod stored_values;
+//! its request is repeated in every transition. This module knows no kind of step.
 
 use std::{
     cell::{OnceCell, RefCell},
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     future::poll_fn,
     rc::Rc,
     task::Poll,
@@ -17,16 +15,19 @@ use signoff_api::{
     Digest, Json, Moment, Outcome,
     journal::{BlobRef, StepError, StepKind, StepPhase, StepRecord},
 };
-use signoff_expr::{LanguageError, Scope, text};
+use signoff_expr::{LanguageError, text};
 
+use super::{step_invocation::StepInvocation, transition_state::TransitionState};
 use crate::{
     evaluation::{self, Part, within},
     field_error::FieldError,
-    journal::Journal,
-    plan::{Plan, PlannedStep},
-    scope::{self, StepScope},
+    journal::{
+        Journal,
+        values::{self, ValueLimits},
+    },
+    plan::Plan,
+    replay::scope::StepScope,
     transition::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE, What},
-    values::{self, References, ValueLimits},
 };
 
 /// The switches of a running Workflow (cancel, suspend), and its limits.
@@ -55,102 +56,6 @@ pub(crate) struct Run<'a> {
     pub(crate) settled: RefCell<(String, i32)>,
     /// The turns of agents that were replayed, by path and attempt.
     pub(crate) agent_turns: RefCell<BTreeMap<(String, i32), Rc<StepInvocation<'a>>>>,
-}
-
-/// The invocation of a step: enough to render its input again.
-#[derive(Clone)]
-pub(crate) struct StepInvocation<'a> {
-    pub(crate) step_scope: StepScope<'a>,
-    pub(crate) step: &'a PlannedStep,
-    /// The path of its first attempt: every later one is given what was known then.
-    pub(crate) base: String,
-    pub(crate) overrides: Override,
-    /// The digest of what people approved, where they were asked: nothing else may run.
-    pub(crate) approved: Option<Digest>,
-    /// The number at which the first gate before the step asked: what it showed is what its templates see.
-    pub(crate) first_asked: Option<i64>,
-    /// The number at which the first gate before the present attempts asked: what an agent hears was decided before it.
-    pub(crate) last_asked: Option<i64>,
-}
-
-impl<'a> StepInvocation<'a> {
-    /// A step whose first attempt stands at `base`.
-    pub(crate) fn new(step_scope: &StepScope<'a>, step: &'a PlannedStep, base: &str) -> Self {
-        Self {
-            step_scope: step_scope.clone(),
-            step,
-            base: base.to_owned(),
-            overrides: Override::default(),
-            approved: None,
-            first_asked: None,
-            last_asked: None,
-        }
-    }
-
-    /// The number before which everything is known that its templates see. `seq`: where nothing of it has begun.
-    pub(crate) fn began(&self, run: &Run<'a>, seq: i64) -> i64 {
-        let first = || run.state.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
-        self.first_asked.unwrap_or_else(first)
-    }
-
-    /// The number before which everything was decided that an attempt hears which begins at `seq`.
-    pub(crate) fn heard(&self, seq: i64) -> i64 {
-        self.last_asked.unwrap_or(seq)
-    }
-
-    /// Returns the values that the templates of an attempt started at `seq` can use.
-    pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, RenderError> {
-        scope::at(run, &self.step_scope, self.step, self.began(run, seq))
-    }
-}
-
-/// Values that replace or extend what the author of a step wrote.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Override {
-    /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`, `image`, `memory`.
-    pub(crate) parameters: BTreeMap<String, String>,
-}
-
-/// The state of a transition while it is computed.
-pub(crate) struct TransitionState {
-    pub(crate) journal: Journal,
-    pub(crate) commands: Vec<Command>,
-    pub(crate) stored: Vec<(Digest, String)>,
-    pub(crate) missing: BTreeSet<Digest>,
-    pub(crate) wake_at: Option<Moment>,
-    /// Gates whose Approval is not there.
-    pub(crate) gone: BTreeSet<String>,
-    /// The reasons why gates are held.
-    pub(crate) blocked: Vec<FieldError>,
-    /// Activities that must not be evaluated, and why.
-    pub(crate) costly: BTreeMap<(String, i32), String>,
-    requested: BTreeSet<(String, i32)>,
-    inline: usize,
-    values: References,
-}
-
-impl TransitionState {
-    pub(crate) fn new(journal: Journal, limits: ValueLimits) -> Self {
-        let values = References::of(&journal, limits);
-        let inline = journal.records().iter().filter_map(|r| r.response.as_ref()).map(length).sum();
-        Self {
-            journal,
-            commands: Vec::new(),
-            stored: Vec::new(),
-            missing: BTreeSet::new(),
-            wake_at: None,
-            gone: BTreeSet::new(),
-            blocked: Vec::new(),
-            costly: BTreeMap::new(),
-            requested: BTreeSet::new(),
-            inline,
-            values,
-        }
-    }
-
-    fn wake(&mut self, at: Moment) {
-        self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
-    }
 }
 
 /// The start of an activity.
@@ -532,8 +437,4 @@ pub(crate) fn input_digest(call: &Call) -> Result<Digest, String> {
 
 fn plain(value: &Json) -> String {
     value.0.as_str().map_or_else(|| value.0.to_string(), str::to_owned)
-}
-
-fn length(value: &Json) -> usize {
-    value.0.as_str().map_or_else(|| value.0.to_string().len(), str::len)
 }

@@ -10,9 +10,9 @@ use signoff_api::{
 };
 
 use crate::{
-    decision::{self, Payload},
+    crd_rules,
     evaluation::{Part, within},
-    shape,
+    gate::decision::{self, Payload},
     transition::Now,
 };
 
@@ -84,7 +84,7 @@ pub(super) fn read(
                 || Part::Vote(key.clone()),
                 || {
                     decision::payload(request, decision)
-                        .and_then(|payload| shape::of_decision(decision).map(|()| payload))
+                        .and_then(|payload| crd_rules::check_decision(decision).map(|()| payload))
                 },
             ),
         };

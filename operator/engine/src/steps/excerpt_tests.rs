@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use signoff_api::Digest;
 
-use crate::excerpt::{Fields, SHOWN};
+use crate::steps::excerpt::{Fields, SHOWN};
 
 fn excerpt(fields: &Value, front: &[&'static str], first: &'static str) -> String {
     let fields = Fields::of(fields, front, first).unwrap_or_else(|_| panic!("fields"));

@@ -14,8 +14,8 @@ use signoff_api::journal::{StepKind, StepRecord};
 use signoff_expr::{Reference, Scope};
 
 use crate::{
-    activity::{RenderError, Run},
     plan::{Action, PlannedStep},
+    replay::activity::{RenderError, Run},
 };
 
 pub(crate) use step_scope::{RecordNamespace, StepScope, all, within};

@@ -4,11 +4,19 @@
 
 use std::time::Duration;
 
-use super::{
-    ApprovalPhase, ConditionUpdate, MAX_LEVEL, Moment, Outcome, Source, Subject, Tally, TimeoutAction, Verdict,
-    VoteFilter, conditions, decision, text, votes::Ballot,
+use signoff_api::{
+    Moment, Outcome, Span, Verdict,
+    approval::{ApprovalPhase, Source},
+    conditions::{self, ConditionUpdate, reason},
+    gate::{Subject, TimeoutAction},
 };
-use signoff_api::{Span, conditions::reason};
+use signoff_expr::text;
+
+use super::{
+    tally::{MAX_LEVEL, Tally, VoteFilter},
+    votes::Ballot,
+};
+use crate::gate::decision;
 
 impl Tally<'_> {
     /// The deadline in force.

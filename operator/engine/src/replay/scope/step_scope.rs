@@ -11,8 +11,8 @@ use signoff_expr::Scope;
 use super::{RequestedNames, VisibleRecord, parts, view};
 
 use crate::{
-    activity::{RenderError, Run},
     plan::PlannedStep,
+    replay::activity::{RenderError, Run},
 };
 
 /// The variables of a pattern, as of a number of the journal.

@@ -16,7 +16,7 @@ use signoff_api::{
 
 use crate::{
     Control, End, Fact, Journal, Now, Plan, advance,
-    test_run::{gate, in_branch, of_pattern, plan_of},
+    tests::test_run::{gate, in_branch, of_pattern, plan_of},
     transition::{Blobs, Command, Failure, Reply},
 };
 

@@ -4,9 +4,15 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use signoff_api::{Decision, Digest};
+use signoff_api::{
+    Approval, Decision, Digest, Moment, Verdict,
+    approval::{ApprovalPhase, Source, TallyStatus},
+    conditions,
+    gate::Subject,
+};
 
 use super::*;
+use crate::transition::Now;
 
 fn start() -> Moment {
     Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())

@@ -12,8 +12,8 @@ use signoff_expr::json as extract;
 use super::{StepScope, VisibleRecord};
 
 use crate::{
-    activity::{RenderError, Run},
     plan::{Action, PlannedGate, PlannedStep},
+    replay::activity::{RenderError, Run},
 };
 
 /// The record of what became of an answer, beneath that of its step.

@@ -1,19 +1,72 @@
-//! Stores values: short ones in the journal, long ones in the blob store.
+//! The state of a transition while it is computed: the journal, the commands, and the values to be stored.
 //!
-//! Must not store a value for which there is no room, but for what people decided.
+//! Short values are stored in the journal, long ones in the blob store.
+//!
+//! **Invariant:** no value is stored that exceeds a limit of the run, except the decisions of people.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_api::{
-    Digest, Json, Outcome,
+    Digest, Json, Moment, Outcome,
     journal::{BlobRef, StepLog},
 };
 use signoff_expr::text;
 
-use super::TransitionState;
+use crate::{
+    field_error::FieldError,
+    journal::{
+        Journal,
+        values::{References, ValueLimits},
+    },
+    transition::Command,
+};
 
 /// Values above this many bytes go to the blob store.
 const INLINE: usize = 1024;
 /// The bytes of all inline values of a run together.
 const INLINE_A_RUN: usize = 256 * 1024;
+
+/// The state of a transition while it is computed.
+pub(crate) struct TransitionState {
+    pub(crate) journal: Journal,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) stored: Vec<(Digest, String)>,
+    pub(crate) missing: BTreeSet<Digest>,
+    pub(crate) wake_at: Option<Moment>,
+    /// Gates whose Approval is not there.
+    pub(crate) gone: BTreeSet<String>,
+    /// The reasons why gates are held.
+    pub(crate) blocked: Vec<FieldError>,
+    /// Activities that must not be evaluated, and why.
+    pub(crate) costly: BTreeMap<(String, i32), String>,
+    pub(super) requested: BTreeSet<(String, i32)>,
+    inline: usize,
+    values: References,
+}
+
+impl TransitionState {
+    pub(crate) fn new(journal: Journal, limits: ValueLimits) -> Self {
+        let values = References::of(&journal, limits);
+        let inline = journal.records().iter().filter_map(|r| r.response.as_ref()).map(length).sum();
+        Self {
+            journal,
+            commands: Vec::new(),
+            stored: Vec::new(),
+            missing: BTreeSet::new(),
+            wake_at: None,
+            gone: BTreeSet::new(),
+            blocked: Vec::new(),
+            costly: BTreeMap::new(),
+            requested: BTreeSet::new(),
+            inline,
+            values,
+        }
+    }
+
+    pub(super) fn wake(&mut self, at: Moment) {
+        self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
+    }
+}
 
 impl TransitionState {
     /// Checks whether a text can be kept.
@@ -77,4 +130,8 @@ impl TransitionState {
         };
         (short, Some(reference))
     }
+}
+
+fn length(value: &Json) -> usize {
+    value.0.as_str().map_or_else(|| value.0.to_string().len(), str::len)
 }

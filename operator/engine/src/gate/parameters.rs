@@ -73,7 +73,7 @@ mod tests {
     use signoff_api::JsonObject;
 
     use super::*;
-    use crate::{gate_subject::GateSubject, schema::Schema};
+    use crate::{gate::subject::GateSubject, schema::Schema};
 
     #[test]
     fn every_kind_of_gate_says_what_modify_takes_and_the_example_fits() {

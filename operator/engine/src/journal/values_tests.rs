@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     Control, Journal,
     status::after,
-    test_run::{TestRun, chain_of, decided, gate, workflow},
+    tests::test_run::{TestRun, chain_of, decided, gate, workflow},
     transition::{End, TOO_LARGE},
 };
 
@@ -22,7 +22,8 @@ fn within(of_run: u64, steps: Value) -> TestRun {
 }
 
 fn bytes_of(run: &TestRun) -> Option<i64> {
-    after(&workflow(chain_of(json!([]))), &run.plan, &run.transition, false, crate::test_run::start()).value_bytes
+    after(&workflow(chain_of(json!([]))), &run.plan, &run.transition, false, crate::tests::test_run::start())
+        .value_bytes
 }
 
 #[test]

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 use signoff_expr::{budget, endless, re2, text};
 
-use crate::{parameters::shape, schema::Schema};
+use crate::{gate::parameters::shape, schema::Schema};
 
 /// What a decision brings along, in one form whatever way it was typed. Two votes agree where verdict and
 /// payload are equal.

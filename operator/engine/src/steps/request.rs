@@ -12,12 +12,14 @@ use signoff_api::{
 use signoff_expr::text;
 
 use crate::{
-    activity::{RenderError, Run},
-    excerpt::{Fields, SHOWN},
+    journal::values::MAX_VALUE,
     plan::{PlannedGate, PlannedStep},
-    scope::{self, StepScope},
+    replay::{
+        activity::{RenderError, Run},
+        scope::{self, StepScope},
+    },
+    steps::excerpt::{Fields, SHOWN},
     transition::Ask,
-    values::MAX_VALUE,
 };
 
 /// The subject of a review.
@@ -177,3 +179,7 @@ fn review(ReviewSubject { path, text, excerpt, .. }: ReviewSubject, ref_: Option
     let response = excerpt.unwrap_or_else(|| text::first(&text, SHOWN).to_owned());
     Review { path, response, ref_, digest }
 }
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

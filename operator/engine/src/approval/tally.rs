@@ -4,25 +4,20 @@
 //! Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It never asks who somebody is: the API
 //! server has vouched for every key.
 
-mod deadline;
-mod guard_epoch;
-mod quorum;
-mod votes;
-
 use std::collections::BTreeMap;
 
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Moment, Outcome, Verdict,
     approval::{ApprovalPhase, Source, TallyStatus},
     conditions::{self, ConditionUpdate},
-    gate::{Subject, TimeoutAction},
 };
-
-use crate::{decision, transition::Now};
-pub use guard_epoch::{changed, superseded};
-use quorum::Quorums;
 use signoff_expr::text;
-use votes::Ballot;
+
+use super::{
+    quorum::Quorums,
+    votes::{self, Ballot},
+};
+use crate::{gate::decision, transition::Now};
 
 /// The state of the run that owns an Approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +57,7 @@ pub struct Note {
 }
 
 /// The bound of an escalation, by people or by timeouts.
-const MAX_LEVEL: i32 = 8;
+pub(super) const MAX_LEVEL: i32 = 8;
 
 /// The decisions that a tally evaluates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,13 +109,13 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
 }
 
 /// A tally in progress.
-struct Tally<'a> {
-    approval: &'a Approval,
-    request: &'a ApprovalRequest,
-    now: &'a Now,
-    status: ApprovalStatus,
+pub(super) struct Tally<'a> {
+    pub(super) approval: &'a Approval,
+    pub(super) request: &'a ApprovalRequest,
+    pub(super) now: &'a Now,
+    pub(super) status: ApprovalStatus,
     notes: Vec<Note>,
-    filter: &'a VoteFilter,
+    pub(super) filter: &'a VoteFilter,
 }
 
 impl Tally<'_> {
@@ -203,7 +198,7 @@ impl Tally<'_> {
         self.end(ApprovalPhase::Cancelled, Source::Policy, Outcome { reason: Some(why.into()), ..Outcome::default() });
     }
 
-    fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
+    pub(super) fn end(&mut self, phase: ApprovalPhase, source: Source, outcome: Outcome) {
         let message = outcome_message(phase, &outcome);
         self.status.phase = phase;
         let said = ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
@@ -213,7 +208,7 @@ impl Tally<'_> {
         self.note(phase.name(), warning, message, "decided".to_owned());
     }
 
-    fn note(&mut self, reason: &'static str, warning: bool, message: String, key: String) {
+    pub(super) fn note(&mut self, reason: &'static str, warning: bool, message: String, key: String) {
         self.notes.push(Note { reason, warning, message, key });
     }
 }
@@ -228,7 +223,3 @@ fn outcome_message(phase: ApprovalPhase, outcome: &Outcome) -> String {
         (phase, None) => format!("{}{why}", phase.name()),
     }
 }
-
-#[cfg(test)]
-#[path = "tally/tests.rs"]
-mod tests;

@@ -3,10 +3,13 @@
 //! The only place where epochs are compared. An epoch says that nothing of the guard was changed since it began, not
 //! when it began: decisions of an earlier one may be forged, however well they look.
 
-use signoff_api::{ApprovalStatus, Outcome, approval::Source};
+use signoff_api::{
+    ApprovalStatus, Outcome,
+    approval::{ApprovalPhase, Source},
+};
 use signoff_expr::text;
 
-use super::{ApprovalPhase, Tally};
+use super::tally::Tally;
 
 impl Tally<'_> {
     /// Whether everything that was decided so far was decided in this epoch. An Approval without any decision is taken

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use signoff_api::{Digest, values::as_yaml};
 use signoff_expr::text;
 
-use crate::activity::RenderError;
+use crate::replay::activity::RenderError;
 
 /// The most bytes of a long text that stand in a request itself.
 pub(crate) const SHOWN: usize = 4096;
@@ -190,3 +190,7 @@ fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> 
     shown.insert("…".to_owned(), Value::String(left_out(more, "names", &Value::Object(fields.clone()))));
     shown
 }
+
+#[cfg(test)]
+#[path = "excerpt_tests.rs"]
+mod tests;

@@ -51,7 +51,7 @@ pub fn prepare() {
 
 /// Returns every declared rule that a spec breaks, in the order of its fields. For specs that are not accepted yet: a rule
 /// that a later version adds is not for runs under way, whose specs are compared with the digest that acceptance recorded.
-pub(crate) fn of_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
+pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     let mut broken = Vec::new();
     match serde_json::to_value(spec) {
         Ok(value) => SPEC.check(&value, "spec", &mut broken),
@@ -64,7 +64,7 @@ pub(crate) fn of_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
 ///
 /// # Errors
 /// The first declared rule that it breaks, as one sentence for its author.
-pub(crate) fn of_decision(decision: &Decision) -> Result<(), String> {
+pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     let mut broken = Vec::new();
     match serde_json::to_value(decision) {
         Ok(value) => DECISION.check(&value, "", &mut broken),
@@ -183,5 +183,5 @@ impl Unique {
 }
 
 #[cfg(test)]
-#[path = "shape_tests.rs"]
+#[path = "crd_rules_tests.rs"]
 mod tests;

@@ -1,0 +1,17 @@
+//! Approvals: from the request of a gate and the decisions in it to a verdict.
+//!
+//! read votes (`votes`) -> count them against the quorums (`quorum`) -> else compare the deadline (`deadline`) ->
+//! outcome (`tally`); every stage is *(pure)*. Votes count only in the guard's epoch in which they were recorded
+//! (`guard_epoch`).
+
+mod deadline;
+mod guard_epoch;
+mod quorum;
+mod tally;
+mod votes;
+
+pub use guard_epoch::{changed, superseded};
+pub use tally::{Note, OwnerState, TallyResult, VoteFilter, tally, tally_filtered};
+
+#[cfg(test)]
+mod tests;

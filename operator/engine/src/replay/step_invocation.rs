@@ -1,0 +1,79 @@
+//! The invocation of a step: everything from which its input is rendered again.
+
+use std::collections::BTreeMap;
+
+use signoff_api::Digest;
+use signoff_expr::Scope;
+
+use super::{
+    activity::{RenderError, Run},
+    scope::{self, StepScope},
+};
+use crate::plan::PlannedStep;
+
+/// The invocation of a step: enough to render its input again.
+#[derive(Clone)]
+pub(crate) struct StepInvocation<'a> {
+    pub(crate) step_scope: StepScope<'a>,
+    pub(crate) step: &'a PlannedStep,
+    /// The path of its first attempt: every later one is given what was known then.
+    pub(crate) base: String,
+    pub(crate) overrides: Override,
+    /// The digest of what people approved, where they were asked: nothing else may run.
+    pub(crate) approved: Option<Digest>,
+    /// The number at which the first gate before the step asked: what it showed is what its templates see.
+    pub(crate) first_asked: Option<i64>,
+    /// The number at which the first gate before the present attempts asked: what an agent hears was decided before it.
+    pub(crate) last_asked: Option<i64>,
+}
+
+impl<'a> StepInvocation<'a> {
+    /// A step whose first attempt stands at `base`.
+    pub(crate) fn new(step_scope: &StepScope<'a>, step: &'a PlannedStep, base: &str) -> Self {
+        Self {
+            step_scope: step_scope.clone(),
+            step,
+            base: base.to_owned(),
+            overrides: Override::default(),
+            approved: None,
+            first_asked: None,
+            last_asked: None,
+        }
+    }
+
+    /// The number before which everything is known that its templates see. `seq`: where nothing of it has begun.
+    pub(crate) fn began(&self, run: &Run<'a>, seq: i64) -> i64 {
+        let first = || run.state.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
+        self.first_asked.unwrap_or_else(first)
+    }
+
+    /// The number before which everything was decided that an attempt hears which begins at `seq`.
+    pub(crate) fn heard(&self, seq: i64) -> i64 {
+        self.last_asked.unwrap_or(seq)
+    }
+
+    /// Returns the values that the templates of an attempt started at `seq` can use.
+    pub(crate) fn scope(&self, run: &Run<'a>, seq: i64) -> Result<Scope, RenderError> {
+        scope::at(run, &self.step_scope, self.step, self.began(run, seq))
+    }
+}
+
+/// Values that replace or extend what the author of a step wrote.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Override {
+    /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`, `image`, `memory`.
+    pub(crate) parameters: BTreeMap<String, String>,
+}
+
+impl Override {
+    /// The same with further changes, which count where both speak of a field.
+    pub(crate) fn merge(&mut self, more: Self) {
+        self.parameters.extend(more.parameters);
+    }
+
+    /// The fields that a person gave; those that are no text are left out.
+    pub(crate) fn from_parameters(parameters: signoff_api::JsonObject) -> Self {
+        let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
+        Self { parameters: texts.collect::<BTreeMap<_, _>>() }
+    }
+}

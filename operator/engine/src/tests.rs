@@ -1,0 +1,6 @@
+//! Tests of whole runs, and the driver that tests use.
+
+pub(crate) mod any_pattern;
+mod growth;
+mod order;
+pub(crate) mod test_run;
