@@ -4,3 +4,4 @@ pub(crate) mod any_pattern;
 mod growth;
 mod order;
 pub(crate) mod test_run;
+mod values;

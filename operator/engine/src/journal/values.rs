@@ -119,7 +119,3 @@ pub(crate) fn shows(request: &ApprovalRequest) -> Vec<BlobRef> {
     let review = request.reviews.as_ref().and_then(|review| review.ref_.as_ref());
     request.context_ref.iter().chain(review).cloned().collect()
 }
-
-#[cfg(test)]
-#[path = "values_tests.rs"]
-mod tests;

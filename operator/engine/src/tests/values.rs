@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase};
 
-use super::*;
 use crate::{
     Control, Journal,
+    journal::values::*,
     status::after,
     tests::test_run::{TestRun, chain_of, decided, gate, workflow},
     transition::{End, TOO_LARGE},
