@@ -14,7 +14,7 @@ pub(crate) const PAGE: &str = "examples/README.md";
 const HEAD: &str = "# Examples
 
 Each file shows one idea. The comment at its top explains it and has the commands to type. Tests check all files: fields against the
-CRD, templates and conditions with the code that runs them, and each file with a dry run on a real API server. Files with a file of
+CRD, templates and conditions with the code that runs them, and a real API server must accept each file. Files with a file of
 answers also run in the tests, without a cluster and on one, with the same result. To try these, you need only the program `signoff`:
 
 ```sh
