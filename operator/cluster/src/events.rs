@@ -30,9 +30,9 @@ use tokio::{
 
 use crate::{
     error::{is_ambiguous, status_code},
-    kinds::{Kind, METADATA_ONLY},
+    kinds::{METADATA_ONLY, ReconciledKind},
     metrics::RequestMetrics,
-    pace::Pace,
+    write_priority::WritePriority,
 };
 
 /// How many may wait.
@@ -61,13 +61,19 @@ pub struct Report {
 impl Report {
     /// About an object; `key` tells its transitions apart.
     #[must_use]
-    pub fn about<K: Kind>(object: &K, reason: &'static str, note: &str, key: &str, at: jiff::Timestamp) -> Self {
+    pub fn about<K: ReconciledKind>(
+        object: &K,
+        reason: &'static str,
+        note: &str,
+        key: &str,
+        at: jiff::Timestamp,
+    ) -> Self {
         Self::of_meta::<K>(object.meta(), reason, note, key, at)
     }
 
     /// About an object of which only the metadata can be read.
     #[must_use]
-    pub fn of_meta<K: Kind>(
+    pub fn of_meta<K: ReconciledKind>(
         meta: &ObjectMeta,
         reason: &'static str,
         note: &str,
@@ -98,7 +104,7 @@ impl Report {
 
     /// Another object that it is about too.
     #[must_use]
-    pub fn related<K: Kind>(self, object: &K) -> Self {
+    pub fn related<K: ReconciledKind>(self, object: &K) -> Self {
         Self { related: Some(reference::<K>(object.meta())), ..self }
     }
 
@@ -123,7 +129,7 @@ impl Report {
     }
 }
 
-fn reference<K: Kind>(meta: &ObjectMeta) -> ObjectReference {
+fn reference<K: ReconciledKind>(meta: &ObjectMeta) -> ObjectReference {
     ObjectReference {
         api_version: Some(K::api_version(&()).into_owned()),
         kind: Some(K::KIND.to_owned()),
@@ -146,7 +152,7 @@ pub struct Delivery {
     from: mpsc::Receiver<Report>,
     client: Client,
     instance: Arc<str>,
-    pace: Pace,
+    priority: WritePriority,
     metrics: RequestMetrics,
     /// Random, and the same as long as this process lives.
     secret: RandomState,
@@ -154,11 +160,16 @@ pub struct Delivery {
 
 /// A reporter, and what writes its reports; `instance` names this operator.
 #[must_use]
-pub fn reporter(client: Client, instance: &str, pace: Pace, metrics: RequestMetrics) -> (Reporter, Delivery) {
+pub fn reporter(
+    client: Client,
+    instance: &str,
+    priority: WritePriority,
+    metrics: RequestMetrics,
+) -> (Reporter, Delivery) {
     let (to, from) = mpsc::channel(QUEUE);
     let instance = instance.get(..128).unwrap_or(instance).into();
     let secret = RandomState::new();
-    (Reporter { to, metrics: metrics.clone() }, Delivery { from, client, instance, pace, metrics, secret })
+    (Reporter { to, metrics: metrics.clone() }, Delivery { from, client, instance, priority, metrics, secret })
 }
 
 impl Reporter {
@@ -180,7 +191,7 @@ impl Delivery {
             tokio::select! {
                 biased;
                 Some(result) = writing.next(), if !writing.is_empty() => self.metrics.event(result),
-                _ = timeout_at(until, self.pace.quiet()), if next.is_some() && writing.len() < AT_ONCE => {
+                _ = timeout_at(until, self.priority.until_idle()), if next.is_some() && writing.len() < AT_ONCE => {
                     if let Some((report, _)) = next.take() {
                         writing.push(write(self.client.clone(), self.secret.clone(), report.event(&self.instance)));
                     }
@@ -288,10 +299,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_gives_way_to_state_writes_and_not_for_ever() {
         let (sent, mut written) = mpsc::unbounded_channel();
-        let pace = Pace::default();
-        let (reporter, delivery) = reporter(client(sent), "operator", pace.clone(), RequestMetrics::default());
+        let priority = WritePriority::default();
+        let (reporter, delivery) = reporter(client(sent), "operator", priority.clone(), RequestMetrics::default());
         let delivery = tokio::spawn(delivery.run());
-        let under_way = pace.state_write();
+        let under_way = priority.state_write();
         let begun = Instant::now();
         reporter.report(report("one"));
         reporter.report(report("two"));

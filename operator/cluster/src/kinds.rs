@@ -17,7 +17,7 @@ use serde::{
 use signoff_api::{Approval, ApprovalPolicy, ApprovalStatus, ClusterApprovalPolicy, Moment, Workflow, WorkflowStatus};
 
 /// A kind that can be read and watched.
-pub trait Readable: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Sync + 'static {
+pub trait DecodedKind: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Sync + 'static {
     /// As objects say it: `Workflow`.
     const KIND: &'static str;
     /// The label that those to be watched have; all of them where there is none.
@@ -31,12 +31,12 @@ pub trait Readable: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Syn
 }
 
 /// A kind whose objects are in namespaces.
-pub trait Placed: Readable + Resource<Scope = NamespaceResourceScope> {}
+pub trait NamespacedKind: DecodedKind + Resource<Scope = NamespaceResourceScope> {}
 
-impl<K: Readable + Resource<Scope = NamespaceResourceScope>> Placed for K {}
+impl<K: DecodedKind + Resource<Scope = NamespaceResourceScope>> NamespacedKind for K {}
 
 /// A kind that is reconciled.
-pub trait Kind: Placed + Serialize + PartialEq {
+pub trait ReconciledKind: NamespacedKind + Serialize + PartialEq {
     /// The status type.
     type Status: DeserializeOwned + Serialize + Clone + Default + PartialEq + Send + Sync;
 
@@ -50,7 +50,7 @@ pub trait Kind: Placed + Serialize + PartialEq {
     /// Whether it has finished.
     fn is_over(&self) -> bool;
     /// Returns when it is deleted, or `None`.
-    fn due(&self) -> Option<Moment> {
+    fn delete_at(&self) -> Option<Moment> {
         None
     }
     /// Returns the bytes of its long values.
@@ -63,7 +63,7 @@ pub trait Kind: Placed + Serialize + PartialEq {
     }
 }
 
-impl Readable for Workflow {
+impl DecodedKind for Workflow {
     const KIND: &'static str = "Workflow";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -72,7 +72,7 @@ impl Readable for Workflow {
     }
 }
 
-impl Readable for Approval {
+impl DecodedKind for Approval {
     const KIND: &'static str = "Approval";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -81,7 +81,7 @@ impl Readable for Approval {
     }
 }
 
-impl Readable for ClusterApprovalPolicy {
+impl DecodedKind for ClusterApprovalPolicy {
     const KIND: &'static str = "ClusterApprovalPolicy";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -90,7 +90,7 @@ impl Readable for ClusterApprovalPolicy {
     }
 }
 
-impl Readable for ApprovalPolicy {
+impl DecodedKind for ApprovalPolicy {
     const KIND: &'static str = "ApprovalPolicy";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -100,7 +100,7 @@ impl Readable for ApprovalPolicy {
 }
 
 /// Of a Namespace only name and labels are kept.
-impl Readable for Namespace {
+impl DecodedKind for Namespace {
     const KIND: &'static str = "Namespace";
 
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -114,7 +114,7 @@ impl Readable for Namespace {
     }
 }
 
-impl Kind for Workflow {
+impl ReconciledKind for Workflow {
     type Status = WorkflowStatus;
 
     fn status(&self) -> Option<&WorkflowStatus> {
@@ -129,7 +129,7 @@ impl Kind for Workflow {
     fn is_over(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.phase.is_end())
     }
-    fn due(&self) -> Option<Moment> {
+    fn delete_at(&self) -> Option<Moment> {
         let finished = self.status.as_ref().and_then(|status| status.finished_at)?;
         self.spec.ttl_after_finished.map(|ttl| finished.after(ttl.duration()))
     }
@@ -139,7 +139,7 @@ impl Kind for Workflow {
     }
 }
 
-impl Kind for Approval {
+impl ReconciledKind for Approval {
     type Status = ApprovalStatus;
 
     fn status(&self) -> Option<&ApprovalStatus> {
@@ -191,7 +191,7 @@ impl Name {
 
     /// `Workflow finance/refund-4711`, for people.
     #[must_use]
-    pub fn as_a<K: Readable>(&self) -> String {
+    pub fn as_a<K: DecodedKind>(&self) -> String {
         format!("{} {self}", K::KIND)
     }
 }
@@ -265,7 +265,7 @@ struct Parts<S, T> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read<K>(pub K);
 
-impl<'de, K: Readable> Deserialize<'de> for Read<K> {
+impl<'de, K: DecodedKind> Deserialize<'de> for Read<K> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         K::read(from).map(Self)
     }
@@ -284,7 +284,7 @@ pub enum Answer<K> {
     Metadata(Box<ObjectMeta>),
 }
 
-impl<K: Readable> Answer<K> {
+impl<K: DecodedKind> Answer<K> {
     /// Parses an answer of either kind, whichever was asked for.
     pub(crate) fn parse(text: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]

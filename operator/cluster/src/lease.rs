@@ -38,12 +38,12 @@ impl LeaseSettings {
 
 /// Until when this operator may act.
 #[derive(Clone, Debug)]
-pub struct Tenure {
+pub struct LeaseGuard {
     until: Option<Arc<Mutex<Instant>>>,
 }
 
-impl Tenure {
-    /// Returns the tenure of an operator without a Lease, which is alone.
+impl LeaseGuard {
+    /// Returns the lease_guard of an operator without a Lease, which is alone.
     #[must_use]
     pub fn unbounded() -> Self {
         Self { until: None }
@@ -83,7 +83,7 @@ pub struct Lease {
 pub struct Held {
     lease: Lease,
     object: Object,
-    tenure: Tenure,
+    lease_guard: LeaseGuard,
 }
 
 impl Lease {
@@ -171,14 +171,14 @@ impl Lease {
                 self.ask(self.api.replace(&self.settings.name, &params, &object)).await?
             }
         };
-        let tenure = Tenure { until: Some(Arc::new(Mutex::new(asked + self.margin()))) };
+        let lease_guard = LeaseGuard { until: Some(Arc::new(Mutex::new(asked + self.margin()))) };
         let lease = Self {
             api: self.api.clone(),
             settings: self.settings.clone(),
             holder: self.holder.clone(),
             clock: Arc::clone(&self.clock),
         };
-        Ok(Held { lease, object, tenure })
+        Ok(Held { lease, object, lease_guard })
     }
 
     /// How long before the others may act the holder stops.
@@ -199,8 +199,8 @@ impl Lease {
 impl Held {
     /// Until when this operator may act; kept up to date by [`Held::keep`].
     #[must_use]
-    pub fn tenure(&self) -> Tenure {
-        self.tenure.clone()
+    pub fn lease_guard(&self) -> LeaseGuard {
+        self.lease_guard.clone()
     }
 
     /// Renews the Lease until `stop` is ready, and is there to be given up then; or says why that did not work.
@@ -226,17 +226,17 @@ impl Held {
             pause = match self.renew().await {
                 Ok(object) => {
                     self.object = object;
-                    self.tenure.extend(asked + self.lease.margin());
+                    self.lease_guard.extend(asked + self.lease.margin());
                     third
                 }
                 Err(error) if matches!(status_code(&error), Some(404 | 409)) => match self.look().await {
                     Some(why) => return why,
                     None => Duration::ZERO,
                 },
-                Err(error) if !self.tenure.holds() => return self.late(&error),
+                Err(error) if !self.lease_guard.holds() => return self.late(&error),
                 Err(error) => {
                     tracing::warn!(%error, "the Lease was not renewed");
-                    self.tenure.left().min(third / 5).max(Duration::from_millis(1))
+                    self.lease_guard.left().min(third / 5).max(Duration::from_millis(1))
                 }
             };
         }
@@ -275,7 +275,7 @@ impl Held {
                 Some(format!("the Lease {} was taken by {}", self.lease.name(), holder.unwrap_or_default()))
             }
             Ok(None) => Some(format!("the Lease {} was deleted", self.lease.name())),
-            Err(error) if !self.tenure.holds() => Some(self.late(&error)),
+            Err(error) if !self.lease_guard.holds() => Some(self.late(&error)),
             Err(_) => None,
         }
     }
@@ -298,7 +298,7 @@ mod tests {
 
     type Stored = Arc<Mutex<Option<Value>>>;
 
-    /// An API server with one Lease, and the tenure and renewals of an operator that holds it.
+    /// An API server with one Lease, and the lease_guard and renewals of an operator that holds it.
     async fn held() -> (Stored, Held) {
         let stored = Stored::default();
         let theirs = Arc::clone(&stored);
@@ -338,15 +338,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_operator_that_slept_keeps_a_lease_that_nobody_took_meanwhile() {
         let (_, mut held) = held().await;
-        let tenure = held.tenure();
+        let lease_guard = held.lease_guard();
         {
             let mut keep = std::pin::pin!(held.keep());
             assert!(keep.as_mut().now_or_never().is_none());
             advance(Duration::from_secs(12)).await;
-            assert!(!tenure.holds(), "it may not act before it has asked");
+            assert!(!lease_guard.holds(), "it may not act before it has asked");
             assert!(timeout(Duration::from_secs(60), keep).await.is_err());
         }
-        assert!(tenure.holds());
+        assert!(lease_guard.holds());
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,9 +11,9 @@
 //! * [`kinds`]: the kinds as they are read
 //! * [`watch`], [`store`]: the cached objects
 //! * [`workqueue`]: the objects to be reconciled
-//! * [`wire`], [`status_writer`]: requests, and fenced writes of a status
+//! * [`requests`], [`status_writer`]: requests, and fenced writes of a status
 //! * [`lease`]: which operator acts
-//! * [`events`], [`pace`]: Kubernetes Events, which give way to writes of a status
+//! * [`events`], [`write_priority`]: Kubernetes Events, which give way to writes of a status
 //! * [`error`], [`metrics`]: the errors and the counters of all of these
 
 pub mod client;
@@ -22,13 +22,13 @@ pub mod events;
 pub mod kinds;
 pub mod lease;
 pub mod metrics;
-pub mod pace;
 mod packed;
+pub mod requests;
 pub mod status_writer;
 pub mod store;
 pub mod watch;
-pub mod wire;
 pub mod workqueue;
+pub mod write_priority;
 
 pub use client::{Asked, Filter, LIMIT, connect, connect_told, over};
 pub use error::Error;

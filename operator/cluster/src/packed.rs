@@ -3,7 +3,7 @@
 use miniz_oxide::{deflate::compress_to_vec, inflate::decompress_to_vec_with_limit};
 use serde::Serialize;
 
-use crate::kinds::{Read, Readable};
+use crate::kinds::{DecodedKind, Read};
 
 /// The fastest level: the objects are text that repeats itself, and are compressed at every rest.
 const LEVEL: u8 = 1;
@@ -23,7 +23,7 @@ impl Packed {
     }
 
     /// Returns the object; `None` where it cannot be read any more.
-    pub(crate) fn unpack<K: Readable>(&self) -> Option<K> {
+    pub(crate) fn unpack<K: DecodedKind>(&self) -> Option<K> {
         let json = decompress_to_vec_with_limit(&self.bytes, self.json).ok()?;
         serde_json::from_slice::<Read<K>>(&json).ok().map(|Read(object)| object)
     }

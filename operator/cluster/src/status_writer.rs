@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{Error, is_ambiguous, is_denied, plain, status_code},
-    kinds::{Answer, Kind, Name, uid},
-    lease::Tenure,
+    kinds::{Answer, Name, ReconciledKind, uid},
+    lease::LeaseGuard,
+    requests::{AnswerForm, ApiRequests},
     store::Store,
-    wire::{AnswerForm, Wire},
 };
 
 /// The writer of the statuses of one kind.
 pub struct StatusWriter<'a, K> {
     /// The requests to the API server.
-    pub wire: &'a Wire,
+    pub requests: &'a ApiRequests,
     /// The cache, which gets what was stored.
     pub store: &'a Store<K>,
     /// The Lease without which nothing is written.
-    pub tenure: &'a Tenure,
+    pub lease_guard: &'a LeaseGuard,
     /// The form of the answers to be asked for.
     pub form: AnswerForm,
 }
@@ -32,18 +32,22 @@ pub struct StatusWriter<'a, K> {
 ///
 /// # Errors
 /// No answer, or an object that cannot be decoded.
-pub async fn read_newest<K: Kind>(wire: &Wire, store: &Store<K>, name: &Name) -> Result<Option<Arc<K>>, Error> {
+pub async fn read_newest<K: ReconciledKind>(
+    requests: &ApiRequests,
+    store: &Store<K>,
+    name: &Name,
+) -> Result<Option<Arc<K>>, Error> {
     let known = store.version_of(name);
-    match wire.get::<K>(name).await? {
+    match requests.get::<K>(name).await? {
         Some(object) => Ok(Some(store.record(object))),
         None => {
-            store.nowhere(name, known.as_deref());
+            store.mark_absent(name, known.as_deref());
             Ok(None)
         }
     }
 }
 
-impl<K: Kind> StatusWriter<'_, K> {
+impl<K: ReconciledKind> StatusWriter<'_, K> {
     /// Replaces the status of `observed` by `next`, and returns the object as it is stored then. `tests` are further
     /// conditions, as operations of a JSON Patch.
     ///
@@ -51,18 +55,18 @@ impl<K: Kind> StatusWriter<'_, K> {
     /// `Conflict` if the object was changed, `StatusRefused` if the API server refuses the status, `Transient` if it did not
     /// store it or did not answer.
     pub async fn write(&self, observed: &K, next: K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
-        let Self { wire, store, tenure, form } = self;
+        let Self { requests, store, lease_guard, form } = self;
         let name = Name::of(observed);
-        if !tenure.holds() {
+        if !lease_guard.holds() {
             return Err(Error::Conflict(format!("the Lease under which {}", name.as_a::<K>())));
         }
-        match wire.replace_status(observed, &next, *form).await {
+        match requests.replace_status(observed, &next, *form).await {
             Ok(Answer::Whole(stored)) => Ok(store.record(stored)),
             Ok(Answer::Metadata(metadata)) if is_stored(observed, &next, &metadata) => {
                 Ok(store.record_sent(observed.stored_as(*metadata, next)))
             }
             Ok(Answer::Metadata(_)) => {
-                store.doubt(&name);
+                store.mark_stale(&name);
                 Err(Error::Conflict(name.as_a::<K>()))
             }
             Err(error) if status_code(&error) == Some(409) => self.patch(observed, &next, tests).await,
@@ -73,10 +77,10 @@ impl<K: Kind> StatusWriter<'_, K> {
     /// Writes the status of an object that has another version by now. Where only its labels and the like changed, a patch with
     /// tests is a fence that such changes cannot starve.
     async fn patch(&self, observed: &K, next: &K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
-        let Self { wire, store, .. } = self;
+        let Self { requests, store, .. } = self;
         let name = Name::of(observed);
         let conflict = || Error::Conflict(name.as_a::<K>());
-        let newest = read_newest(wire, store, &name).await?.ok_or_else(conflict)?;
+        let newest = read_newest(requests, store, &name).await?.ok_or_else(conflict)?;
         let same = uid(&*newest) == uid(observed)
             && newest.meta().generation == observed.meta().generation
             && newest.status() == observed.status();
@@ -91,11 +95,11 @@ impl<K: Kind> StatusWriter<'_, K> {
         ];
         operations.extend(tests);
         operations.push(json!({"op": "replace", "path": "/status", "value": next}));
-        match wire.patch_status::<K>(&name, &operations).await {
+        match requests.patch_status::<K>(&name, &operations).await {
             Ok(stored) => Ok(store.record(stored)),
             // A test that does not hold is answered by 422.
             Err(error) if matches!(status_code(&error), Some(409 | 422)) && !is_denied(&error) => {
-                store.doubt(&name);
+                store.mark_stale(&name);
                 Err(conflict())
             }
             Err(error) => Err(judge(store, observed, error)),
@@ -104,7 +108,7 @@ impl<K: Kind> StatusWriter<'_, K> {
 }
 
 /// Whether an object with this metadata is the observed one with the next status, as far as metadata tells.
-fn is_stored<K: Kind>(observed: &K, next: &K::Status, metadata: &ObjectMeta) -> bool {
+fn is_stored<K: ReconciledKind>(observed: &K, next: &K::Status, metadata: &ObjectMeta) -> bool {
     let before = observed.meta();
     // A write that changes nothing makes no version.
     let changes_nothing = || json!(observed.status()) == json!(next);
@@ -115,12 +119,12 @@ fn is_stored<K: Kind>(observed: &K, next: &K::Status, metadata: &ObjectMeta) -> 
 }
 
 /// Returns the error of a write, and what it says about the cached object to the cache.
-fn judge<K: Kind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
+fn judge<K: ReconciledKind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
     let name = Name::of(observed);
     match status_code(&error) {
         Some(404) => {
             // Another object may have the name by now.
-            store.gone(name.clone(), uid(observed));
+            store.remove(name.clone(), uid(observed));
             Error::Conflict(name.as_a::<K>())
         }
         Some(422 | 400 | 413) if !is_denied(&error) => {
@@ -128,7 +132,7 @@ fn judge<K: Kind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
         }
         _ => {
             if is_ambiguous(&error) {
-                store.doubt(&name);
+                store.mark_stale(&name);
             }
             Error::of(format!("writing the status of {}", name.as_a::<K>()))(error)
         }

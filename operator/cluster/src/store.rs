@@ -16,7 +16,7 @@ use lru::LruCache;
 use signoff_api::{Moment, json_bytes};
 
 use crate::{
-    kinds::{Kind, Name, uid},
+    kinds::{Name, ReconciledKind, uid},
     packed::Packed,
 };
 
@@ -53,14 +53,14 @@ struct Entry<K> {
     /// The owner's uid, as long as the object stands in `owned`.
     owner: Option<Box<str>>,
     over: bool,
-    due: Option<Moment>,
+    delete_at: Option<Moment>,
     value_bytes: u64,
     /// Whether an own read or write returned this version, so that whoever asked knows it.
     own: bool,
     /// Whether the body is what was sent: the API server named its version, and what is stored was not seen yet.
     sent: bool,
     /// A write may have been stored whose answer was lost: only the server knows the newest version.
-    doubtful: bool,
+    is_stale: bool,
 }
 
 /// How an object came here.
@@ -77,10 +77,10 @@ enum Source {
 enum Body<K> {
     Full(Arc<K>),
     Packed(Packed),
-    Gist,
+    Summary,
 }
 
-impl<K: Kind> Entry<K> {
+impl<K: ReconciledKind> Entry<K> {
     /// Whether the same version of this object is not what is known of it.
     fn differs_from(&self, object: &K) -> bool {
         match &self.body {
@@ -88,18 +88,18 @@ impl<K: Kind> Entry<K> {
             // The API server sorts the keys of free-form JSON: other bytes may be the same object.
             Body::Packed(packed) => packed.unpack::<K>().is_none_or(|known| known != *object),
             // Nothing else is kept of it.
-            Body::Gist => (self.over, self.due) != (object.is_over(), object.due()),
+            Body::Summary => (self.over, self.delete_at) != (object.is_over(), object.delete_at()),
         }
     }
 }
 
-impl<K: Kind> Body<K> {
+impl<K: ReconciledKind> Body<K> {
     /// Returns the object; `None` where it is not kept.
     fn object(&self) -> Option<Arc<K>> {
         match self {
             Self::Full(object) => Some(Arc::clone(object)),
             Self::Packed(packed) => packed.unpack().map(Arc::new),
-            Self::Gist => None,
+            Self::Summary => None,
         }
     }
 }
@@ -110,16 +110,16 @@ pub enum Found<K> {
     /// All of it.
     Here(Arc<K>),
     /// That it is over, what its uid is, and when it is to be deleted.
-    Over {
+    Finished {
         /// Its uid.
         uid: String,
         /// When it is to be deleted.
-        due: Option<Moment>,
+        delete_at: Option<Moment>,
     },
     /// Nothing that can be relied on: ask the server.
-    Doubtful,
+    Stale,
     /// It is not there, as far as the watch has come.
-    Nowhere,
+    NotFound,
 }
 
 /// A deleted object.
@@ -146,7 +146,7 @@ impl<K> Default for Store<K> {
     }
 }
 
-impl<K: Kind> Store<K> {
+impl<K: ReconciledKind> Store<K> {
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
         // Every change below leaves the maps whole, so a panic elsewhere does not spoil them.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -164,21 +164,21 @@ impl<K: Kind> Store<K> {
 
     /// Takes what an own read or write returned, and gives it back to be worked with.
     pub fn record(&self, object: K) -> Arc<K> {
-        self.take(object, Source::Answer)
+        self.record_from(object, Source::Answer)
     }
 
     /// Takes what an own write sent, with the metadata that the answer had, and gives it back to be worked with. It stands
     /// until the watch shows what is stored.
     pub fn record_sent(&self, object: K) -> Arc<K> {
-        self.take(object, Source::Sent)
+        self.record_from(object, Source::Sent)
     }
 
-    fn take(&self, object: K, source: Source) -> Arc<K> {
+    fn record_from(&self, object: K, source: Source) -> Arc<K> {
         let mut inner = self.lock();
         let name = Name::of(&object);
         let (object, _) = inner.put(object, source);
         if let Some(entry) = inner.entries.get_mut(&name) {
-            entry.doubtful = false;
+            entry.is_stale = false;
         }
         object
     }
@@ -199,7 +199,7 @@ impl<K: Kind> Store<K> {
         }
         let news = inner.put(object, Source::Watch).1;
         if news && over {
-            inner.shrink(&name);
+            inner.keep_summary(&name);
         }
         drop(inner);
         if news && !over {
@@ -226,14 +226,14 @@ impl<K: Kind> Store<K> {
             .filter(|(name, entry)| !listed.contains(name) && order(&entry.version, version) != Some(Ordering::Greater))
             .map(|(name, _)| name.clone())
             .collect();
-        gone.into_iter().filter_map(|name| inner.bury(name)).collect()
+        gone.into_iter().filter_map(|name| inner.remove(name)).collect()
     }
 
     /// Takes word that the object with this uid was deleted. Returns what is no more, where that is news.
-    pub fn gone(&self, name: Name, uid: &str) -> Option<Gone> {
+    pub fn remove(&self, name: Name, uid: &str) -> Option<Gone> {
         let mut inner = self.lock();
         let known = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
-        if known { inner.bury(name) } else { None }
+        if known { inner.remove(name) } else { None }
     }
 
     /// Returns the version that is known of an object.
@@ -243,23 +243,23 @@ impl<K: Kind> Store<K> {
 
     /// Takes the server's word that nothing has this name. `known`: the version that was known when it was asked. What came
     /// since then was made after the answer, and stays.
-    pub fn nowhere(&self, name: &Name, known: Option<&str>) {
+    pub fn mark_absent(&self, name: &Name, known: Option<&str>) {
         let mut inner = self.lock();
         if inner.entries.get(name).is_some_and(|entry| Some(&*entry.version) == known) {
-            inner.remove(name);
+            inner.take(name);
         }
     }
 
     /// What is known of an object.
     pub fn find(&self, name: &Name) -> Found<K> {
         let inner = self.lock();
-        let Some(entry) = inner.entries.get(name) else { return Found::Nowhere };
-        if entry.doubtful {
-            return Found::Doubtful;
+        let Some(entry) = inner.entries.get(name) else { return Found::NotFound };
+        if entry.is_stale {
+            return Found::Stale;
         }
         match &entry.body {
-            Body::Gist => Found::Over { uid: entry.uid.to_string(), due: entry.due },
-            body => body.object().map_or(Found::Doubtful, Found::Here),
+            Body::Summary => Found::Finished { uid: entry.uid.to_string(), delete_at: entry.delete_at },
+            body => body.object().map_or(Found::Stale, Found::Here),
         }
     }
 
@@ -279,15 +279,15 @@ impl<K: Kind> Store<K> {
     }
 
     /// A write's answer was lost: the next look asks the server.
-    pub fn doubt(&self, name: &Name) {
+    pub fn mark_stale(&self, name: &Name) {
         if let Some(entry) = self.lock().entries.get_mut(name) {
-            entry.doubtful = true;
+            entry.is_stale = true;
         }
     }
 
     /// Takes word that an object is not needed for a while. A large one is compressed at once, a small one when as many others
     /// came to rest after it.
-    pub fn rest(&self, name: &Name) {
+    pub fn release(&self, name: &Name) {
         let inner = self.lock();
         let Some(object) = inner.full(name) else { return };
         // What was large a moment ago is counted when it is compressed.
@@ -320,7 +320,7 @@ impl<K: Kind> Store<K> {
     pub fn bytes_of(&self, name: &Name) -> usize {
         self.lock().entries.get(name).map_or(0, |entry| match entry.body {
             Body::Full(_) | Body::Packed(_) => entry.bytes,
-            Body::Gist => 0,
+            Body::Summary => 0,
         })
     }
 
@@ -346,7 +346,7 @@ impl<K: Kind> Store<K> {
             Body::Packed(packed) => (bytes + packed.len(), full),
             Body::Full(_) if inner.small.contains(name) => (bytes + entry.bytes, full),
             Body::Full(_) => (bytes, full + 1),
-            Body::Gist => (bytes, full),
+            Body::Summary => (bytes, full),
         })
     }
 
@@ -361,10 +361,10 @@ impl<K: Kind> Store<K> {
     }
 
     /// The object is over and everybody has taken note of it.
-    pub fn shrink(&self, name: &Name) {
+    pub fn keep_summary(&self, name: &Name) {
         let mut inner = self.lock();
         if inner.entries.get(name).is_some_and(|entry| entry.over) {
-            inner.shrink(name);
+            inner.keep_summary(name);
         }
     }
 
@@ -384,12 +384,12 @@ impl<K: Kind> Store<K> {
     }
 }
 
-impl<K: Kind> Inner<K> {
+impl<K: ReconciledKind> Inner<K> {
     /// Returns an object that is not compressed.
     fn full(&self, name: &Name) -> Option<Arc<K>> {
         match &self.entries.get(name)?.body {
             Body::Full(object) => Some(Arc::clone(object)),
-            Body::Packed(_) | Body::Gist => None,
+            Body::Packed(_) | Body::Summary => None,
         }
     }
 
@@ -416,9 +416,9 @@ impl<K: Kind> Inner<K> {
                 return (object, false);
             }
         }
-        let doubtful =
-            !own && self.entries.get(&name).is_some_and(|known| known.doubtful && &*known.uid == uid(&*object));
-        let bytes = self.remove(&name).map_or(0, |known| known.bytes);
+        let is_stale =
+            !own && self.entries.get(&name).is_some_and(|known| known.is_stale && &*known.uid == uid(&*object));
+        let bytes = self.take(&name).map_or(0, |known| known.bytes);
         let owner: Option<Box<str>> = object.owner().map(|(_, uid)| uid.into());
         if let Some(owner) = &owner {
             self.owned.entry(owner.clone()).or_default().push(name.clone());
@@ -427,7 +427,7 @@ impl<K: Kind> Inner<K> {
             uid: uid(&*object).into(),
             version: version.into(),
             over: object.is_over(),
-            due: object.due(),
+            delete_at: object.delete_at(),
             value_bytes: object.value_bytes(),
             body: Body::Full(Arc::clone(&object)),
             bytes,
@@ -435,7 +435,7 @@ impl<K: Kind> Inner<K> {
             owner,
             own,
             sent: source == Source::Sent,
-            doubtful,
+            is_stale,
         };
         if entry.value_bytes > 0 {
             let sum = self.value_bytes.entry(Arc::clone(&name.namespace)).or_default();
@@ -446,14 +446,14 @@ impl<K: Kind> Inner<K> {
     }
 
     /// Removes an object and says whose it was.
-    fn bury(&mut self, name: Name) -> Option<Gone> {
-        let Entry { uid, body, .. } = self.remove(&name)?;
+    fn remove(&mut self, name: Name) -> Option<Gone> {
+        let Entry { uid, body, .. } = self.take(&name)?;
         let owner = body.object().and_then(|object| object.owner().map(|(owner, _)| name.beside(owner)));
         Some(Gone { name, uid: uid.into(), owner })
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Entry<K>> {
-        self.disown(name);
+    fn take(&mut self, name: &Name) -> Option<Entry<K>> {
+        self.unlink_owner(name);
         self.small.pop(name);
         let entry = self.entries.remove(name)?;
         if let Some(sum) = self.value_bytes.get_mut(&name.namespace) {
@@ -465,7 +465,7 @@ impl<K: Kind> Inner<K> {
         Some(entry)
     }
 
-    fn disown(&mut self, name: &Name) {
+    fn unlink_owner(&mut self, name: &Name) {
         let Some(owner) = self.entries.get_mut(name).and_then(|entry| entry.owner.take()) else { return };
         if let Some(names) = self.owned.get_mut(&owner) {
             names.retain(|known| known != name);
@@ -475,11 +475,11 @@ impl<K: Kind> Inner<K> {
         }
     }
 
-    fn shrink(&mut self, name: &Name) {
-        self.disown(name);
+    fn keep_summary(&mut self, name: &Name) {
+        self.unlink_owner(name);
         self.small.pop(name);
         if let Some(entry) = self.entries.get_mut(name) {
-            entry.body = Body::Gist;
+            entry.body = Body::Summary;
         }
     }
 }

@@ -43,7 +43,7 @@ fn what_was_written_after_a_list_was_taken_survives_it() {
     assert_eq!(store.listed("9"), []);
     store.listing();
     assert_eq!(store.listed("12"), [Gone { name: Name::new("n", "w"), uid: "u".to_owned(), owner: None }]);
-    assert!(matches!(store.find(&Name::new("n", "w")), Found::Nowhere));
+    assert!(matches!(store.find(&Name::new("n", "w")), Found::NotFound));
 }
 
 #[test]
@@ -55,21 +55,21 @@ fn word_that_a_name_is_free_does_not_hide_what_was_made_under_it_since() {
     let mut other = workflow("10", "Pending");
     other.metadata.uid = Some("other".to_owned());
     assert!(store.see(other));
-    store.nowhere(&name, known.as_deref());
-    store.nowhere(&name, None);
-    assert_eq!(store.gone(name.clone(), "u"), None, "word of its predecessor");
+    store.mark_absent(&name, known.as_deref());
+    store.mark_absent(&name, None);
+    assert_eq!(store.remove(name.clone(), "u"), None, "word of its predecessor");
     assert_eq!(version(&store), "10");
-    store.nowhere(&name, store.version_of(&name).as_deref());
-    assert!(matches!(store.find(&name), Found::Nowhere));
+    store.mark_absent(&name, store.version_of(&name).as_deref());
+    assert!(matches!(store.find(&name), Found::NotFound));
 }
 
 #[test]
 fn after_a_lost_answer_only_the_server_is_believed() {
     let store = Store::default();
     store.see(workflow("8", "Running"));
-    store.doubt(&Name::new("n", "w"));
+    store.mark_stale(&Name::new("n", "w"));
     assert!(store.see(workflow("9", "Running")));
-    assert!(matches!(store.find(&Name::new("n", "w")), Found::Doubtful), "a watch may lag behind the lost write");
+    assert!(matches!(store.find(&Name::new("n", "w")), Found::Stale), "a watch may lag behind the lost write");
     store.record(workflow("9", "Running"));
     assert_eq!(version(&store), "9");
 }
@@ -79,13 +79,13 @@ fn packing_loses_nothing_and_shrinking_keeps_that_it_is_over() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.see(workflow("8", "Waiting"));
-    store.rest(&name);
+    store.release(&name);
     assert!(matches!(store.find(&name), Found::Here(object) if *object == workflow("8", "Waiting")));
-    store.shrink(&name);
+    store.keep_summary(&name);
     assert_eq!(version(&store), "8", "it is not over");
     store.see(workflow("9", "Succeeded"));
-    store.shrink(&name);
-    assert!(matches!(store.find(&name), Found::Over { .. }));
+    store.keep_summary(&name);
+    assert!(matches!(store.find(&name), Found::Finished { .. }));
     assert!(!store.is_open(&name, "u"));
 }
 
@@ -107,7 +107,7 @@ fn two_hundred_large_workflows_at_rest_take_a_tenth_of_their_bytes() {
     const BYTES: usize = 400_000;
     for n in 0..200 {
         store.see(large(&format!("w{n}"), BYTES));
-        store.rest(&Name::new("n", &format!("w{n}")));
+        store.release(&Name::new("n", &format!("w{n}")));
     }
     let (bytes, full) = store.held();
     assert_eq!(full, 0);
@@ -123,8 +123,8 @@ fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
     let others = MOST_SMALL.get();
     for n in 0..=others {
         store.see(large(&format!("w{n}"), 1_000));
-        store.rest(&name(n));
-        store.rest(&name(n));
+        store.release(&name(n));
+        store.release(&name(n));
     }
     assert!(matches!(store.lock().entries[&name(0)].body, Body::Packed(_)), "the oldest made room");
     let held = store.held();
@@ -137,7 +137,7 @@ fn small_objects_stay_as_they_are_until_as_many_others_came_to_rest() {
 fn an_object_that_changed_while_it_was_compressed_stays_the_newest() {
     let store = Store::default();
     store.see(workflow("8", "Waiting"));
-    store.rest(&Name::new("n", "w"));
+    store.release(&Name::new("n", "w"));
     store.see(workflow("9", "Waiting"));
     assert_eq!(store.held().1, 1);
     assert_eq!(version(&store), "9");
@@ -167,7 +167,7 @@ fn an_echo_of_what_was_sent_is_no_news_in_whatever_form_it_is_kept() {
     let (small, big) = (workflow("10", "Waiting"), large("big", 100_000));
     store.record_sent(small.clone());
     store.record_sent(big.clone());
-    store.rest(&Name::new("n", "big"));
+    store.release(&Name::new("n", "big"));
     assert!(matches!(store.lock().entries[&Name::new("n", "big")].body, Body::Packed(_)));
     for object in [small, big] {
         let name = Name::of(&object);
@@ -214,7 +214,7 @@ fn what_is_stored_replaces_what_was_sent_and_is_news() {
         let (small, big) = (workflow("10", "Waiting"), large("big", 100_000));
         store.record_sent(small.clone());
         store.record_sent(big.clone());
-        store.rest(&Name::new("n", "big"));
+        store.release(&Name::new("n", "big"));
         for object in [small, big] {
             let name = Name::of(&object);
             let version = object.resource_version().unwrap();
@@ -242,10 +242,10 @@ fn of_what_was_sent_and_is_over_only_its_end_is_compared() {
     let store = Store::default();
     let name = Name::new("n", "w");
     store.record_sent(workflow("10", "Succeeded"));
-    store.shrink(&name);
+    store.keep_summary(&name);
     assert!(!store.see(changed(workflow("10", "Succeeded"))), "nothing of what was sent is kept");
     store.record_sent(workflow("11", "Succeeded"));
-    store.shrink(&name);
+    store.keep_summary(&name);
     assert!(store.see(workflow("11", "Waiting")), "it is not over as it is stored");
     assert_eq!(status(&store, "w"), "Waiting");
     assert!(store.is_open(&name, "u"));
@@ -286,6 +286,6 @@ fn an_object_is_counted_once_a_version() {
     assert!(store.lock().entries[&name].counted);
     store.record_sent(changed(workflow("10", "Waiting")));
     assert!(!store.lock().entries[&name].counted);
-    store.rest(&name);
+    store.release(&name);
     assert_eq!(store.bytes_of(&name), json_bytes(&changed(workflow("10", "Waiting"))).unwrap());
 }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     error::{plain, status_code},
-    kinds::{Meta, Name, Read, Readable},
+    kinds::{DecodedKind, Meta, Name, Read},
     metrics::RequestMetrics,
 };
 
@@ -91,12 +91,12 @@ impl From<serde_json::Error> for Trouble {
 }
 
 /// Follows the objects of a kind in all namespaces until the receiver is dropped.
-pub async fn follow<K: Readable>(client: Client, to: mpsc::Sender<WatchEvent<K>>, metrics: RequestMetrics) {
+pub async fn follow<K: DecodedKind>(client: Client, to: mpsc::Sender<WatchEvent<K>>, metrics: RequestMetrics) {
     follow_in(client, None, to, metrics).await;
 }
 
 /// Follows the objects of a kind in one namespace, or in all, until the receiver is dropped.
-pub async fn follow_in<K: Readable>(
+pub async fn follow_in<K: DecodedKind>(
     client: Client,
     namespace: Option<String>,
     to: mpsc::Sender<WatchEvent<K>>,
@@ -185,7 +185,7 @@ struct Other {
     message: String,
 }
 
-impl<K: Readable> Follow<K> {
+impl<K: DecodedKind> Follow<K> {
     /// Lists if no version is known, else watches until the server ends it.
     async fn step(&self, version: &mut Option<String>) -> Result<(), Trouble> {
         match version {

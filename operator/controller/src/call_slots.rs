@@ -17,7 +17,7 @@ use signoff_cluster::kinds::Name;
 use tokio::sync::Notify;
 use url::Url;
 
-use crate::runs::CallKey;
+use crate::in_flight::CallKey;
 
 /// The limits of calls of models and addresses in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use serde_json::Value;
 use signoff_api::{Approval, Moment, Workflow};
 use signoff_cluster::{
     events::Reporter,
-    kinds::{Kind, Name, Readable as _},
-    lease::Tenure,
+    kinds::{DecodedKind as _, Name, ReconciledKind},
+    lease::LeaseGuard,
+    requests::{AnswerForm, ApiRequests},
     status_writer::{StatusWriter, read_newest},
     store::{Found, Store},
-    wire::{AnswerForm, Wire},
     workqueue::{Key, Queue},
 };
 use signoff_engine::{JournalLimits, Settings, transition::Call};
@@ -25,12 +25,12 @@ use crate::{
     confirmed_outcomes::ConfirmedOutcomes,
     error::Error,
     guard::{GuardStatus, Recheck},
+    in_flight::Runs,
     metrics::Shared,
     plans::Plans,
     pods::{PodIndex, PodQuota, PodSlot},
     policy_index::PolicyIndex,
     quarantine::Quarantines,
-    runs::Runs,
     segments::SegmentCache,
     stalls::Stalls,
     unreadable::Unreadable,
@@ -42,11 +42,11 @@ pub(crate) struct Start {
     pub(crate) name: Name,
     pub(crate) run: RunRef,
     pub(crate) call: Call,
-    pub(crate) hold: Hold,
+    pub(crate) hold: StartSlot,
 }
 
 /// The slot of a call; free again when this is dropped.
-pub(crate) enum Hold {
+pub(crate) enum StartSlot {
     /// Of a call that this process makes.
     Call { _slot: CallSlot },
     /// Of a Pod; and whether that was certainly never made before.
@@ -55,7 +55,7 @@ pub(crate) enum Hold {
 
 /// The clients, caches and queues that every reconcile shares.
 pub(crate) struct Context {
-    pub(crate) wire: Wire,
+    pub(crate) requests: ApiRequests,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) settings: Settings,
@@ -89,7 +89,7 @@ pub(crate) struct Context {
     pub(crate) recheck: Recheck,
     /// Outcomes that this process has confirmed and written, and no run has taken yet.
     pub(crate) confirmed_outcomes: ConfirmedOutcomes,
-    pub(crate) tenure: Tenure,
+    pub(crate) lease_guard: LeaseGuard,
     pub(crate) starts: mpsc::UnboundedSender<Start>,
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Shared,
@@ -118,7 +118,7 @@ impl Context {
     ///
     /// # Errors
     /// Why there is no result.
-    pub(crate) async fn evaluate<K: Kind, T: Send + 'static>(
+    pub(crate) async fn evaluate<K: ReconciledKind, T: Send + 'static>(
         &self,
         object: &K,
         work: impl FnOnce() -> T + Send + 'static,
@@ -145,12 +145,12 @@ impl Context {
     }
 
     /// Whether the process before this one ended while it evaluated this object.
-    pub(crate) fn is_suspect<K: Kind>(&self, object: &K) -> bool {
+    pub(crate) fn is_suspect<K: ReconciledKind>(&self, object: &K) -> bool {
         self.evaluator.is_suspect(&subject(object))
     }
 
     /// Removes an object from the suspects: every evaluation that its reconcile needs has finished, or it needs none.
-    pub(crate) fn clear_suspect<K: Kind>(&self, name: &Name, uid: &str) {
+    pub(crate) fn clear_suspect<K: ReconciledKind>(&self, name: &Name, uid: &str) {
         let text = |text: &str| text.to_owned();
         let (namespace, name) = (text(&name.namespace), text(&name.name));
         self.evaluator.clear(&Subject { kind: text(K::KIND), namespace, name, uid: text(uid), generation: 0 });
@@ -179,16 +179,16 @@ impl Context {
                         || is_stopped(&workflow)
                         || workflow.spec.suspend == Some(true)
                 }
-                found => !matches!(found, Found::Doubtful),
+                found => !matches!(found, Found::Stale),
             };
         }
         let approval = match self.approvals.find(name) {
             Found::Here(approval) if signoff_cluster::kinds::uid(&*approval) == uid && !approval.is_over() => approval,
-            found => return !matches!(found, Found::Doubtful),
+            found => return !matches!(found, Found::Stale),
         };
         match self.workflows.find(&name.beside(&approval.spec.request.workflow.name)) {
             Found::Here(workflow) => is_stopped(&workflow),
-            found => !matches!(found, Found::Doubtful),
+            found => !matches!(found, Found::Stale),
         }
     }
 
@@ -226,24 +226,29 @@ impl Context {
     }
 
     /// Reads the newest version of an object into its cache, and returns it.
-    pub(crate) async fn fresh<K: Kind>(&self, store: &Store<K>, name: &Name) -> Result<Option<Arc<K>>, Error> {
-        Ok(read_newest(&self.wire, store, name).await?)
+    pub(crate) async fn fresh<K: ReconciledKind>(
+        &self,
+        store: &Store<K>,
+        name: &Name,
+    ) -> Result<Option<Arc<K>>, Error> {
+        Ok(read_newest(&self.requests, store, name).await?)
     }
 
     /// Writes a status, fenced by the Lease and the version of `observed`; see [`StatusWriter::write`].
-    pub(crate) async fn write_status<K: Kind>(
+    pub(crate) async fn write_status<K: ReconciledKind>(
         &self,
         store: &Store<K>,
         observed: &K,
         next: K::Status,
         tests: Vec<Value>,
     ) -> Result<Arc<K>, Error> {
-        let writer = StatusWriter { wire: &self.wire, store, tenure: &self.tenure, form: self.answer_form() };
+        let writer =
+            StatusWriter { requests: &self.requests, store, lease_guard: &self.lease_guard, form: self.answer_form() };
         Ok(writer.write(observed, next, tests).await?)
     }
 }
 
-fn subject<K: Kind>(object: &K) -> Subject {
+fn subject<K: ReconciledKind>(object: &K) -> Subject {
     let meta = object.meta();
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     Subject {

@@ -14,13 +14,13 @@ use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
 use signoff_cluster::{
     events::{self, Delivery},
-    kinds::{Name, Readable},
-    lease::Tenure,
-    pace::Pace,
+    kinds::{DecodedKind, Name},
+    lease::LeaseGuard,
+    requests::ApiRequests,
     store::Store,
     watch::{WatchEvent, follow},
-    wire::Wire,
     workqueue::{Key, Queue},
+    write_priority::WritePriority,
 };
 use signoff_engine::{Fact, transition::What};
 use signoff_executor::{BlobStore, Caller, calls::make, clock::wake_up};
@@ -35,22 +35,22 @@ use crate::{
     blobs::ClusterBlobs,
     call_slots::CallSlots,
     confirmed_outcomes::ConfirmedOutcomes,
-    context::{Context, Hold, Start},
+    context::{Context, Start, StartSlot},
     error::Error,
     exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
     health::Stage,
+    in_flight::{CallKey, Runs},
     operator::Operator,
     plans::Plans,
     pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
     policy_index::{PolicyIndex, PolicyWatches},
+    protected_addresses,
     quarantine::Quarantines,
-    runs::{CallKey, Runs},
+    reconcile_load::ReconcileLoad,
     segments::SegmentCache,
     stall_reports,
     stalls::Stalls,
-    targets,
-    under_way::UnderWay,
     unreadable::Unreadable,
     value_quota::ValueQuota,
     watch_handlers, workflow,
@@ -75,7 +75,7 @@ pub(crate) struct EventLoop {
     /// Watches and the guard, which never end by themselves.
     background: JoinSet<ExitReason>,
     reconciles: JoinSet<Reconciled>,
-    under_way: UnderWay,
+    under_way: ReconcileLoad,
     calls: JoinSet<CallEnd>,
     starts: mpsc::UnboundedReceiver<Start>,
     workflows: mpsc::Receiver<WatchEvent<Workflow>>,
@@ -96,12 +96,12 @@ struct Synced {
 }
 
 impl EventLoop {
-    pub(crate) fn start(operator: &Operator, tenure: Tenure) -> (Self, Delivery) {
+    pub(crate) fn start(operator: &Operator, lease_guard: LeaseGuard) -> (Self, Delivery) {
         let Operator { config, metrics, .. } = operator;
         let client = &config.client;
-        let pace = Pace::default();
+        let priority = WritePriority::default();
         let (reporter, delivery) =
-            events::reporter(client.clone(), &config.incarnation, pace.clone(), metrics.requests());
+            events::reporter(client.clone(), &config.incarnation, priority.clone(), metrics.requests());
         let (to_starts, starts) = mpsc::unbounded_channel();
         let (to_workflows, workflows) = mpsc::channel(256);
         let (to_approvals, approvals) = mpsc::channel(256);
@@ -109,7 +109,7 @@ impl EventLoop {
         let doubt = Arc::new(Notify::new());
         let pods = Arc::new(PodIndex::default());
         let context = Arc::new(Context {
-            wire: Wire::new(client.clone(), metrics.requests(), pace),
+            requests: ApiRequests::new(client.clone(), metrics.requests(), priority),
             clock: Arc::clone(&config.clock),
             blobs: config.blobs.clone().unwrap_or_else(default_blobs),
             settings: config.settings.clone(),
@@ -134,7 +134,7 @@ impl EventLoop {
             guard: operator.guard.subscribe(),
             recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
             confirmed_outcomes: ConfirmedOutcomes::default(),
-            tenure,
+            lease_guard,
             starts: to_starts,
             reporter,
             metrics: Arc::clone(metrics),
@@ -156,13 +156,15 @@ impl EventLoop {
         };
         background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
         if let Some(around) = &config.targets {
-            background.spawn(targets::keep(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")));
+            background.spawn(
+                protected_addresses::keep(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),
+            );
         }
         let policies = PolicyWatches::start(client, metrics, &mut background);
         let pods = pods::watch(client, &config.pods, metrics, &mut background);
         let attendant = PodRunner {
             context: Arc::clone(&context),
-            wire: context.wire.clone(),
+            requests: context.requests.clone(),
             book: Arc::clone(&context.pods),
             clock: Arc::clone(&config.clock),
         };
@@ -173,7 +175,7 @@ impl EventLoop {
             grace: config.grace,
             background,
             reconciles: JoinSet::new(),
-            under_way: UnderWay::default(),
+            under_way: ReconcileLoad::default(),
             calls: JoinSet::new(),
             starts,
             workflows,
@@ -376,7 +378,7 @@ impl EventLoop {
                 What::Http(_) => "http",
             };
             let result = match (&hold, &call.what) {
-                (Hold::Pod { begins, .. }, What::Pod(pod)) => attendant.attend(&run, &call, pod, *begins).await,
+                (StartSlot::Pod { begins, .. }, What::Pod(pod)) => attendant.attend(&run, &call, pod, *begins).await,
                 _ => make(&*caller, &run, call).await,
             };
             metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());

@@ -15,20 +15,20 @@
 //! * `pods`: the Pods of steps
 //! * `call_slots`: how many calls run at once, and which is next
 //! * `policy_index`: the approval policies of each namespace
-//! * [`runs`], [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
+//! * [`in_flight`], [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
 //! * [`guard`]: whether the admission policies are in force
-//! * [`targets`]: the addresses that no call may reach
+//! * [`protected_addresses`]: the addresses that no call may reach
 //! * `stalls`, `stall_reports`, [`metrics`], [`health`]: reports for administrators
 
 pub mod blobs;
 pub mod error;
 pub mod guard;
 pub mod health;
+pub mod in_flight;
 pub mod metrics;
 pub mod operator;
-pub mod runs;
+pub mod protected_addresses;
 pub mod secrets;
-pub mod targets;
 
 mod approval;
 mod call_slots;
@@ -40,10 +40,10 @@ mod plans;
 mod pods;
 mod policy_index;
 mod quarantine;
+mod reconcile_load;
 mod segments;
 mod stall_reports;
 mod stalls;
-mod under_way;
 mod unreadable;
 mod value_quota;
 mod watch_handlers;
@@ -55,7 +55,7 @@ pub use guard::{GuardMode, GuardSettings, GuardStatus, Guarded};
 pub use health::{Probe, Stage};
 pub use operator::{Config, Operator};
 pub use pods::PodSettings;
+pub use protected_addresses::ProtectedAddresses;
 pub use signoff_cluster::lease::LeaseSettings;
 pub use signoff_executor::{Caller, Clock, Evaluator, EvaluatorSettings, Outside, RunRef};
-pub use targets::Targets;
 pub use value_quota::ValueSettings;

@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use signoff_cluster::lease::{Held, Lease, LeaseSettings, Tenure};
+use signoff_cluster::lease::{Held, Lease, LeaseGuard, LeaseSettings};
 use signoff_engine::{JournalLimits, Settings};
 use signoff_executor::{BlobStore, Caller, Clock, Evaluator};
 use tokio::{
@@ -28,7 +28,7 @@ use crate::{
     health::{Probe, Stage},
     metrics::Shared,
     pods::PodSettings,
-    targets::Targets,
+    protected_addresses::ProtectedAddresses,
     value_quota::ValueSettings,
 };
 
@@ -56,7 +56,7 @@ pub struct Config {
     /// How it learns whether the admission policies are in force.
     pub guard: GuardMode,
     /// What calls must not reach because of where it stands, and who is told of it; nobody where there are no calls.
-    pub targets: Option<Targets>,
+    pub targets: Option<ProtectedAddresses>,
     /// The limits of calls in flight.
     pub call_limits: CallLimits,
     /// The limits of long values.
@@ -159,8 +159,8 @@ impl Operator {
         };
         self.metrics.leads(true);
         self.enter(Stage::Starting("reading Workflows, Approvals and policies".to_owned()));
-        let tenure = held.as_ref().map_or_else(Tenure::unbounded, Held::tenure);
-        let (mut works, delivery) = EventLoop::start(&self, tenure);
+        let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, Held::lease_guard);
+        let (mut works, delivery) = EventLoop::start(&self, lease_guard);
         let mut events = JoinSet::new();
         events.spawn(delivery.run());
         // In a task of its own: whatever the work does meanwhile, the Lease is renewed in time.

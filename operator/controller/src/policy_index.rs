@@ -16,7 +16,7 @@ use signoff_api::{
     policy::{ApprovalPolicySpec, ClusterApprovalPolicySpec},
 };
 use signoff_cluster::{
-    kinds::{Name, Readable},
+    kinds::{DecodedKind, Name},
     watch::{WatchEvent, follow, name_of},
 };
 use signoff_engine::Policies;
@@ -35,15 +35,15 @@ pub(crate) struct PolicyIndex {
 
 #[derive(Default)]
 struct Inner {
-    cluster: Shelf<ClusterApprovalPolicySpec>,
-    own: Shelf<ApprovalPolicySpec>,
-    namespaces: Shelf<BTreeMap<String, String>>,
+    cluster: WatchedSet<ClusterApprovalPolicySpec>,
+    own: WatchedSet<ApprovalPolicySpec>,
+    namespaces: WatchedSet<BTreeMap<String, String>>,
     /// What was given out last, by namespace, so that it is known whom a change concerns.
     given: BTreeMap<Arc<str>, Known>,
 }
 
 /// The objects of one kind, as far as they matter here.
-struct Shelf<T> {
+struct WatchedSet<T> {
     objects: BTreeMap<Name, Result<T, String>>,
     /// What the list that is being read held so far.
     listed: Option<BTreeSet<Name>>,
@@ -51,14 +51,14 @@ struct Shelf<T> {
     complete: bool,
 }
 
-impl<T> Default for Shelf<T> {
+impl<T> Default for WatchedSet<T> {
     fn default() -> Self {
         Self { objects: BTreeMap::new(), listed: None, complete: false }
     }
 }
 
-impl<T> Shelf<T> {
-    fn take<K: Readable>(&mut self, sight: WatchEvent<K>, metrics: &Shared, keep: impl Fn(K) -> T) {
+impl<T> WatchedSet<T> {
+    fn take<K: DecodedKind>(&mut self, sight: WatchEvent<K>, metrics: &Shared, keep: impl Fn(K) -> T) {
         match sight {
             WatchEvent::Listing => self.listed = Some(BTreeSet::new()),
             WatchEvent::Listed(object) => {
@@ -205,7 +205,7 @@ impl PolicyWatches {
     }
 }
 
-fn watch<K: Readable>(
+fn watch<K: DecodedKind>(
     client: &Client,
     metrics: &Shared,
     tasks: &mut JoinSet<ExitReason>,

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Workflow, conditions};
 use signoff_cluster::{
     events::Report,
-    kinds::{Kind, Name},
+    kinds::{Name, ReconciledKind},
     store::{Found, Store},
     workqueue::Key,
 };
@@ -34,7 +34,7 @@ pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
 }
 
 /// Reports an Event, once a stall.
-async fn report<K: Kind>(context: &Context, store: &Store<K>, name: &Name, overdue: &Overdue, message: &str) {
+async fn report<K: ReconciledKind>(context: &Context, store: &Store<K>, name: &Name, overdue: &Overdue, message: &str) {
     if !overdue.is_new {
         return;
     }
@@ -46,9 +46,9 @@ async fn report<K: Kind>(context: &Context, store: &Store<K>, name: &Name, overd
     };
     let meta = match store.find(name) {
         Found::Here(object) => object.meta().clone(),
-        Found::Over { uid, .. } => of_uid(Some(uid)),
+        Found::Finished { uid, .. } => of_uid(Some(uid)),
         // Without its uid, `kubectl describe` would not show the Event.
-        Found::Doubtful | Found::Nowhere => match context.fresh(store, name).await {
+        Found::Stale | Found::NotFound => match context.fresh(store, name).await {
             Ok(Some(object)) => object.meta().clone(),
             _ => of_uid(None),
         },
@@ -63,11 +63,11 @@ async fn report<K: Kind>(context: &Context, store: &Store<K>, name: &Name, overd
 async fn condition(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
     let workflow = match context.workflows.find(name) {
         Found::Here(workflow) => workflow,
-        Found::Doubtful => match context.fresh(&context.workflows, name).await? {
+        Found::Stale => match context.fresh(&context.workflows, name).await? {
             Some(workflow) => workflow,
             None => return Ok(()),
         },
-        Found::Over { .. } | Found::Nowhere => return Ok(()),
+        Found::Finished { .. } | Found::NotFound => return Ok(()),
     };
     let mut status = workflow.status.clone().unwrap_or_default();
     let is_said =

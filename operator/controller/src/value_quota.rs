@@ -135,9 +135,9 @@ mod tests {
         let left = |name: &str| quota.limits(&store, &Name::new("n", name)).left_in_namespace;
         assert_eq!((left("a"), left("b"), left("new")), (80, 70, 50));
         store.see(workflow("n", "a", 2, 45));
-        store.rest(&Name::new("n", "a"));
+        store.release(&Name::new("n", "a"));
         assert_eq!(left("b"), 55, "also while it rests");
-        store.gone(Name::new("n", "a"), "a");
+        store.remove(Name::new("n", "a"), "a");
         assert_eq!(left("b"), 100, "what was deleted is free again");
     }
 

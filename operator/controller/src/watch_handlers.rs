@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{Approval, Workflow};
 use signoff_cluster::{
     events::Report,
-    kinds::{Kind, Name, Readable},
+    kinds::{DecodedKind, Name, ReconciledKind},
     store::{Gone, Store},
     watch::{WatchEvent, name_of},
     workqueue::Key,
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::context::Context;
 
 /// A kind whose watch events are applied here.
-pub(crate) trait Watched: Kind {
+pub(crate) trait Watched: ReconciledKind {
     /// Returns the key under which an object is enqueued.
     fn key(name: Name) -> Key;
     /// Whether a key is of this kind.
@@ -107,7 +107,7 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) ->
         WatchEvent::Listed(object) => {
             let name = Name::of(&*object);
             // What is over and need not be deleted needs no look.
-            let idle = object.is_over() && object.due().is_none();
+            let idle = object.is_over() && object.delete_at().is_none();
             mended::<K>(context, object.meta());
             let news = store.list(*object);
             if news && !idle {
@@ -135,7 +135,7 @@ fn see<K: Watched>(context: &Context, store: &Store<K>, sight: WatchEvent<K>) ->
             if listed {
                 store.list_unreadable(name);
             } else {
-                store.doubt(&name);
+                store.mark_stale(&name);
             }
             unreadable::<K>(context, &meta, &why);
         }
@@ -176,7 +176,7 @@ fn mended<K: Watched>(context: &Context, meta: &ObjectMeta) {
 
 fn gone<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
     context.unreadable.mended(&K::key(name_of(meta)));
-    if let Some(gone) = store.gone(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
+    if let Some(gone) = store.remove(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
         K::gone(context, gone);
     }
 }

@@ -13,7 +13,7 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use anyhow::Context;
 use clap::Parser;
 use signoff_controller::{
-    Config, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, Targets,
+    Config, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, ProtectedAddresses,
     metrics::Shared, secrets::ClusterSecrets,
 };
 use signoff_executor::{AddressSettings, HttpClient, Providers, http::HttpSettings};
@@ -60,7 +60,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;
     config.settings = arguments.settings();
-    config.targets = Some(Targets { namespace: namespace.clone(), surroundings });
+    config.targets = Some(ProtectedAddresses { namespace: namespace.clone(), surroundings });
     config.call_limits = arguments.call_limits();
     config.values = arguments.values();
     config.pods = arguments.pods();

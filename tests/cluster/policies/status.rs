@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use signoff_api::{
     Approval, ApprovalStatus, Workflow, WorkflowStatus, approval::ApprovalPhase, workflow::WorkflowPhase,
 };
-use signoff_cluster::kinds::{Answer, Kind, Read};
+use signoff_cluster::kinds::{Answer, Read, ReconciledKind};
+use signoff_cluster::requests::{AnswerForm, ApiRequests};
 use signoff_cluster::store::Store;
-use signoff_cluster::wire::{AnswerForm, Wire};
-use signoff_cluster::{error::status_code, metrics::RequestMetrics, pace::Pace};
+use signoff_cluster::{error::status_code, metrics::RequestMetrics, write_priority::WritePriority};
 
 use super::stage::{self, Stage};
 
 /// The object as the API server has it, and as the operator reads it.
-async fn read<K: Kind>(stage: &Stage, name: &str) -> (Value, K) {
+async fn read<K: ReconciledKind>(stage: &Stage, name: &str) -> (Value, K) {
     let api: Api<DynamicObject> =
         Api::namespaced_with(stage.client("admin").await, &stage.namespace.name, &ApiResource::erase::<K>(&()));
     let object = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
@@ -28,7 +28,7 @@ async fn read<K: Kind>(stage: &Stage, name: &str) -> (Value, K) {
 const FINALIZER: &str = "foregroundDeletion";
 
 /// One of the cast writes a label and an annotation on an object, and what else is given of its metadata.
-async fn mark<K: Kind>(stage: &Stage, who: &str, name: &str, mut metadata: Value) {
+async fn mark<K: ReconciledKind>(stage: &Stage, who: &str, name: &str, mut metadata: Value) {
     let api: Api<DynamicObject> =
         Api::namespaced_with(stage.client(who).await, &stage.namespace.name, &ApiResource::erase::<K>(&()));
     for field in ["labels", "annotations"] {
@@ -47,12 +47,12 @@ fn rest(mut object: Value) -> Value {
     object
 }
 
-async fn writes_a_status_and_nothing_else<K: Kind>(stage: &Stage, name: &str, status: K::Status) {
-    let wire = Wire::new(stage.operator.clone(), RequestMetrics::default(), Pace::default());
+async fn writes_a_status_and_nothing_else<K: ReconciledKind>(stage: &Stage, name: &str, status: K::Status) {
+    let requests = ApiRequests::new(stage.operator.clone(), RequestMetrics::default(), WritePriority::default());
     let (before, observed) = read::<K>(stage, name).await;
     assert_eq!(before["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(before["metadata"]["labels"]["example.com/mark"], "theirs");
-    let answer = wire.replace_status(&observed, &status, AnswerForm::Metadata).await.unwrap();
+    let answer = requests.replace_status(&observed, &status, AnswerForm::Metadata).await.unwrap();
     let (after, stored) = read::<K>(stage, name).await;
     assert_eq!(after["status"], serde_json::to_value(&status).unwrap());
     assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
@@ -65,19 +65,19 @@ async fn writes_a_status_and_nothing_else<K: Kind>(stage: &Stage, name: &str, st
     assert_eq!(*sent, stored);
     assert!(!store.see(stored.clone()), "what is stored is what was sent");
 
-    let same = wire.replace_status(&stored, &status, AnswerForm::Metadata).await.unwrap();
+    let same = requests.replace_status(&stored, &status, AnswerForm::Metadata).await.unwrap();
     assert_eq!(
         same,
         Answer::Metadata(Box::new(stored.meta().clone())),
         "a write that changes nothing makes no version"
     );
-    let whole = wire.replace_status(&stored, &status, AnswerForm::Whole).await.unwrap();
+    let whole = requests.replace_status(&stored, &status, AnswerForm::Whole).await.unwrap();
     assert_eq!(whole, Answer::Whole(stored.clone()));
 
     let refusal = async |change: &dyn Fn(&mut K)| {
         let mut observed = stored.clone();
         change(&mut observed);
-        status_code(&wire.replace_status(&observed, &status, AnswerForm::Metadata).await.unwrap_err())
+        status_code(&requests.replace_status(&observed, &status, AnswerForm::Metadata).await.unwrap_err())
     };
     let older = observed.meta().resource_version.clone();
     assert_eq!(refusal(&|object| object.meta_mut().resource_version.clone_from(&older)).await, Some(409));
@@ -106,10 +106,10 @@ async fn a_status_is_written_without_the_rest_of_its_object() {
 #[tokio::test]
 async fn a_new_approval_is_what_was_sent_with_its_first_status() {
     let stage = Stage::open("status").await;
-    let wire = Wire::new(stage.operator.clone(), RequestMetrics::default(), Pace::default());
+    let requests = ApiRequests::new(stage.operator.clone(), RequestMetrics::default(), WritePriority::default());
     let mut approval = stage::approval(json!({}));
     approval.metadata.namespace = Some(stage.namespace.name.clone());
-    let Answer::Metadata(metadata) = wire.create(&approval, AnswerForm::Metadata).await.unwrap() else {
+    let Answer::Metadata(metadata) = requests.create(&approval, AnswerForm::Metadata).await.unwrap() else {
         panic!("the answer is the whole Approval");
     };
     let (_, stored) = read::<Approval>(&stage, &approval.name_any()).await;

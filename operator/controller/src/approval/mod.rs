@@ -17,7 +17,7 @@ use observe::{Observed, Seen};
 /// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let looked = look(context, name).await;
-    context.approvals.rest(name);
+    context.approvals.release(name);
     looked
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use signoff_api::{Approval, Workflow, journal};
 use signoff_cluster::{
-    kinds::{Kind, Name, uid},
+    kinds::{Name, ReconciledKind, uid},
     store::Found,
 };
 use signoff_engine::approval::OwnerState;
@@ -29,8 +29,8 @@ pub(super) struct Seen {
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, Error> {
     let approval = match context.approvals.find(name) {
         Found::Here(approval) => Some(approval),
-        Found::Over { .. } | Found::Nowhere => None,
-        Found::Doubtful => context.fresh(&context.approvals, name).await?,
+        Found::Finished { .. } | Found::NotFound => None,
+        Found::Stale => context.fresh(&context.approvals, name).await?,
     };
     let Some(approval) = approval else { return Ok(Observed::Nothing) };
     let workflow = &approval.spec.request.workflow;
@@ -39,7 +39,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         if context.workflows.is_open(&run, &workflow.uid) {
             context.look_at_workflow(run);
         } else {
-            context.approvals.shrink(name);
+            context.approvals.keep_summary(name);
         }
         return Ok(Observed::Nothing);
     }
@@ -64,7 +64,7 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
     };
     match context.workflows.find(run) {
         Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(judge(&workflow)),
-        Found::Over { uid, .. } if uid == wanted => return Ok(Some(OwnerState::Finished)),
+        Found::Finished { uid, .. } if uid == wanted => return Ok(Some(OwnerState::Finished)),
         _ => {}
     }
     let Some(workflow) = context.fresh(&context.workflows, run).await? else { return Ok(Some(OwnerState::Gone)) };

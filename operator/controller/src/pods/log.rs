@@ -9,7 +9,7 @@ use signoff_api::pod::CONTAINER;
 use signoff_cluster::{
     error::{is_ambiguous, plain, status_code},
     kinds::Name,
-    wire::Wire,
+    requests::ApiRequests,
 };
 use tokio::time::Instant;
 
@@ -34,12 +34,17 @@ pub(super) struct Log {
 ///
 /// # Errors
 /// Why it cannot be read, for people.
-pub(super) async fn end_of(wire: &Wire, pod: &Name, lines: Option<i32>, is_needed: bool) -> Result<Log, String> {
+pub(super) async fn end_of(
+    requests: &ApiRequests,
+    pod: &Name,
+    lines: Option<i32>,
+    is_needed: bool,
+) -> Result<Log, String> {
     let began = Instant::now();
     let patience = if is_needed { PATIENCE } else { LITTLE_PATIENCE };
     let read = async {
         loop {
-            match read(wire, pod, lines).await {
+            match read(requests, pod, lines).await {
                 Ok(log) => return Ok(log),
                 Err(error) if is_transient(&error) && began.elapsed() < patience => tokio::time::sleep(PAUSE).await,
                 Err(error) => return Err(plain(&error)),
@@ -53,8 +58,8 @@ fn is_transient(error: &kube::Error) -> bool {
     is_ambiguous(error) || status_code(error) == Some(429)
 }
 
-async fn read(wire: &Wire, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
-    let stream = wire.log(pod, CONTAINER, lines.map(i64::from)).await?;
+async fn read(requests: &ApiRequests, pod: &Name, lines: Option<i32>) -> Result<Log, kube::Error> {
+    let stream = requests.log(pod, CONTAINER, lines.map(i64::from)).await?;
     let mut stream = std::pin::pin!(stream);
     let (mut kept, mut is_cut) = (Vec::new(), false);
     let mut piece = vec![0; 16 * 1024];

@@ -12,7 +12,7 @@ use signoff_cluster::{
     error::{is_ambiguous, plain, status_code},
     events::Report,
     kinds::Name,
-    wire::Wire,
+    requests::ApiRequests,
 };
 use signoff_engine::transition::{Call, Failure, PodCall, Reply};
 use signoff_executor::{Clock, RunRef, clock::wake_up};
@@ -38,7 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 /// Runs the Pods of steps.
 pub(crate) struct PodRunner {
     pub(crate) context: Arc<Context>,
-    pub(crate) wire: Wire,
+    pub(crate) requests: ApiRequests,
     pub(crate) book: Arc<PodIndex>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -190,7 +190,7 @@ impl PodRun<'_> {
         let mut pause = Pause::default();
         let (began, mut unmade) = (self.now(), None);
         loop {
-            let error = match self.by.wire.create_as::<StepPod>(&self.name, &object).await {
+            let error = match self.by.requests.create_as::<StepPod>(&self.name, &object).await {
                 Ok(pod) => return Ok(pod),
                 Err(error) => error,
             };
@@ -273,7 +273,7 @@ impl PodRun<'_> {
     async fn look(&self, latest: Moment) -> Result<There, Failure> {
         let mut pause = Pause::default();
         loop {
-            match self.by.wire.get::<StepPod>(&self.name).await {
+            match self.by.requests.get::<StepPod>(&self.name).await {
                 Ok(None) => return Ok(There::Nothing),
                 Ok(Some(there)) => {
                     let ours = there.owner() == Some((self.run.workflow.as_str(), self.run.uid.as_str()))
@@ -321,7 +321,7 @@ impl PodRun<'_> {
             _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not end within {timeout}") },
         };
         if *stand == PodState::Running {
-            let read = log::end_of(&self.by.wire, &self.name, None, false);
+            let read = log::end_of(&self.by.requests, &self.name, None, false);
             let read = tokio::time::timeout(TO_READ, read).await;
             self.log_so_far = read.ok().and_then(Result::ok).map(|log| log.text);
         }
@@ -329,7 +329,7 @@ impl PodRun<'_> {
         let mut pause = Pause::default();
         // Said, so that it counts also where somebody has asked for its end with more time.
         let grace = build::grace(&self.pod.spec);
-        while let Err(error) = self.by.wire.delete::<StepPod>(&self.name, uid, Some(grace)).await {
+        while let Err(error) = self.by.requests.delete::<StepPod>(&self.name, uid, Some(grace)).await {
             tracing::warn!(pod = %self.name, "cannot be ended yet: {error}");
             if !pause.rest(self.now(), now.after(GIVEN_UP)).await {
                 break;
@@ -344,7 +344,7 @@ impl PodRun<'_> {
         let spec = &self.pod.spec;
         let is_needed = build::needs_log(spec);
         let wanted = spec.tail_lines.filter(|_| is_needed);
-        let read = log::end_of(&self.by.wire, &self.name, wanted, is_needed).await;
+        let read = log::end_of(&self.by.requests, &self.name, wanted, is_needed).await;
         if let Err(why) = &read {
             facts.insert("log".to_owned(), signoff_expr::text::display(why, 200));
         }

@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use signoff_api::{Moment, Workflow, names, pod::CONTAINER};
-use signoff_cluster::kinds::{Meta, Readable};
+use signoff_cluster::kinds::{DecodedKind, Meta};
 
 /// The bytes of a container's termination message that a kubelet keeps.
 const MAX_MESSAGE: usize = 4096;
@@ -247,7 +247,7 @@ impl Resource for StepPod {
     }
 }
 
-impl Readable for StepPod {
+impl DecodedKind for StepPod {
     const KIND: &'static str = "Pod";
     const SELECTOR: Option<&'static str> = Some(names::LABEL_WORKFLOW);
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
-use signoff_cluster::kinds::Readable;
+use signoff_cluster::kinds::DecodedKind;
 
 use super::{
     StepPod,

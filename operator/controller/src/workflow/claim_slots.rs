@@ -15,14 +15,14 @@ use signoff_engine::{
 use super::observe::Seen;
 use crate::{
     call_slots::{self, CallTicket, CallWait},
-    context::{Context, Hold},
+    context::{Context, StartSlot},
     pods::{QueuedPod, Wait},
 };
 
 /// A call that starts when the transition is committed.
 pub(super) struct Claim {
     pub(super) call: Call,
-    pub(super) hold: Hold,
+    pub(super) hold: StartSlot,
 }
 
 /// The calls that start with a transition, and those that wait.
@@ -73,7 +73,7 @@ pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition)
                 call.timeout = call.timeout.min(context.settings.max_call_timeout);
                 let Some(ticket) = ticket(seen, transition, &call) else { continue };
                 match context.call_slots.acquire(ticket) {
-                    Ok(slot) => Hold::Call { _slot: slot },
+                    Ok(slot) => StartSlot::Call { _slot: slot },
                     Err(wait) => {
                         claims.calls_wait.push((record.path.clone(), wait));
                         continue;
@@ -82,7 +82,7 @@ pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition)
             }
         };
         // A Pod that was begun stays what it is: it is found again by its name.
-        let is_found_again = matches!(hold, Hold::Pod { begins: false, .. });
+        let is_found_again = matches!(hold, StartSlot::Pod { begins: false, .. });
         if !ours && !is_found_again {
             let mut begun = record;
             begun.phase = StepPhase::Started;
@@ -107,14 +107,14 @@ fn ticket(seen: &Seen, transition: &Transition, call: &Call) -> Option<CallTicke
 }
 
 /// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
-fn place(context: &Context, seen: &Seen, record: &StepRecord, pod: &PodCall, ours: bool) -> Result<Hold, Wait> {
+fn place(context: &Context, seen: &Seen, record: &StepRecord, pod: &PodCall, ours: bool) -> Result<StartSlot, Wait> {
     let name = seen.name.beside(&pod.name);
     // This process asks for each Pod once: where it does not remember that it did, it did not.
-    let begins = record.phase != StepPhase::Started || (ours && !context.runs.has_tried(&seen.name, &pod.name));
+    let begins = record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name));
     if record.phase == StepPhase::Started {
-        return Ok(Hold::Pod { _slot: context.pod_quota.keep(&seen.uid, &name), begins });
+        return Ok(StartSlot::Pod { _slot: context.pod_quota.keep(&seen.uid, &name), begins });
     }
     let (workflow, run) = (seen.name.clone(), seen.uid.as_str().into());
     let queued = QueuedPod { since: record.at, workflow, run, seq: record.seq, pod: name };
-    context.pod_quota.take(queued).map(|slot| Hold::Pod { _slot: slot, begins })
+    context.pod_quota.take(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
 }

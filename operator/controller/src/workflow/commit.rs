@@ -98,7 +98,8 @@ pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Res
     context
         .reporter
         .report(Report::about(&*stored, why.reason, &why.message, "refused", context.clock.now()).warning(true));
-    super::finish::retire(context, &seen.name, &seen.uid, signoff_cluster::kinds::Kind::due(&*stored)).await
+    super::finish::retire(context, &seen.name, &seen.uid, signoff_cluster::kinds::ReconciledKind::delete_at(&*stored))
+        .await
 }
 
 /// Writes that a run is held because the admission policies are not in force.

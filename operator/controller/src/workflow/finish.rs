@@ -3,7 +3,7 @@
 //! **Invariant:** does not end an Approval: the Approval's own reconcile is enqueued for that.
 
 use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
-use signoff_cluster::kinds::{Kind, Name};
+use signoff_cluster::kinds::{Name, ReconciledKind};
 use signoff_engine::Transition;
 
 use super::observe::Seen;
@@ -17,11 +17,11 @@ pub(super) async fn rest(
     transition: &Transition,
 ) -> Result<Option<Moment>, Error> {
     if transition.end.is_some() {
-        return retire(context, &seen.name, &seen.uid, stored.due()).await;
+        return retire(context, &seen.name, &seen.uid, stored.delete_at()).await;
     }
     for approval in context.approvals.owned_by(&seen.uid) {
         if !transition.pending.iter().any(|name| **name == *approval.name) {
-            context.approvals.shrink(&approval);
+            context.approvals.keep_summary(&approval);
         }
     }
     if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
@@ -39,10 +39,10 @@ pub(super) async fn retire(
 ) -> Result<Option<Moment>, Error> {
     call_off(context, name, Some(uid));
     context.segments.close(uid);
-    context.workflows.shrink(name);
+    context.workflows.keep_summary(name);
     match due {
         Some(due) if due <= context.now() => {
-            context.wire.delete::<Workflow>(name, uid, None).await?;
+            context.requests.delete::<Workflow>(name, uid, None).await?;
             Ok(None)
         }
         later => Ok(later),
@@ -56,7 +56,7 @@ pub(super) fn call_off(context: &Context, name: &Name, uid: Option<&str>) -> Opt
     context.call_slots.forget(name);
     for approval in uid.map(|uid| context.approvals.owned_by(uid)).unwrap_or_default() {
         // Shrinking is for those that are over; what it leaves is to be cancelled.
-        context.approvals.shrink(&approval);
+        context.approvals.keep_summary(&approval);
         if context.approvals.knows_open(&approval) {
             context.look_at_approval(approval);
         }

@@ -4,11 +4,11 @@
 //! **Invariant:** awaits no call: a finished call triggers the next reconcile.
 
 mod advance;
+mod blocked;
 mod claim_slots;
 mod commit;
 mod dispatch;
 mod finish;
-mod hold;
 mod journal;
 mod observe;
 mod pending;
@@ -17,8 +17,6 @@ mod pod_gc;
 mod quarantine;
 mod report;
 mod status;
-mod unreadable;
-mod version;
 
 use signoff_api::Moment;
 use signoff_cluster::{kinds::Name, workqueue::Key};
@@ -39,21 +37,21 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
         context.call_slots.forget(name);
     }
     let told = match &looked {
-        Err(error) => unreadable::blocked(context, name, error).await,
+        Err(error) => blocked::until_administrator_acts(context, name, error).await,
         Ok(_) => Ok(()),
     };
-    context.workflows.rest(name);
+    context.workflows.release(name);
     told.and(looked)
 }
 
 /// `claimed`: set when the calls of the run have their slots or are queued.
 async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     if let Some(why) = context.unreadable.why(&Key::Workflow(name.clone())) {
-        return unreadable::itself(context, name, &why).await;
+        return blocked::unreadable(context, name, &why).await;
     }
     let observed = match observe::observe(context, name).await {
         Err(error @ Error::Cluster(signoff_cluster::Error::Unreadable { .. })) => {
-            unreadable::awaited(context, name, &error).await?;
+            blocked::unreadable_approval(context, name, &error).await?;
             return Err(error);
         }
         observed => observed?,
@@ -89,8 +87,8 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
 async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     let plan = match plan::plan(context, seen).await? {
         Planned::Runs(plan) => plan,
-        Planned::Held(why) => return hold::hold(context, seen, &why).await,
-        Planned::OldShape(why) => return hold::old_shape(context, seen, &why).await,
+        Planned::Held(why) => return blocked::hold(context, seen, &why).await,
+        Planned::OldShape(why) => return blocked::old_shape(context, seen, &why).await,
         Planned::Refused(why) => return commit::refuse(context, seen, &why).await,
     };
     // Otherwise it goes on at once, behind the others that wait.

@@ -60,9 +60,9 @@ pub(super) struct Seen {
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, Error> {
     let workflow = match context.workflows.find(name) {
         Found::Here(workflow) => workflow,
-        Found::Over { uid, due } => return Ok(Observed::Over { uid, due }),
-        Found::Nowhere => return Ok(Observed::Gone { uid: None }),
-        Found::Doubtful => match context.fresh(&context.workflows, name).await? {
+        Found::Finished { uid, delete_at: due } => return Ok(Observed::Over { uid, due }),
+        Found::NotFound => return Ok(Observed::Gone { uid: None }),
+        Found::Stale => match context.fresh(&context.workflows, name).await? {
             Some(workflow) => workflow,
             None => return Ok(Observed::Gone { uid: None }),
         },
@@ -73,10 +73,10 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
     }
     let status = workflow.status.clone().unwrap_or_default();
     if status.phase.is_end() {
-        let due = signoff_cluster::kinds::Kind::due(&*workflow);
+        let due = signoff_cluster::kinds::ReconciledKind::delete_at(&*workflow);
         return Ok(Observed::Over { uid, due });
     }
-    if let Some(until) = super::version::left_alone(context, &workflow) {
+    if let Some(until) = super::blocked::newer_journal(context, &workflow) {
         return Ok(Observed::NewerJournal { until });
     }
     let guarded = match context.guard.borrow().clone() {
@@ -124,7 +124,7 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
         let place = seen.name.beside(object);
         let approval = match context.approvals.find(&place) {
             Found::Here(approval) => Some(approval),
-            Found::Over { .. } | Found::Doubtful | Found::Nowhere => {
+            Found::Finished { .. } | Found::Stale | Found::NotFound => {
                 let found = context.fresh(&context.approvals, &place).await?;
                 // What is read here is no news to the watch any more.
                 found.inspect(|_| context.look_at_approval(place.clone()))

@@ -48,7 +48,7 @@ pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<()
     if pods.is_empty() {
         return Ok(());
     }
-    let Some(workflow) = context.wire.get::<Workflow>(name).await? else { return Ok(()) };
+    let Some(workflow) = context.requests.get::<Workflow>(name).await? else { return Ok(()) };
     let keep = workflow.spec.pod_gc.unwrap_or_default();
     let Some(status) = &workflow.status else { return Ok(()) };
     let journal = journal(context, &workflow, status).await?;
@@ -92,7 +92,7 @@ async fn settle(
         }
     }
     if !pod.is_going() {
-        context.wire.delete::<StepPod>(&Name::of(pod), pod.uid(), None).await?;
+        context.requests.delete::<StepPod>(&Name::of(pod), pod.uid(), None).await?;
     }
     context.pods.leave(pod);
     Ok(())

@@ -6,39 +6,39 @@ use tokio::sync::watch;
 
 /// Counts the state writes in flight. Clones share the count.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct WritePriority {
     writing: Arc<watch::Sender<usize>>,
 }
 
 /// A state write in flight, until it is dropped.
 #[derive(Debug)]
-pub struct Writing {
+pub struct WriteInFlight {
     writing: Arc<watch::Sender<usize>>,
 }
 
-impl Default for Pace {
+impl Default for WritePriority {
     fn default() -> Self {
         Self { writing: Arc::new(watch::Sender::new(0)) }
     }
 }
 
-impl Pace {
+impl WritePriority {
     /// A state write begins.
     #[must_use]
-    pub fn state_write(&self) -> Writing {
+    pub fn state_write(&self) -> WriteInFlight {
         self.writing.send_modify(|writing| *writing += 1);
-        Writing { writing: Arc::clone(&self.writing) }
+        WriteInFlight { writing: Arc::clone(&self.writing) }
     }
 
     /// Waits until no state is being written.
-    pub async fn quiet(&self) {
+    pub async fn until_idle(&self) {
         let mut writing = self.writing.subscribe();
         // The sender lives in `self`: this cannot fail.
         let _ = writing.wait_for(|writing| *writing == 0).await;
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriteInFlight {
     fn drop(&mut self) {
         self.writing.send_modify(|writing| *writing = writing.saturating_sub(1));
     }

@@ -27,19 +27,19 @@ pub struct Runs {
 struct Inner {
     runs: BTreeMap<Name, Run>,
     /// The Pods that this process was about to create, by their run.
-    tried: BTreeMap<Name, BTreeSet<String>>,
+    attempted_pods: BTreeMap<Name, BTreeSet<String>>,
 }
 
 #[derive(Default)]
 struct Run {
     uid: String,
-    calls: BTreeMap<CallKey, Under>,
+    calls: BTreeMap<CallKey, InFlightCall>,
     ended: BTreeMap<CallKey, Fact>,
     values: Blobs,
 }
 
 /// A call in flight.
-struct Under {
+struct InFlightCall {
     task: Option<AbortHandle>,
     /// Whether it is a Pod, which goes on without this process.
     is_pod: bool,
@@ -74,15 +74,15 @@ impl Runs {
     }
 
     /// Whether this process was about to create a Pod of this name before.
-    pub fn has_tried(&self, name: &Name, pod: &str) -> bool {
-        self.lock().tried.get(name).is_some_and(|pods| pods.contains(pod))
+    pub fn has_attempted_pod(&self, name: &Name, pod: &str) -> bool {
+        self.lock().attempted_pods.get(name).is_some_and(|pods| pods.contains(pod))
     }
 
     /// The call is going to be made; `pod`: as a Pod of this name.
     pub fn begin(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
         let mut inner = self.lock();
         if let Some(pod) = pod {
-            inner.tried.entry(name.clone()).or_default().insert(pod.to_owned());
+            inner.attempted_pods.entry(name.clone()).or_default().insert(pod.to_owned());
         }
         if inner.run(name, uid).is_none() {
             // A run of the same name and another uid is one that was deleted.
@@ -91,7 +91,7 @@ impl Runs {
             inner.runs.insert(name.clone(), run);
         }
         if let Some(run) = inner.run(name, uid) {
-            run.calls.insert(key, Under { task: None, is_pod: pod.is_some() });
+            run.calls.insert(key, InFlightCall { task: None, is_pod: pod.is_some() });
         }
     }
 
@@ -124,7 +124,7 @@ impl Runs {
     /// Ends everything in flight of a run that has finished.
     pub fn close(&self, name: &Name) {
         let mut inner = self.lock();
-        inner.tried.remove(name);
+        inner.attempted_pods.remove(name);
         inner.runs.remove(name);
     }
 

@@ -18,9 +18,9 @@ use signoff_expr::text;
 
 use crate::{
     error::{Error, status_code},
-    kinds::{Answer, Kind, METADATA_ONLY, Name, Placed, Read, Readable},
+    kinds::{Answer, DecodedKind, METADATA_ONLY, Name, NamespacedKind, Read, ReconciledKind},
     metrics::RequestMetrics,
-    pace::Pace,
+    write_priority::WritePriority,
 };
 
 /// How long an answer may take. A connection that died without a word must not hold an object for ever.
@@ -57,24 +57,24 @@ struct Version<'a> {
 
 /// The requests to the API server.
 #[derive(Clone)]
-pub struct Wire {
+pub struct ApiRequests {
     client: Client,
     metrics: RequestMetrics,
-    pace: Pace,
+    priority: WritePriority,
 }
 
-impl Wire {
+impl ApiRequests {
     /// A way through this client.
     #[must_use]
-    pub fn new(client: Client, metrics: RequestMetrics, pace: Pace) -> Self {
-        Self { client, metrics, pace }
+    pub fn new(client: Client, metrics: RequestMetrics, priority: WritePriority) -> Self {
+        Self { client, metrics, priority }
     }
 
     /// The newest version of an object; `None` when there is none.
     ///
     /// # Errors
     /// No answer, or one that is no such object.
-    pub async fn get<K: Placed>(&self, name: &Name) -> Result<Option<K>, Error> {
+    pub async fn get<K: NamespacedKind>(&self, name: &Name) -> Result<Option<K>, Error> {
         let what = || format!("getting {}", name.as_a::<K>());
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
@@ -93,7 +93,7 @@ impl Wire {
     ///
     /// # Errors
     /// No answer.
-    pub async fn get_raw<K: Kind>(&self, name: &Name) -> Result<Option<Value>, Error> {
+    pub async fn get_raw<K: ReconciledKind>(&self, name: &Name) -> Result<Option<Value>, Error> {
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
         let what = || format!("getting {}", name.as_a::<K>());
         let request = request.map_err(kube::Error::BuildRequest).map_err(Error::of(what()))?;
@@ -108,7 +108,7 @@ impl Wire {
     ///
     /// # Errors
     /// No answer, or a refusal.
-    pub async fn merge_status<K: Kind>(&self, name: &Name, patch: &Value) -> Result<(), Error> {
+    pub async fn merge_status<K: ReconciledKind>(&self, name: &Name, patch: &Value) -> Result<(), Error> {
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request = http::Request::patch(uri).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         let request = request.body(patch.to_string().into_bytes()).map_err(kube::Error::HttpError);
@@ -124,7 +124,7 @@ impl Wire {
     ///
     /// # Errors
     /// As the API server answers.
-    pub async fn create<K: Kind>(&self, object: &K, form: AnswerForm) -> Result<Answer<K>, kube::Error> {
+    pub async fn create<K: ReconciledKind>(&self, object: &K, form: AnswerForm) -> Result<Answer<K>, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(&Name::of(object)).create(&PostParams::default(), bytes);
         self.write(K::KIND, "create", self.send(request.map_err(kube::Error::BuildRequest)?, form)).await
@@ -134,7 +134,7 @@ impl Wire {
     ///
     /// # Errors
     /// As the API server answers.
-    pub async fn create_as<K: Placed>(&self, name: &Name, object: &Value) -> Result<K, kube::Error> {
+    pub async fn create_as<K: NamespacedKind>(&self, name: &Name, object: &Value) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(name).create(&PostParams::default(), bytes);
         let request = request.map_err(kube::Error::BuildRequest)?;
@@ -163,7 +163,7 @@ impl Wire {
     ///
     /// # Errors
     /// As the API server answers; 409 when it has another version.
-    pub async fn replace_status<K: Kind>(
+    pub async fn replace_status<K: ReconciledKind>(
         &self,
         observed: &K,
         status: &K::Status,
@@ -186,7 +186,7 @@ impl Wire {
     ///
     /// # Errors
     /// As the API server answers; 422 when a `test` of the patch does not hold.
-    pub async fn patch_status<K: Kind>(&self, name: &Name, operations: &[Value]) -> Result<K, kube::Error> {
+    pub async fn patch_status<K: ReconciledKind>(&self, name: &Name, operations: &[Value]) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(operations).map_err(kube::Error::SerdeError)?;
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
         let request =
@@ -201,7 +201,7 @@ impl Wire {
     ///
     /// # Errors
     /// No answer, or a refusal. That it is not there is none.
-    pub async fn delete<K: Placed>(&self, name: &Name, uid: &str, grace: Option<u32>) -> Result<(), Error> {
+    pub async fn delete<K: NamespacedKind>(&self, name: &Name, uid: &str, grace: Option<u32>) -> Result<(), Error> {
         let what = || format!("deleting {}", name.as_a::<K>());
         let params = DeleteParams {
             grace_period_seconds: grace,
@@ -218,7 +218,7 @@ impl Wire {
     }
 
     /// Sends a write and reads its answer.
-    async fn send<K: Readable>(
+    async fn send<K: DecodedKind>(
         &self,
         mut request: http::Request<Vec<u8>>,
         form: AnswerForm,
@@ -244,7 +244,7 @@ impl Wire {
         verb: &'static str,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, kube::Error> {
-        let busy = self.pace.state_write();
+        let busy = self.priority.state_write();
         let answer = request.await;
         drop(busy);
         let result = match answer.as_ref().err().map(status_code) {
@@ -258,6 +258,6 @@ impl Wire {
     }
 }
 
-fn path<K: Placed>(name: &Name) -> Request {
+fn path<K: NamespacedKind>(name: &Name) -> Request {
     Request::new(K::url_path(&(), Some(&name.namespace)))
 }

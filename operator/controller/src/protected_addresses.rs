@@ -33,7 +33,7 @@ const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 
 /// The objects to be watched, and the receiver of their addresses.
 #[derive(Clone, Debug)]
-pub struct Targets {
+pub struct ProtectedAddresses {
     /// The operator's own namespace.
     pub namespace: String,
     /// Who is told.
@@ -125,7 +125,11 @@ impl Place for SlicePlace {
 }
 
 /// Announces at once what will be told, and then tells it for as long as it runs.
-pub(crate) fn keep(client: &Client, targets: &Targets, metrics: &Shared) -> impl Future<Output = ()> + Send + use<> {
+pub(crate) fn keep(
+    client: &Client,
+    targets: &ProtectedAddresses,
+    metrics: &Shared,
+) -> impl Future<Output = ()> + Send + use<> {
     let (home, name) = KUBERNETES;
     let all = watcher::Config::default;
     let server = || watcher::Config::default().fields(&format!("metadata.name={name}"));

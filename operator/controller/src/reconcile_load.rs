@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// The reconciles in flight.
 #[derive(Default)]
-pub(crate) struct UnderWay {
+pub(crate) struct ReconcileLoad {
     tasks: HashMap<Id, (Key, usize)>,
     namespaces: BTreeMap<Arc<str>, Load>,
     bytes: usize,
@@ -28,7 +28,7 @@ struct Load {
     bytes: usize,
 }
 
-impl UnderWay {
+impl ReconcileLoad {
     /// Takes word that the reconcile of an object with so many bytes has begun.
     pub(crate) fn begin(&mut self, task: Id, key: Key, bytes: usize) {
         let load = self.namespaces.entry(Arc::clone(&key.name().namespace)).or_default();
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn large_objects_of_one_namespace_leave_half_of_the_memory_to_others() {
         const LARGE: usize = 1024 * 1024;
-        let (tasks, mut under_way) = (tasks(100), UnderWay::default());
+        let (tasks, mut under_way) = (tasks(100), ReconcileLoad::default());
         let mut begun = 0;
         while under_way.has_memory() && under_way.has_memory_for("greedy") {
             under_way.begin(tasks[begun], key("greedy", begun), LARGE);
