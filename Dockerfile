@@ -20,7 +20,7 @@ COPY tests tests
 # The caches outlive a build, so the program is copied out of the one it was made in.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package signoff-server --bin signoff-operator \
+    cargo build --release --locked --package signoff-controller --bin signoff-operator \
  && install -D -s -m 0555 target/release/signoff-operator /image/signoff-operator \
  && install -D -m 0444 /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt
 

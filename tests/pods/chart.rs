@@ -19,7 +19,7 @@ fn image() -> Layout {
     if let Some(folder) = std::env::var_os(IMAGE_FOLDER) {
         return Layout::read(folder.as_ref()).unwrap();
     }
-    let program = program("signoff-server", "signoff-operator").unwrap();
+    let program = program("signoff-controller", "signoff-operator").unwrap();
     operator_image(&program).unwrap().layout(OPERATOR_IMAGE).unwrap()
 }
 

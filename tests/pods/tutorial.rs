@@ -23,7 +23,7 @@ fn script(commands: &[(bool, Command<'_>)]) -> String {
 #[tokio::test]
 async fn every_command_of_the_tutorial_does_what_the_page_says() {
     let node = own().await;
-    let operator = program("signoff-server", "signoff-operator").unwrap();
+    let operator = program("signoff-controller", "signoff-operator").unwrap();
     let layout =
         tokio::task::spawn_blocking(move || operator_image(&operator).unwrap().layout(OPERATOR_IMAGE).unwrap());
     node.take_in(&layout.await.unwrap()).await.unwrap();

@@ -96,7 +96,7 @@ pub(super) fn build(debug: bool) -> Result<PathBuf> {
         "building the operator as it is shipped (the first time about ten minutes on two cores)"
     };
     say::step(message);
-    let mut command = cargo(&["build", "--package", "signoff-server", "--bin", "signoff-operator", MESSAGES]);
+    let mut command = cargo(&["build", "--package", "signoff-controller", "--bin", "signoff-operator", MESSAGES]);
     if !debug {
         command.arg("--release");
     }

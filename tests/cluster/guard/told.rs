@@ -21,7 +21,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         stage.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
     };
     let check = async || {
-        let program = program("signoff-server", "signoff-operator").unwrap();
+        let program = program("signoff-controller", "signoff-operator").unwrap();
         let kubeconfig = stage.cluster.kubeconfig_of("viktor").unwrap().display().to_string();
         let words = ["guard", "check", "--kubeconfig", &kubeconfig, "--namespace", OPERATOR_NAMESPACE];
         stage.cluster.run(&program, words).run().await.unwrap()

@@ -60,7 +60,7 @@ impl OperatorProcess {
     pub async fn start(cluster: &Cluster, options: OperatorOptions) -> Result<Self> {
         let program = match options.program {
             Some(program) => program,
-            None => tokio::task::spawn_blocking(|| program("signoff-server", "signoff-operator")).await??,
+            None => tokio::task::spawn_blocking(|| program("signoff-controller", "signoff-operator")).await??,
         };
         let identity = cluster.operator_identity(&options.identity).await?;
         let port = ports::free()?;

@@ -18,20 +18,6 @@ const ARROWS: &[(&str, &[&str])] = &[
         "signoff-controller",
         &["signoff-api", "signoff-expr", "signoff-engine", "signoff-executor", "signoff-cluster", "signoff-admission"],
     ),
-    ("signoff-web", &["signoff-api"]),
-    (
-        "signoff-server",
-        &[
-            "signoff-api",
-            "signoff-expr",
-            "signoff-engine",
-            "signoff-executor",
-            "signoff-cluster",
-            "signoff-admission",
-            "signoff-controller",
-            "signoff-web",
-        ],
-    ),
     (
         "signoff-cli",
         &[

@@ -179,7 +179,7 @@ mod tests {
             assert!(makes_no_client(&file("operator/cli/src/a.rs", text)).is_some(), "{text}");
             assert!(makes_no_client(&file("operator/cluster/src/lib.rs", text)).is_none());
         }
-        assert!(makes_no_client(&file("operator/server/src/a.rs", "HttpClient::new(settings)")).is_none());
+        assert!(makes_no_client(&file("operator/controller/src/a.rs", "HttpClient::new(settings)")).is_none());
     }
 
     #[test]

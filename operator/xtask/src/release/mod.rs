@@ -108,7 +108,7 @@ fn graph() -> Result<Value> {
 }
 
 fn parts(graph: &Value) -> Result<Parts<'_>> {
-    Parts::find(graph, &["signoff-server", "signoff-cli"])
+    Parts::find(graph, &["signoff-controller", "signoff-cli"])
 }
 
 /// Packs the chart as `helm package` does, but without times, and has helm read it.

@@ -19,7 +19,8 @@ pub(crate) struct Program {
 }
 
 /// The operator.
-pub(crate) const OPERATOR: Program = Program { package: "signoff-server", name: "signoff-operator", is_static: true };
+pub(crate) const OPERATOR: Program =
+    Program { package: "signoff-controller", name: "signoff-operator", is_static: true };
 /// The plugin of kubectl.
 pub(super) const PLUGIN: Program = Program { package: "signoff-cli", name: "kubectl-approve", is_static: false };
 /// All of them.

@@ -5,8 +5,8 @@
 mod arguments;
 mod check;
 mod cluster;
+mod logging;
 mod serve;
-mod telling;
 
 use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 
@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     if let Some(Command::Guard(GuardCommand::Check { service_account })) = &arguments.command {
         return check::check(&arguments, service_account).await;
     }
-    telling::start(arguments.log_format)?;
+    logging::start(arguments.log_format)?;
     let clock = Arc::new(jiff::Timestamp::now);
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 

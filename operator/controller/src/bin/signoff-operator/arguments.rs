@@ -99,7 +99,6 @@ pub struct Arguments {
     pub no_lease: bool,
 }
 
-/// The form of a log.
 /// What to do instead of running.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -119,6 +118,7 @@ pub enum GuardCommand {
     },
 }
 
+/// The form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.
