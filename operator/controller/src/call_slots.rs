@@ -14,10 +14,9 @@ use std::{
 };
 
 use signoff_cluster::kinds::Name;
+use signoff_engine::driver::CallKey;
 use tokio::sync::Notify;
 use url::Url;
-
-use crate::in_flight::CallKey;
 
 /// The limits of calls of models and addresses in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

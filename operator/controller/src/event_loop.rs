@@ -22,7 +22,7 @@ use signoff_cluster::{
     workqueue::{Key, Queue},
     write_priority::WritePriority,
 };
-use signoff_engine::{Fact, transition::What};
+use signoff_engine::{Fact, driver::CallKey, transition::What};
 use signoff_executor::{BlobStore, Caller, calls::make, clock::wake_up};
 use tokio::{
     sync::{Notify, mpsc},
@@ -40,7 +40,7 @@ use crate::{
     exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
     health::Stage,
-    in_flight::{CallKey, Runs},
+    in_flight::Runs,
     operator::Operator,
     plans::Plans,
     pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
@@ -364,7 +364,7 @@ impl EventLoop {
     /// Starts a call whose start is committed.
     fn start_call(&mut self, start: Start) {
         let Start { name, run, call, hold } = start;
-        let key: CallKey = (call.path.clone(), call.attempt);
+        let key = call.key();
         let uid = run.uid.clone();
         let (caller, clock, metrics) =
             (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));

@@ -8,11 +8,11 @@ use std::{
 };
 
 use signoff_cluster::kinds::Name;
-use signoff_engine::{Blobs, Fact, Journal};
+use signoff_engine::{
+    Blobs, Fact, Journal,
+    driver::{CallKey, CallsInFlight},
+};
 use tokio::task::AbortHandle;
-
-/// The path and attempt of a call's record.
-pub type CallKey = (String, i32);
 
 /// The most bytes of all cached values.
 const MOST_VALUE_BYTES: usize = 64 * 1024 * 1024;
@@ -33,8 +33,7 @@ struct Inner {
 #[derive(Default)]
 struct Run {
     uid: String,
-    calls: BTreeMap<CallKey, InFlightCall>,
-    ended: BTreeMap<CallKey, Fact>,
+    calls: CallsInFlight<InFlightCall>,
     values: Blobs,
 }
 
@@ -47,7 +46,7 @@ struct InFlightCall {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        for call in self.calls.values().filter_map(|call| call.task.as_ref()) {
+        for call in self.calls.handles().filter_map(|call| call.task.as_ref()) {
             call.abort();
         }
     }
@@ -62,15 +61,13 @@ impl Runs {
     pub fn facts(&self, name: &Name, uid: &str, journal: &Journal) -> Vec<Fact> {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return Vec::new() };
-        run.settle(journal);
-        let has_place = |(path, attempt): &CallKey| journal.get(path, *attempt).is_some();
-        run.ended.iter().filter(|(key, _)| has_place(key)).map(|(_, fact)| fact.clone()).collect()
+        run.calls.facts(journal)
     }
 
     /// Whether the call is in flight, or its result is not committed.
     pub fn is_known(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
         let mut inner = self.lock();
-        inner.run(name, uid).is_some_and(|run| run.calls.contains_key(key) || run.ended.contains_key(key))
+        inner.run(name, uid).is_some_and(|run| run.calls.contains(key))
     }
 
     /// Whether this process was about to create a Pod of this name before.
@@ -91,14 +88,14 @@ impl Runs {
             inner.runs.insert(name.clone(), run);
         }
         if let Some(run) = inner.run(name, uid) {
-            run.calls.insert(key, InFlightCall { task: None, is_pod: pod.is_some() });
+            run.calls.start(key, InFlightCall { task: None, is_pod: pod.is_some() });
         }
     }
 
     /// The call is being made by this task. Returns whether anybody still wants it.
     pub fn attach(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
         let mut inner = self.lock();
-        let wanted = inner.run(name, uid).and_then(|run| run.calls.get_mut(key));
+        let wanted = inner.run(name, uid).and_then(|run| run.calls.handle_mut(key));
         wanted.map(|call| call.task = Some(task)).is_some()
     }
 
@@ -106,18 +103,14 @@ impl Runs {
     pub fn end(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };
-        if run.calls.remove(&key).is_none() {
-            return false;
-        }
-        run.ended.insert(key, fact);
-        true
+        run.calls.finish(key, fact)
     }
 
     /// The journal was committed: results that it holds need not be kept.
     pub fn committed(&self, name: &Name, uid: &str, journal: &Journal) {
         let mut inner = self.lock();
         if let Some(run) = inner.run(name, uid) {
-            run.settle(journal);
+            run.calls.committed(journal);
         }
     }
 
@@ -148,7 +141,7 @@ impl Runs {
     /// Drops the cached values of a run with nothing in flight.
     pub fn rest(&self, name: &Name) {
         let mut inner = self.lock();
-        if inner.runs.get(name).is_some_and(|run| run.calls.is_empty() && run.ended.is_empty()) {
+        if inner.runs.get(name).is_some_and(|run| run.calls.is_empty()) {
             inner.runs.remove(name);
         }
     }
@@ -156,7 +149,7 @@ impl Runs {
     /// The runs with calls under way that would be lost, or results that are not committed.
     pub fn busy(&self) -> BTreeSet<Name> {
         let inner = self.lock();
-        let busy = |run: &Run| run.calls.values().any(|call| !call.is_pod) || !run.ended.is_empty();
+        let busy = |run: &Run| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();
         inner.runs.iter().filter(|(_, run)| busy(run)).map(|(name, _)| name.clone()).collect()
     }
 }
@@ -164,12 +157,5 @@ impl Runs {
 impl Inner {
     fn run(&mut self, name: &Name, uid: &str) -> Option<&mut Run> {
         self.runs.get_mut(name).filter(|run| run.uid == uid)
-    }
-}
-
-impl Run {
-    fn settle(&mut self, journal: &Journal) {
-        self.ended
-            .retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|record| record.phase.is_end()));
     }
 }

@@ -28,6 +28,7 @@
 //! * **Tally**: the result of an Approval's request and its decisions at one moment.
 
 pub mod approval;
+pub mod driver;
 pub mod evaluation;
 #[doc(hidden)]
 pub mod fuzz;

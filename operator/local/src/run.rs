@@ -15,8 +15,9 @@ use signoff_api::{
     workflow::WorkflowPhase,
 };
 use signoff_engine::{
-    Blobs, Command, Control, End, Fact, Journal, Now, Plan, Transition,
+    Blobs, Control, End, Fact, Journal, Now, Plan, Transition,
     approval::{OwnerState, TallyResult, VoteFilter, tally, tally_filtered},
+    driver::{AfterStop, CallKey, CallsInFlight, Round, TransitionLoop},
     evaluation::Part,
     status,
     transition::Call,
@@ -32,13 +33,8 @@ use super::{
 };
 use signoff_executor::{BlobStore as _, RunRef, Stopped, Subject, calls};
 
-/// More rounds than this mean that the engine asks for the same value again and again.
-const ROUNDS: usize = 64;
-
 /// The guard's epoch of runs that no guard watches.
 pub(super) const EPOCH: &str = "local";
-
-type CallKey = (String, i32);
 
 /// How far a run has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,10 +80,8 @@ pub struct Run {
     /// Large values at hand.
     values: Arc<Blobs>,
     pub(super) calls: JoinSet<(CallKey, Fact)>,
-    /// Calls under way, and whether each may be repeated.
-    pub(super) under_way: BTreeMap<CallKey, (AbortHandle, bool)>,
-    /// Results that no commit holds yet: a turn may be lost, a result never.
-    pub(super) results: BTreeMap<CallKey, Fact>,
+    /// The calls in flight, and whether each may be repeated.
+    pub(super) calls_in_flight: CallsInFlight<(AbortHandle, bool)>,
     /// When a gate acts by itself.
     pub(super) gates_wake_at: Option<Moment>,
     /// How the run ended, once it has: nothing is looked at again.
@@ -107,8 +101,7 @@ impl Run {
             journal,
             values: Arc::default(),
             calls: JoinSet::new(),
-            under_way: BTreeMap::new(),
-            results: BTreeMap::new(),
+            calls_in_flight: CallsInFlight::default(),
             gates_wake_at: None,
             end: None,
             incarnation,
@@ -205,7 +198,7 @@ impl Run {
         let cancel = self.session.workflow.spec.cancel.unwrap_or(false);
         let control = Control { suspend: held, cancel, ..Control::default() };
         let before = self.journal.clone();
-        let mut transition = self.advance(control, &before, facts, &now).await?;
+        let mut transition = self.advance(control, facts, &now).await?;
         let claims = if held { Vec::new() } else { self.claim(&mut transition) };
         self.commit(&transition, held, now.at).await?;
         self.end.clone_from(&transition.end);
@@ -219,11 +212,11 @@ impl Run {
 
     /// Commits the results of calls that have ended, and evaluates nothing.
     pub(super) async fn keep_results(&mut self) -> Result<(), Error> {
-        if self.results.is_empty() {
+        if !self.calls_in_flight.has_results() {
             return Ok(());
         }
         let (now, before) = (self.now().at, self.journal.clone());
-        let facts = self.results.values().cloned().collect();
+        let facts = self.calls_in_flight.facts(&before);
         let transition = signoff_engine::advance_quarantined(&self.session.workflow.spec, before.clone(), facts, now);
         self.commit(&transition, true, now).await?;
         self.end.clone_from(&transition.end);
@@ -234,7 +227,7 @@ impl Run {
     /// What became of open gates and of calls. What time has decided about a gate is written down here.
     async fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
         let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();
-        let mut facts: Vec<Fact> = self.results.values().cloned().collect();
+        let mut facts = self.calls_in_flight.facts(&self.journal);
         self.gates_wake_at = None;
         let journal = self.journal.clone();
         let open = |record: &&StepRecord| record.kind == StepKind::Hitl && record.phase == StepPhase::Waiting;
@@ -262,50 +255,35 @@ impl Run {
         Ok(facts)
     }
 
-    async fn advance(
-        &mut self,
-        control: Control,
-        before: &Journal,
-        mut facts: Vec<Fact>,
-        now: &Now,
-    ) -> Result<Transition, Error> {
-        let (mut rounds, mut judged) = (0, self.plan.validated_answers());
-        while rounds < ROUNDS {
-            let (plan, values) = (Arc::clone(&self.plan), Arc::clone(&self.values));
-            let (journal, known, at) = (before.clone(), facts.clone(), now.clone());
-            let advance = move || signoff_engine::advance(&plan, control, journal, known, &values, &at);
-            let transition = match self.evaluate(advance).await {
-                // Answers that were judged are not judged again: the next evaluation gets further.
-                Err(Error::Evaluation { why: Stopped::TooCostly { .. }, .. })
-                    if self.plan.validated_answers() > judged =>
-                {
-                    judged = self.plan.validated_answers();
-                    continue;
-                }
-                Err(Error::Evaluation { why, id }) => {
-                    judged = self.plan.validated_answers();
-                    facts.push(too_costly(&facts, why).map_err(|why| Error::Evaluation { id, why })?);
-                    continue;
+    async fn advance(&mut self, control: Control, facts: Vec<Fact>, now: &Now) -> Result<Transition, Error> {
+        let (plan, values) = (Arc::clone(&self.plan), Arc::clone(&self.values));
+        let mut rounds = TransitionLoop::new(plan, control, self.journal.clone(), facts, values, now.clone());
+        loop {
+            let transition = match self.evaluate(rounds.evaluation()).await {
+                Err(Error::Evaluation { id, why }) => {
+                    let is_limit = matches!(why, Stopped::TooCostly { .. });
+                    match rounds.on_stopped(is_limit, why.part(), &why.to_string()) {
+                        AfterStop::GiveUp => return Err(Error::Evaluation { id, why }),
+                        AfterStop::Evaluate | AfterStop::Failed(_) => continue,
+                    }
                 }
                 transition => transition?,
             };
-            rounds += 1;
-            if !transition.missing.is_empty() {
-                for digest in &transition.missing {
-                    let value = self.fetch(digest).await?;
-                    Arc::make_mut(&mut self.values).insert(digest.clone(), value);
+            let round = rounds.on_evaluated(transition, &self.incarnation, |key| self.calls_in_flight.contains(key));
+            match round.map_err(|what| Error::Bug { id: self.session.id.clone(), what })? {
+                Round::Evaluate => {}
+                Round::Fetch(missing) => {
+                    for digest in missing {
+                        let value = self.fetch(&digest).await?;
+                        rounds.add_value(digest, value);
+                    }
                 }
-                continue;
+                Round::Commit(transition) => {
+                    self.values = rounds.into_values();
+                    return Ok(*transition);
+                }
             }
-            let lost = self.lost(before, &transition);
-            if lost.is_empty() {
-                Arc::make_mut(&mut self.values).extend(transition.blobs.iter().cloned());
-                return Ok(transition);
-            }
-            // A result never comes for these: the turn is taken again with that known.
-            facts.extend(lost);
         }
-        Err(Error::Bug { id: self.session.id.clone(), what: format!("a turn took more than {ROUNDS} rounds") })
     }
 
     /// Counts the votes of an Approval. A vote that costs too much is invalid.
@@ -343,20 +321,6 @@ impl Run {
         }
     }
 
-    /// Calls that must not be repeated, and that another process began. Only the holder of the session's lock gets
-    /// here, so that one is no more.
-    fn lost(&self, before: &Journal, transition: &Transition) -> Vec<Fact> {
-        let is_lost = |call: &&Call| {
-            let record = before.get(&call.path, call.attempt);
-            !call.idempotent
-                && record.is_some_and(|record| {
-                    record.phase == StepPhase::Started && record.by.as_ref() != Some(&self.incarnation)
-                })
-        };
-        let lost = calls_of(transition).filter(is_lost);
-        lost.map(|call| Fact::Lost { path: call.path.clone(), attempt: call.attempt }).collect()
-    }
-
     async fn fetch(&self, digest: &Digest) -> Result<String, Error> {
         let bytes = self.session.blobs().get(&self.session.owner(), digest.as_str(), None).await?;
         let text = bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok());
@@ -366,18 +330,13 @@ impl Run {
     /// Marks the calls that begin with this turn as begun by this process, so that the commit says so before they do.
     fn claim(&self, transition: &mut Transition) -> Vec<Call> {
         let mut free = self.local.max_calls.saturating_sub(self.calls.len());
-        let wanted: Vec<Call> = calls_of(transition).cloned().collect();
+        let calls: Vec<Call> = transition.calls().cloned().collect();
         let mut claims = Vec::new();
-        for call in wanted {
-            let key = (call.path.clone(), call.attempt);
-            if free == 0 || self.under_way.contains_key(&key) || self.results.contains_key(&key) {
+        for call in calls {
+            if free == 0 || self.calls_in_flight.contains(&call.key()) {
                 continue;
             }
-            let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
-            let mut begun = record;
-            begun.phase = StepPhase::Started;
-            begun.by = Some(self.incarnation.clone());
-            transition.journal.put(begun);
+            transition.mark_started(&call.path, call.attempt, &self.incarnation);
             claims.push(call);
             free -= 1;
         }
@@ -405,9 +364,7 @@ impl Run {
             self.session.commit(next)?;
         }
         self.journal = transition.journal.clone();
-        let ended =
-            |(path, attempt): &CallKey| transition.journal.get(path, *attempt).is_some_and(|r| r.phase.is_end());
-        self.results.retain(|key, _| !ended(key));
+        self.calls_in_flight.committed(&self.journal);
         Ok(())
     }
 
@@ -415,15 +372,13 @@ impl Run {
         for call in claims {
             self.begin(call);
         }
-        for command in &transition.commands {
-            if let Command::Ask(ask) = command {
-                let mut approval = Approval::for_gate(&self.session.workflow, &ask.name, ask.request.clone());
-                approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
-                approval.metadata.generation = Some(1);
-                self.session.put(approval.clone())?;
-                self.local.handler.happened(&Event::Asks(&approval));
-                self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));
-            }
+        for ask in transition.asks() {
+            let mut approval = Approval::for_gate(&self.session.workflow, &ask.name, ask.request.clone());
+            approval.metadata.creation_timestamp = Some(Time(now.timestamp()));
+            approval.metadata.generation = Some(1);
+            self.session.put(approval.clone())?;
+            self.local.handler.happened(&Event::Asks(&approval));
+            self.gates_wake_at = earlier(self.gates_wake_at, Some(ask.request.deadline));
         }
         Ok(())
     }
@@ -432,14 +387,14 @@ impl Run {
         let owner = self.session.owner();
         let run = RunRef { namespace: owner.namespace, workflow: owner.workflow, uid: owner.uid };
         let (caller, clock) = (Arc::clone(&self.local.caller), Arc::clone(&self.local.clock));
-        let (key, idempotent) = ((call.path.clone(), call.attempt), call.idempotent);
+        let (key, idempotent) = (call.key(), call.idempotent);
         let (path, attempt) = key.clone();
         let task = self.calls.spawn(async move {
             let result = calls::make(&*caller, &run, call).await;
             let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
             ((path, attempt), fact)
         });
-        self.under_way.insert(key, (task, idempotent));
+        self.calls_in_flight.start(key, (task, idempotent));
     }
 
     fn report(&self, before: &Journal, transition: &Transition) {
@@ -469,7 +424,7 @@ impl Run {
     /// The run is over: nobody needs to decide anything any more.
     fn call_off(&mut self, now: &Now) -> Result<(), Error> {
         self.calls.abort_all();
-        self.under_way.clear();
+        self.calls_in_flight.retain(|_| false);
         let open: Vec<Approval> = self.session.approvals.values().cloned().collect();
         for mut approval in open {
             let result = tally(&approval, OwnerState::Finished, now);
@@ -500,29 +455,13 @@ impl Run {
 
     /// Whether anything is under way whose outcome would be unknown if it were given up.
     pub(super) fn unrepeatable(&self) -> usize {
-        self.under_way.values().filter(|(_, idempotent)| !idempotent).count()
+        self.calls_in_flight.handles().filter(|(_, idempotent)| !idempotent).count()
     }
 
     /// The pending Approvals that the handler did not decline.
     pub(super) fn undeclined(transition: &Transition, declined: &BTreeSet<String>) -> Option<String> {
         transition.pending.iter().find(|name| !declined.contains(*name)).cloned()
     }
-}
-
-/// The fact that a step costs too much, where one is to blame that was not left out already.
-fn too_costly(facts: &[Fact], why: Stopped) -> Result<Fact, Stopped> {
-    let Some(Part::Step { path, attempt, .. }) = why.part().cloned() else { return Err(why) };
-    if facts.iter().any(|fact| matches!(fact, Fact::TooCostly { .. }) && fact.key() == (&path, attempt)) {
-        return Err(why);
-    }
-    Ok(Fact::TooCostly { path, attempt, why: why.to_string() })
-}
-
-fn calls_of(transition: &Transition) -> impl Iterator<Item = &Call> {
-    transition.commands.iter().filter_map(|command| match command {
-        Command::Call(call) => Some(&**call),
-        Command::Ask(_) => None,
-    })
 }
 
 pub(super) fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {

@@ -139,10 +139,8 @@ async fn news(run: &mut Run, asking: &mut Option<Asking>, due: Option<Moment>, s
         biased;
         Some(ended) = run.calls.join_next() => {
             // One that was given up on purpose ends as an error, and is under way no more.
-            if let Ok((key, fact)) = ended
-                && run.under_way.remove(&key).is_some()
-            {
-                run.results.insert(key, fact);
+            if let Ok((key, fact)) = ended {
+                run.calls_in_flight.finish(key, fact);
             }
             News::Turn
         }
@@ -154,7 +152,7 @@ async fn news(run: &mut Run, asking: &mut Option<Asking>, due: Option<Moment>, s
 
 /// A call that may be repeated is repeated when the run is resumed: nobody needs to wait for it.
 fn give_up_what_can_be_repeated(run: &mut Run) {
-    run.under_way.retain(|_, (task, idempotent)| {
+    run.calls_in_flight.retain(|(task, idempotent)| {
         if *idempotent {
             task.abort();
         }

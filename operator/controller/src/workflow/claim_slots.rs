@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use signoff_api::journal::{StepPhase, StepRecord};
 use signoff_cluster::kinds::Name;
 use signoff_engine::{
-    Command, Transition,
+    Transition,
     transition::{Call, PodCall, What},
 };
 
@@ -36,22 +36,14 @@ pub(super) struct Claims {
 
 pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition) -> Claims {
     let mut claims = Claims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
-    let calls: Vec<Call> = transition
-        .commands
-        .iter()
-        .filter_map(|command| match command {
-            Command::Call(call) => Some((**call).clone()),
-            Command::Ask(_) => None,
-        })
-        .collect();
+    let calls: Vec<Call> = transition.calls().cloned().collect();
     let is_suspended = seen.workflow.spec.suspend == Some(true);
     let asked = |pod: &Name| calls.iter().any(|call| matches!(&call.what, What::Pod(p) if *p.name == *pod.name));
     context.pod_quota.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
     let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, transition, call)).collect();
     context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
     for mut call in calls {
-        let key = (call.path.clone(), call.attempt);
-        if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &key) {
+        if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &call.key()) {
             continue;
         }
         let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
@@ -84,10 +76,7 @@ pub(super) fn claim(context: &Context, seen: &Seen, transition: &mut Transition)
         // A Pod that was begun stays what it is: it is found again by its name.
         let is_found_again = matches!(hold, StartSlot::Pod { begins: false, .. });
         if !ours && !is_found_again {
-            let mut begun = record;
-            begun.phase = StepPhase::Started;
-            begun.by = Some(context.incarnation.clone());
-            transition.journal.put(begun);
+            transition.mark_started(&call.path, call.attempt, &context.incarnation);
         }
         claims.begin.push(Claim { call, hold });
     }
@@ -102,7 +91,7 @@ fn ticket(seen: &Seen, transition: &Transition, call: &Call) -> Option<CallTicke
         What::Pod(_) => return None,
     };
     let seq = transition.journal.get(&call.path, call.attempt)?.seq;
-    let (call, workflow) = ((call.path.clone(), call.attempt), seen.name.clone());
+    let (call, workflow) = (call.key(), seen.name.clone());
     Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host })
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use signoff_api::{Approval, ApprovalStatus, Workflow};
 use signoff_cluster::{error::status_code, kinds::Answer};
 use signoff_engine::{
-    Command, Transition,
+    Transition,
     transition::{Ask, What},
 };
 use signoff_executor::RunRef;
@@ -33,12 +33,10 @@ pub(super) async fn dispatch(
         begin(context, seen, claim);
     }
     let mut asked = Vec::new();
-    for command in &transition.commands {
-        if let Command::Ask(request) = command {
-            let approval = ask(context, seen, transition, request).await?;
-            context.look_at_approval(seen.name.beside(&request.name));
-            asked.push(approval);
-        }
+    for request in transition.asks() {
+        let approval = ask(context, seen, transition, request).await?;
+        context.look_at_approval(seen.name.beside(&request.name));
+        asked.push(approval);
     }
     Ok(asked)
 }
@@ -49,7 +47,7 @@ fn begin(context: &Context, seen: &Seen, claim: Claim) {
         What::Pod(pod) => Some(pod.name.as_str()),
         What::Agent(_) | What::Http(_) => None,
     };
-    context.runs.begin(&seen.name, &seen.uid, (call.path.clone(), call.attempt), pod);
+    context.runs.begin(&seen.name, &seen.uid, call.key(), pod);
     let run = RunRef {
         namespace: seen.name.namespace.to_string(),
         workflow: seen.name.name.to_string(),

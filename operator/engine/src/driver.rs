@@ -1,0 +1,304 @@
+//! The driver of a run: the part of the loop around [`advance`](crate::advance()) that is the same on a cluster and in a
+//! local session.
+//!
+//! collect facts *(I/O)* -> evaluate ([`TransitionLoop`], *pure*) -> fetch missing values *(I/O)* and evaluate again ->
+//! claim calls ([`Transition::mark_started`], *pure*) -> commit *(I/O)* -> dispatch *(I/O)*, each call noted in
+//! [`CallsInFlight`] -> its result is a fact of the next transition.
+//!
+//! **Invariant:** only [`Round::Commit`] gives a caller a transition, and a call starts only after the commit that says so.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use signoff_api::{Digest, Moment, journal::StepPhase};
+
+use crate::{
+    advance,
+    evaluation::Part,
+    journal::Journal,
+    plan::Plan,
+    replay::activity::Control,
+    transition::{Ask, Blobs, Call, Command, Fact, Failure, NOT_ALLOWED, Now, Transition, What},
+};
+
+/// The most rounds of one transition: after these the engine asks for the same value again and again.
+pub const MAX_ROUNDS: usize = 64;
+
+/// The path and attempt of a call's record.
+pub type CallKey = (String, i32);
+
+impl Call {
+    /// The path and attempt of its record.
+    #[must_use]
+    pub fn key(&self) -> CallKey {
+        (self.path.clone(), self.attempt)
+    }
+}
+
+impl Transition {
+    /// The calls that are to be in flight once the transition is committed.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Call(call) => Some(&**call),
+            Command::Ask(_) => None,
+        })
+    }
+
+    /// The Approvals that are to be created once the transition is committed.
+    pub fn asks(&self) -> impl Iterator<Item = &Ask> {
+        self.commands.iter().filter_map(|command| match command {
+            Command::Ask(ask) => Some(&**ask),
+            Command::Call(_) => None,
+        })
+    }
+
+    /// Marks the record of a call as started by `process`, so that the commit says so before the call starts.
+    pub fn mark_started(&mut self, path: &str, attempt: i32, process: &str) {
+        let Some(mut record) = self.journal.get(path, attempt).cloned() else { return };
+        record.phase = StepPhase::Started;
+        record.by = Some(process.to_owned());
+        self.journal.put(record);
+    }
+
+    /// Returns its long values that later transitions may read: all but the logs of containers that are no answer.
+    pub fn reusable_values(&self) -> impl Iterator<Item = (Digest, String)> {
+        let records = self.journal.records();
+        let logs = records.iter().filter_map(|record| record.log.as_ref()?.ref_.as_ref());
+        let logs: BTreeSet<_> = logs.map(|log| &log.digest).collect();
+        let answers: BTreeSet<_> =
+            records.iter().filter_map(|record| record.response_ref.as_ref()).map(|answer| &answer.digest).collect();
+        self.blobs.iter().filter(move |(digest, _)| !logs.contains(digest) || answers.contains(digest)).cloned()
+    }
+}
+
+/// The calls of a run that are in flight, each with the handle of its task, and the results that are not committed.
+///
+/// A result stays until it is committed: a transition may be lost, a result never.
+#[derive(Debug)]
+pub struct CallsInFlight<T> {
+    calls: BTreeMap<CallKey, T>,
+    results: BTreeMap<CallKey, Fact>,
+}
+
+impl<T> Default for CallsInFlight<T> {
+    fn default() -> Self {
+        Self { calls: BTreeMap::new(), results: BTreeMap::new() }
+    }
+}
+
+impl<T> CallsInFlight<T> {
+    /// Whether a call is in flight, or its result is not committed: it must not be started.
+    #[must_use]
+    pub fn contains(&self, key: &CallKey) -> bool {
+        self.calls.contains_key(key) || self.results.contains_key(key)
+    }
+
+    /// Adds a call that starts now.
+    pub fn start(&mut self, key: CallKey, handle: T) {
+        self.calls.insert(key, handle);
+    }
+
+    /// Replaces a call by its result. Returns false, and drops the result, where the call is not in flight any more.
+    pub fn finish(&mut self, key: CallKey, result: Fact) -> bool {
+        let is_in_flight = self.calls.remove(&key).is_some();
+        if is_in_flight {
+            self.results.insert(key, result);
+        }
+        is_in_flight
+    }
+
+    /// Returns the results that are facts of the next transition: those with an open record in `journal`, the stored one.
+    pub fn facts(&mut self, journal: &Journal) -> Vec<Fact> {
+        self.committed(journal);
+        let has_record = |(path, attempt): &CallKey| journal.get(path, *attempt).is_some();
+        self.results.iter().filter(|(key, _)| has_record(key)).map(|(_, fact)| fact.clone()).collect()
+    }
+
+    /// Drops the results that a committed journal holds.
+    pub fn committed(&mut self, journal: &Journal) {
+        self.results.retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|r| r.phase.is_end()));
+    }
+
+    /// The handle of a call in flight.
+    pub fn handle_mut(&mut self, key: &CallKey) -> Option<&mut T> {
+        self.calls.get_mut(key)
+    }
+
+    /// The handles of the calls in flight.
+    pub fn handles(&self) -> impl Iterator<Item = &T> {
+        self.calls.values()
+    }
+
+    /// Drops the calls in flight for which `keep` returns false. Their results are not facts.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.calls.retain(|_, handle| keep(handle));
+    }
+
+    /// Whether a result is not committed.
+    #[must_use]
+    pub fn has_results(&self) -> bool {
+        !self.results.is_empty()
+    }
+
+    /// Whether no call is in flight and every result is committed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.results.is_empty()
+    }
+}
+
+/// The next action of a caller that computes a transition.
+#[derive(Debug)]
+pub enum Round {
+    /// Fetch these values, pass them to [`TransitionLoop::add_value`], and evaluate again.
+    Fetch(BTreeSet<Digest>),
+    /// Evaluate again: more facts are known.
+    Evaluate,
+    /// Commit this transition, then execute its commands.
+    Commit(Box<Transition>),
+}
+
+/// The next action of a caller whose evaluation was stopped at its limit.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AfterStop {
+    /// Evaluate again: the stopped evaluation validated answers, which are not validated again.
+    Evaluate,
+    /// Evaluate again: this fact makes the step fail that costs too much.
+    Failed(Fact),
+    /// Stop: no step is to blame, or this one was left out already.
+    GiveUp,
+}
+
+/// The evaluation of one transition, in rounds: each knows more values and more facts than the one before.
+pub struct TransitionLoop {
+    plan: Arc<Plan>,
+    control: Control,
+    /// The journal as it is stored.
+    stored: Journal,
+    facts: Vec<Fact>,
+    values: Arc<Blobs>,
+    now: Now,
+    rounds: usize,
+    /// The validated answers of the plan when the last evaluation was stopped.
+    validated: usize,
+}
+
+impl TransitionLoop {
+    /// Begins a transition. `values`: the long values that are cached.
+    #[must_use]
+    pub fn new(
+        plan: Arc<Plan>,
+        control: Control,
+        stored: Journal,
+        facts: Vec<Fact>,
+        values: Arc<Blobs>,
+        now: Now,
+    ) -> Self {
+        let validated = plan.validated_answers();
+        Self { plan, control, stored, facts, values, now, rounds: 0, validated }
+    }
+
+    /// Returns the evaluation of this round, to be run within the caller's limit of CPU time.
+    pub fn evaluation(&self) -> impl FnOnce() -> Transition + Send + use<> {
+        let (plan, control, now) = (Arc::clone(&self.plan), self.control, self.now.clone());
+        let (stored, facts, values) = (self.stored.clone(), self.facts.clone(), Arc::clone(&self.values));
+        move || advance(&plan, control, stored, facts, &values, &now)
+    }
+
+    /// Takes an evaluation that was stopped. `is_limit`: by the limit of CPU time; `part`: the part that may be blamed.
+    pub fn on_stopped(&mut self, is_limit: bool, part: Option<&Part>, why: &str) -> AfterStop {
+        let gets_on = is_limit && self.plan.validated_answers() > self.validated;
+        self.validated = self.plan.validated_answers();
+        if gets_on {
+            return AfterStop::Evaluate;
+        }
+        let Some(Part::Step { path, attempt, .. }) = part else { return AfterStop::GiveUp };
+        let is_known = |fact: &Fact| matches!(fact, Fact::TooCostly { .. }) && fact.key() == (path, *attempt);
+        if self.facts.iter().any(is_known) {
+            return AfterStop::GiveUp;
+        }
+        let fact = Fact::TooCostly { path: path.clone(), attempt: *attempt, why: why.to_owned() };
+        self.facts.push(fact.clone());
+        AfterStop::Failed(fact)
+    }
+
+    /// Takes the transition of this round. `process`: the name of this process in records; `is_in_flight`: whether this
+    /// process makes a call already. Only one process at a time drives a run, so every other one has ended.
+    ///
+    /// # Errors
+    /// More than [`MAX_ROUNDS`]: a bug of the engine.
+    pub fn on_evaluated(
+        &mut self,
+        transition: Transition,
+        process: &str,
+        is_in_flight: impl Fn(&CallKey) -> bool,
+    ) -> Result<Round, String> {
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            return Err(format!("a transition took more than {MAX_ROUNDS} rounds"));
+        }
+        if !transition.missing.is_empty() {
+            return Ok(Round::Fetch(transition.missing));
+        }
+        let calls = || transition.calls();
+        let mut never: Vec<Fact> = calls().filter_map(|call| self.lost(call, process)).collect();
+        let lost: BTreeSet<CallKey> = never.iter().map(|fact| (fact.key().0.to_owned(), fact.key().1)).collect();
+        let starts = |call: &&Call| !lost.contains(&call.key()) && !is_in_flight(&call.key());
+        never.extend(calls().filter(starts).filter_map(|call| self.refused(call, self.now.at)));
+        if never.is_empty() {
+            Arc::make_mut(&mut self.values).extend(transition.reusable_values());
+            return Ok(Round::Commit(Box::new(transition)));
+        }
+        // A result never comes for these.
+        self.facts.extend(never);
+        Ok(Round::Evaluate)
+    }
+
+    /// Adds a value that an evaluation missed.
+    pub fn add_value(&mut self, digest: Digest, text: String) {
+        Arc::make_mut(&mut self.values).insert(digest, text);
+    }
+
+    /// Returns all long values that are at hand, to be cached for the next transition.
+    #[must_use]
+    pub fn into_values(self) -> Arc<Blobs> {
+        self.values
+    }
+
+    /// Returns the fact that a call is lost: it must not be repeated, and an earlier process started it.
+    fn lost(&self, call: &Call, process: &str) -> Option<Fact> {
+        // A Pod is found again by its name.
+        if call.idempotent || matches!(call.what, What::Pod(_)) {
+            return None;
+        }
+        let record = self.stored.get(&call.path, call.attempt)?;
+        let is_lost = record.phase == StepPhase::Started && record.by.as_deref() != Some(process);
+        is_lost.then(|| Fact::Lost { path: call.path.clone(), attempt: call.attempt })
+    }
+
+    /// Returns the failure of a call that would start now, or again, and that policies no longer allow.
+    fn refused(&self, call: &Call, now: Moment) -> Option<Fact> {
+        // A call that begins in this very transition was checked when it began.
+        let record = self.stored.get(&call.path, call.attempt)?;
+        // A container that has started is found again and not created again: its result must be known.
+        if matches!(call.what, What::Pod(_)) && record.phase == StepPhase::Started {
+            return None;
+        }
+        let failure = Failure {
+            class: NOT_ALLOWED.to_owned(),
+            message: self.plan.refuses(call)?,
+            retryable: false,
+            unknown: false,
+            not_before: None,
+            facts: BTreeMap::new(),
+            log: None,
+        };
+        Some(Fact::Ended { path: call.path.clone(), attempt: call.attempt, result: Err(failure), at: now })
+    }
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;
