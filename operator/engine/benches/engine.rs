@@ -1,4 +1,4 @@
-//! How long the engine takes over runs of a thousand steps, and how large they get: a line of JSON a run.
+//! The time that the engine takes for runs of a thousand steps, and their size: a line of JSON a run.
 //!
 //! Arguments are names of runs; without any, all are measured.
 //! Must not judge, and knows no cluster: `cargo xtask bench engine` builds it as it is shipped and shows the numbers.
@@ -89,7 +89,7 @@ fn plan(spec: &Value) -> Plan {
     Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_or_else(|why| panic!("{why:?}"))
 }
 
-/// What one run came to.
+/// The measurements of one run.
 struct Measured {
     turns: Vec<(usize, Duration)>,
     records: usize,
@@ -133,7 +133,7 @@ fn run(plan: &Plan) -> Measured {
     }
 }
 
-/// What a commit writes of the journal.
+/// Returns what a commit writes of the journal.
 fn status(journal: &Journal) -> WorkflowStatus {
     WorkflowStatus {
         seq: journal.seq(),

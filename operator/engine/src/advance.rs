@@ -1,6 +1,6 @@
-//! One turn: take facts into the journal, run the pattern as far as it goes, say what follows.
+//! One transition: add facts to the journal, run the pattern as far as it goes, return the commands *(pure)*.
 //!
-//! The same input gives the same turn on every machine; whoever calls commits it and then acts.
+//! The same input gives the same transition on every machine. The caller commits it and then executes its commands.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +37,7 @@ use crate::{
     transition::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Transition},
 };
 
-/// Takes one turn.
+/// Computes the transition that follows from a journal and new facts.
 #[must_use]
 pub fn advance(
     plan: &Plan,
@@ -101,7 +101,7 @@ fn poll<T>(pattern: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Takes what has happened into the journal, ordered by path. A record that is finished stays as it is.
+/// Adds facts to the journal, ordered by path. A finished record stays as it is.
 fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
     facts.sort_by(|a, b| a.key().cmp(&b.key()));
     let mut state = run.state.borrow_mut();
@@ -134,7 +134,7 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
     }
 }
 
-/// Takes the end of a call into its record. Returns when it ended.
+/// Writes the result of a call into its record. Returns when the call ended.
 fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
     let mut at = now;
     match fact {
@@ -202,7 +202,7 @@ fn decided(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, ou
     (record.decision, record.decision_ref) = (Some(decision), reference);
 }
 
-/// Ends the run where it has worked for longer than it may. Time that only people were waited for does not count.
+/// Returns the end of a run that has worked longer than its active deadline. Time spent waiting for people does not count.
 fn check_active_deadline(run: &Run<'_>) -> Option<End> {
     past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
 }
@@ -235,7 +235,7 @@ fn past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Op
     }
 }
 
-/// Closes the records of everything that is still under way when a run ends.
+/// Closes the records of everything that is in flight when a run ends.
 fn call_off(run: &Run<'_>) {
     let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);
     close_open_records(&mut run.state.borrow_mut(), is_idempotent, run.now.at);
@@ -260,7 +260,7 @@ fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) 
     }
 }
 
-/// Takes the turn of a run that is set aside: calls that ended are recorded, and the run ends where it is cancelled or
+/// Computes the transition of a run in quarantine: calls that ended are recorded, and the run ends where it is cancelled or
 /// has reached its `activeDeadline`. Evaluates no text of the Workflow, so it needs no plan.
 #[must_use]
 pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Transition {
@@ -320,7 +320,7 @@ fn transition(
     }
 }
 
-/// A turn that needs values that are not there: nothing of it counts.
+/// Returns a transition that needs values that are not at hand: only `missing` counts.
 fn wait_for_values(journal: Journal, state: TransitionState) -> Transition {
     Transition {
         journal,

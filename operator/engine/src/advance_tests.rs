@@ -1,4 +1,4 @@
-//! What a chain means, told by runs.
+//! The semantics of a chain, tested by runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ fn a_timeout_is_told_apart_from_a_persons_no() {
     };
     run.decide("review", outcome);
     let Some(End::Rejected(why)) = &run.transition.end else { panic!() };
-    assert!(why.contains("nobody decided in time"), "{why}");
+    assert!(why.contains("no decision before the deadline"), "{why}");
 }
 
 #[test]

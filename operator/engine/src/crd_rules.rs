@@ -1,7 +1,7 @@
 //! The rules that the types of the API declare beyond types and bounds: which items of a list differ, and CEL rules.
 //!
-//! The API server evaluates them in admission policies, and not at all while a policy is away: [`of_spec`] and
-//! [`of_decision`] find what an object breaks that was stored then, at acceptance and before a vote is counted. They must not judge what the CRD itself enforces.
+//! The API server evaluates them in admission policies, and not at all while a policy is away: [`check_spec`] and
+//! [`check_decision`] find what an object breaks that was stored then, at acceptance and before a vote is counted. They must not judge what the CRD itself enforces.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -175,7 +175,7 @@ impl Unique {
                     self.0.first().map_or_else(|| format!("{field}[{at}]"), |key| format!("{field}[{at}].{key}"));
                 let named: Vec<_> = identity.iter().map(|one| text::display(one.trim_matches('"'), 120)).collect();
                 let what = self.0.first().map_or("items", |key| if key == "path" { "paths" } else { "names" });
-                broken.push(error(&place, &format!("{} stands twice: {what} are unique", named.join(", "))));
+                broken.push(error(&place, &format!("duplicate {}: {what} must be unique", named.join(", "))));
             }
             seen.insert(identity);
         }

@@ -50,52 +50,48 @@ fn what_stands_twice_in_a_list_whose_items_differ_is_refused_at_its_place() {
     };
     let provider = json!({"name": "p", "scripted": {"replies": [{"text": "x"}]}});
     let table = [
-        (twice(set[0].clone()), json!({}), "[1].name: s stands twice"),
-        (
-            set.clone(),
-            json!({"inputs": twice(json!({"name": "i", "value": "x"}))}),
-            "spec.inputs[1].name: i stands twice",
-        ),
-        (set.clone(), json!({"providers": twice(provider.clone())}), "spec.providers[1].name: p stands twice"),
+        (twice(set[0].clone()), json!({}), "[1].name: duplicate name s"),
+        (set.clone(), json!({"inputs": twice(json!({"name": "i", "value": "x"}))}), "spec.inputs[1].name: duplicate name i"),
+        (set.clone(), json!({"providers": twice(provider.clone())}), "spec.providers[1].name: duplicate p"),
         (
             set.clone(),
             json!({"providers": [provider], "agents": twice(json!({"name": "a"}))}),
-            "spec.agents[1].name: a stands twice",
+            "spec.agents[1].name: duplicate name a",
         ),
         (
             gate("requiredFrom", twice(json!({"group": "finance", "min": 1}))),
             json!({}),
-            "hitl.requiredFrom[1].group: finance stands twice",
+            "hitl.requiredFrom[1].group: duplicate finance",
         ),
-        (gate("excluded", json!(["eve", "eve"])), json!({}), "hitl.excluded[1]: eve stands twice"),
+        (gate("excluded", json!(["eve", "eve"])), json!({}), "hitl.excluded[1]: duplicate eve"),
         (
             gate("allowedVerdicts", json!(["Approve", "Approve"])),
             json!({}),
-            "hitl.allowedVerdicts[1]: Approve stands twice",
+            "hitl.allowedVerdicts[1]: duplicate Approve",
         ),
         (
             gate("form", json!({"questions": twice(json!({"id": "q"}))})),
             json!({}),
-            "hitl.form.questions[1].id: q stands twice",
+            "hitl.form.questions[1].id: duplicate q",
         ),
-        (gate("form", json!({"questions": choices})), json!({}), "questions[0].options[1].id: a stands twice"),
-        (container("env", twice(json!({"name": "A", "value": "x"}))), json!({}), "pod.env[1].name: A stands twice"),
-        (container("volumes", twice(volume)), json!({}), "pod.volumes[1].name: v stands twice"),
+        (gate("form", json!({"questions": choices})), json!({}), "questions[0].options[1].id: duplicate a"),
+        (container("env", twice(json!({"name": "A", "value": "x"}))), json!({}), "pod.env[1].name: duplicate name A"),
+        (container("volumes", twice(volume)), json!({}), "pod.volumes[1].name: duplicate name v"),
         (
             container("files", twice(json!({"path": "/a", "content": "x"}))),
             json!({}),
-            "pod.files[1].path: /a stands twice: paths",
+            "pod.files[1].path: duplicate path /a: paths",
         ),
         (
             container("securityContext", json!({"capabilities": {"add": ["CHOWN", "CHOWN"]}})),
             json!({}),
-            "capabilities.add[1]: CHOWN stands twice",
+            "capabilities.add[1]: duplicate CHOWN",
         ),
-        (fetched("/http/expect", json!({"status": [200, 200]})), json!({}), "http.expect.status[1]: 200 stands twice"),
+        (fetched("/http/expect", json!({"status": [200, 200]})), json!({}), "http.expect.status[1]: duplicate 200"),
         (
             fetched("/retry/onReasons", json!(["Timeout", "Timeout"])),
             json!({}),
-            "retry.onReasons[1]: Timeout stands twice",
+            "retry.onReasons[1]: duplicate Timeout",
         ),
     ];
     for (steps, more, words) in table {
@@ -118,7 +114,7 @@ fn a_rule_that_an_accepted_spec_breaks_does_not_stop_its_run() {
     };
     let (digest, refused) = plan(&workflow);
     let refused: Vec<_> = refused.unwrap_err().iter().map(ToString::to_string).collect();
-    assert!(matches!(&refused[..], [one] if one.contains("excluded[1]: eve stands twice")), "{refused:?}");
+    assert!(matches!(&refused[..], [one] if one.contains("excluded[1]: duplicate eve")), "{refused:?}");
     // As an operator without that rule left it.
     workflow["status"] = json!({"phase": "Waiting", "seq": 1, "specDigest": digest});
     assert_eq!(*plan(&workflow).1.unwrap().spec_digest(), digest);

@@ -18,7 +18,7 @@ pub enum Part {
         path: String,
         /// The attempt, from 1.
         attempt: i32,
-        /// Whether it read what somebody else than the author of the Workflow wrote.
+        /// Whether it read text that the author of the Workflow did not write.
         #[serde(default)]
         is_foreign: bool,
     },
@@ -31,7 +31,7 @@ impl Part {
         Self::Step { path: path.to_owned(), attempt, is_foreign: false }
     }
 
-    /// Whether it read what somebody else than the author of the Workflow wrote.
+    /// Whether it read text that the author of the Workflow did not write.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         matches!(self, Self::Vote(_) | Self::Step { is_foreign: true, .. })
@@ -42,7 +42,7 @@ impl Part {
 pub trait Observer {
     /// A part begins.
     fn enter(&self, part: Part);
-    /// The part at work reads what somebody else than the author of the Workflow wrote.
+    /// The part at work reads text that the author of the Workflow did not write.
     fn reads_others(&self);
     /// The part that began last has ended.
     fn leave(&self);
@@ -80,7 +80,7 @@ pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> 
     result
 }
 
-/// Says that the part at work reads what somebody else than the author of the Workflow wrote.
+/// Reports that the part at work reads text that the author of the Workflow did not write.
 pub(crate) fn reads_others() {
     AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.reads_others()));
 }

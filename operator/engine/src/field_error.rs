@@ -1,4 +1,4 @@
-//! A complaint: one thing that is wrong with a Workflow, found before it runs or before a gate asks.
+//! An error in a Workflow, found before it runs or before a gate asks.
 
 use std::fmt;
 

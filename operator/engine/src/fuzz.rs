@@ -16,7 +16,7 @@ fn now() -> Now {
     Now { at: Moment::from(jiff::Timestamp::UNIX_EPOCH), guard_epoch: "e".into() }
 }
 
-/// Decodes a Workflow from JSON, plans it, and takes its first turn.
+/// Decodes a Workflow from JSON, plans it, and computes its first transition.
 pub fn spec(data: &[u8]) {
     let Ok(workflow) = serde_json::from_slice::<Workflow>(data) else { return };
     if let Ok(plan) = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()) {

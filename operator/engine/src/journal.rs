@@ -141,7 +141,7 @@ impl Entry {
     }
 }
 
-/// How much of journals a test had looked at: what a turn costs, without a clock.
+/// The number of records that a test reads: the cost of a transition, without a clock.
 #[cfg(test)]
 pub(crate) mod reads {
     use std::cell::Cell;
@@ -150,7 +150,7 @@ pub(crate) mod reads {
         static LOOKED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// So many records were looked at.
+    /// Counts records that were read.
     pub(crate) fn count(records: usize) {
         LOOKED.set(LOOKED.get() + records);
     }

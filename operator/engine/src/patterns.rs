@@ -1,6 +1,6 @@
 //! The patterns: ordinary async functions whose only await points are journaled activities.
 //!
-//! None of them keeps any state of its own between turns: each turn replays it from its beginning.
+//! None of them keeps any state of its own between transitions: each transition replays it from its beginning.
 
 mod chain;
 mod dag;
@@ -33,7 +33,7 @@ pub(crate) struct RunResult {
     pub(crate) artifacts: Vec<(String, String)>,
 }
 
-/// The verdicts on a plan by which it is made anew, and people are asked about the new one.
+/// The verdicts on a plan after which it is planned again, and people are asked about the new plan.
 const PLANS_AGAIN: [Verdict; 3] = [Verdict::Respond, Verdict::Defer, Verdict::Retry];
 
 /// A value that is made when it is asked for, from what was known at a number of the journal.

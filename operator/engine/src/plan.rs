@@ -1,7 +1,7 @@
 //! From a Workflow to a plan: everything its author could have got wrong is found here, all of it at once,
 //! before the first step runs.
 //!
-//! A plan says what shall happen and never what has: it is the same at every turn of a run.
+//! A plan says what shall happen and never what has: it is the same at every transition of a run.
 
 mod after_reject;
 mod gate;
@@ -51,7 +51,7 @@ pub(crate) use planned_step::{
 };
 pub(crate) use pod::is_quantity;
 
-/// So many complaints say which name was perhaps meant.
+/// The most errors that name a similar name.
 const MOST_HINTS: usize = 16;
 
 /// The administrator's settings for all runs.
@@ -105,7 +105,7 @@ pub struct Plan {
     added: Vec<AddedStep>,
     spec_digest: Digest,
     warnings: Vec<String>,
-    /// The answers that were judged by this plan.
+    /// The answers that were validated by this plan.
     pub(crate) validated_answers: ValidatedAnswers,
 }
 
@@ -129,7 +129,7 @@ impl Plan {
     /// Checks and parses a Workflow under the approval policies of its namespace.
     ///
     /// Once it was accepted, the gates that policies added are those of its status, and what policies contradict is no
-    /// complaint: the gates in question are held when they are about to ask. The rules of the types were evaluated at
+    /// error: the gates in question are blocked when they are about to ask. The rules of the types were evaluated at
     /// acceptance, and are not again: a rule of a newer version must not stop a run that was accepted before it. Callers
     /// compare [`Plan::spec_digest`] with the digest that was recorded then, so that no other spec goes by that acceptance.
     ///
@@ -259,7 +259,7 @@ impl Plan {
         }
     }
 
-    /// The number of answers that were judged by this plan. It grows while a transition gets on, even one that is stopped.
+    /// The number of answers that were validated by this plan. It grows while a transition gets on, even one that is stopped.
     #[must_use]
     pub fn validated_answers(&self) -> usize {
         self.validated_answers.count()
@@ -349,8 +349,8 @@ pub(crate) struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// Returns the end of a complaint about an unknown name: which known one was perhaps meant. Only the first complaints have
-    /// one, because each looks at all names.
+    /// Returns the end of an error about an unknown name: the similar known ones. Only the first errors have it, because each
+    /// compares all names.
     pub(crate) fn did_you_mean<'k>(&self, typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
         if self.errors.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
     }
@@ -453,14 +453,14 @@ impl Validator<'_> {
                     ),
                 );
             }
-            // Whoever asks it is not told that there is no such agent: this one complaint is enough.
+            // Its steps are not reported as naming an unknown agent: this one error is enough.
             let provider = provider.cloned().unwrap_or_default();
             if provider.openai.is_some() && agent.model.is_none() {
                 self.error(format!("{field}.model"), format!("provider {} needs a model", provider.name));
             }
             let planned = PlannedAgent { spec: agent.clone(), provider, system };
             if agents.insert(agent.name.clone(), planned).is_some() {
-                self.error(format!("{field}.name"), format!("{} stands twice: names are unique", agent.name));
+                self.error(format!("{field}.name"), format!("duplicate name {}: names must be unique", agent.name));
             }
         }
         agents

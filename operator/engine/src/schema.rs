@@ -66,7 +66,7 @@ const REFUSED: [(&str, &str); 12] = [
     ("unevaluatedItems", "use items or additionalItems"),
     ("unevaluatedProperties", "use additionalProperties"),
 ];
-/// What `$schema` may name: the drafts, by the part of the URL that tells them apart.
+/// The drafts that `$schema` may name, by the part of the URL that distinguishes them.
 const DRAFTS: [&str; 4] = ["/draft-06/schema", "/draft-07/schema", "/draft/2019-09/schema", "/draft/2020-12/schema"];
 
 /// A compiled schema, and the factor by which the size of a value becomes work.

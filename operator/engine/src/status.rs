@@ -1,6 +1,6 @@
-//! The status of a Workflow that follows from a turn, wherever the run is driven from.
+//! The status of a Workflow after a transition, on a cluster and in a local session.
 //!
-//! Pure: what follows from the same turn twice is equal, so that nothing is written for it. It must not speak of the
+//! Pure: the same transition gives the same status twice, so that nothing is written for it. It must not speak of the
 //! cluster: what the guard and administrators come to is the controller's to say.
 
 use signoff_api::{
@@ -25,7 +25,7 @@ pub(crate) fn is_apart(output: &str) -> bool {
     output.len() > SHORT
 }
 
-/// What the run has to show that does not fit into the status: a long output, and files. It is to be kept before the
+/// Returns the results that do not fit into the status: a long output, and files. They are stored before the
 /// status is written, because the status names it by its digest.
 #[must_use]
 pub fn apart(transition: &Transition) -> Vec<(Digest, String)> {
@@ -41,7 +41,7 @@ fn reference(text: &str) -> BlobRef {
     BlobRef { digest: Digest::of_bytes(text.as_bytes()), size: i64::try_from(text.len()).unwrap_or(i64::MAX) }
 }
 
-/// The status after a turn. `overdue` says that a gate of the run was not decided in its time and stays open.
+/// Returns the status after a transition. `overdue` says that a gate of the run was not decided in time and stays open.
 #[must_use]
 pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue: bool, now: Moment) -> WorkflowStatus {
     let mut status = journaled(workflow, transition);
@@ -66,7 +66,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue:
     status
 }
 
-/// Returns the status after a turn of [`crate::set_aside`].
+/// Returns the status after a transition of [`crate::advance_quarantined`].
 #[must_use]
 pub fn after_quarantined(workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) -> WorkflowStatus {
     let before = workflow.status.as_ref().map(|status| status.phase).unwrap_or_default();
@@ -86,7 +86,7 @@ fn ends(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transitio
     }
 }
 
-/// The status with the journal of a turn, and where the run stands by it.
+/// Returns the status with the journal of a transition, and the phase of the run.
 fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     status.seq = transition.journal.seq();

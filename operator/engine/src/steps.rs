@@ -77,8 +77,8 @@ pub(crate) async fn step<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, step: &'
     gate::next_step(run, step, gate, &decided)
 }
 
-/// Performs a step that is no gate, at `base`, until it has an answer that is as it should be. `reads`: what makes sense
-/// of the answer, and how often it is asked for again.
+/// Performs a step that is no gate, at `base`, until it has an answer that is as it should be. `parser`: reads
+/// the answer, and says how often an unreadable one is requested again.
 pub(crate) async fn perform<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -106,7 +106,7 @@ pub(crate) async fn perform<'a>(
         limit -= record.attempt - attempt;
         attempt = record.attempt;
         if is_retryable(step, &record) && !policy_gates.is_empty() && limit > 0 {
-            // Nobody knows what became of the attempt: another one is another order.
+            // The outcome of the attempt is unknown, so a further one needs a further approval.
             (attempt, limit) = (attempt + 1, limit - 1);
             gates = policy_gates.clone();
             continue;
@@ -296,7 +296,7 @@ fn unless_skipped<'a>(
     open()
 }
 
-/// What a verdict with no meaning of its own at a gate does: the end of the run, and the bound on `again`, the verdicts
+/// Handles the verdicts that end a run, and enforces the limit of asking again. `again`: the verdicts
 /// after which this gate asks once more.
 pub(crate) fn stop_or_verdict(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, Stop> {
     match decided.verdict {

@@ -44,7 +44,7 @@ pub enum Fact {
         path: String,
         /// The attempt of its record.
         attempt: i32,
-        /// How.
+        /// The reply, or the failure.
         result: Result<Reply, Failure>,
         /// When its end was seen.
         at: Moment,
@@ -53,7 +53,7 @@ pub enum Fact {
     Decided {
         /// The path of the gate's record.
         path: String,
-        /// What came of it.
+        /// The outcome.
         outcome: Box<Outcome>,
     },
     /// The Approval of a gate that waits does not exist, though its record does.
@@ -127,22 +127,22 @@ pub struct Failure {
 /// The engine's transition: new records and commands.
 #[derive(Clone, Debug)]
 pub struct Transition {
-    /// The journal with everything that this turn added.
+    /// The journal with everything that this transition added.
     pub journal: Journal,
-    /// What is to be done once the journal is committed. Wishes: each turn repeats those that are not fulfilled.
+    /// The effects to execute once the journal is committed. Each transition repeats the calls that are not finished.
     pub commands: Vec<Command>,
     /// Large values that the journal names by digest: to be stored before it is committed.
     pub blobs: Vec<(Digest, String)>,
-    /// Large values that the turn needs and does not have. Where there are any, nothing else of the turn counts:
-    /// fetch them and take the turn again.
+    /// Long values that the transition needs and does not have. Where there are any, nothing else of it counts:
+    /// fetch them and evaluate again.
     pub missing: BTreeSet<Digest>,
-    /// How the run ended, once it has.
+    /// The end of the run, once it has ended.
     pub end: Option<End>,
-    /// When to take a turn again although nothing has happened.
+    /// When to evaluate again without a new fact.
     pub wake_at: Option<Moment>,
     /// Where the run stands.
     pub phase: WorkflowPhase,
-    /// Gates that are held because they conflict with policies.
+    /// Gates that are not asked because they conflict with policies.
     pub blocked: Vec<FieldError>,
     /// The names of the open Approvals, in the journal's order.
     pub pending: Vec<String>,
@@ -159,7 +159,7 @@ pub enum Command {
     Call(Box<Call>),
 }
 
-/// An Approval to be created. Given only in the turn that opened the gate and after [`Fact::Gone`].
+/// An Approval to be created. Given only in the transition that opened the gate and after [`Fact::Gone`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// The path of the gate's record.
@@ -172,7 +172,7 @@ pub struct Ask {
     pub binds: Option<Digest>,
 }
 
-/// A call to be made. Given in every transition until its record is finished: whoever dispatches knows whether it runs.
+/// A call to be made. Given in every transition until its record is finished: the caller tracks whether it is in flight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// The path of its record.
@@ -222,7 +222,7 @@ pub struct AgentCall {
 pub struct Message {
     /// The role of the sender.
     pub role: Role,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
@@ -240,7 +240,7 @@ pub enum Role {
 pub struct PodCall {
     /// The name of its Pod.
     pub name: String,
-    /// What the Pod is made from. Its digest is that of the call, wherever and however often it is tried.
+    /// The spec of the Pod. Its digest is that of the call, the same for every attempt.
     pub spec: PodStep,
 }
 

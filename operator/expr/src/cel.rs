@@ -139,7 +139,7 @@ impl Condition {
     }
 }
 
-/// What is wrong with a condition, and the column where.
+/// The error in a condition, with its column.
 #[derive(Debug, Clone, PartialEq)]
 struct Fault {
     at: usize,

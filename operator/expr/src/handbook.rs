@@ -19,7 +19,7 @@ pub const PAGE: &str = "docs/reference/templates-and-conditions.md";
 pub(super) struct Entry {
     /// As they are written, separated by blanks.
     pub(super) words: &'static str,
-    /// What it does: the rest of a line.
+    /// The effect: the rest of a line.
     pub(super) what: &'static str,
     /// It at work.
     pub(super) example: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Section {
     pub(super) entries: &'static [Entry],
 }
 
-/// How an example is evaluated.
+/// The way in which an example is evaluated.
 #[derive(Clone, Copy)]
 enum Language {
     Template,
@@ -122,7 +122,7 @@ fn table(page: &mut String, section: &Section, language: Language) -> Result<(),
     Ok(())
 }
 
-/// What an example gives: a value, or why there is none.
+/// Returns the result of an example: a value, or why there is none.
 fn result(example: &str, language: Language) -> Result<String, LanguageError> {
     let scope = scope();
     let given = match language {

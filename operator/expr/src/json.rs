@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::budget;
 
-/// How much of a text is looked at, in bytes.
+/// The most bytes of a text that are searched.
 const SEARCHED: usize = 1 << 20;
-/// How many places in a text are tried as the start of an object or array.
+/// The most positions in a text that are tried as the start of an object or array.
 const ATTEMPTS: usize = 64;
 /// Bytes read by all attempts together: a text of openings without ends would be read once for each.
 const READ: usize = 4 << 20;
@@ -87,7 +87,7 @@ fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value)
     None
 }
 
-/// What the search may still do.
+/// The remaining budget of the search.
 struct Attempts {
     places: usize,
     bytes: usize,

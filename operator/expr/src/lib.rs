@@ -46,7 +46,7 @@ pub use scope::Scope;
 pub use template::Template;
 pub use when::When;
 
-/// Why a template or a condition was refused or failed.
+/// The error of a template or condition that was refused or failed.
 ///
 /// `what` is always the path of the field that holds the expression, for example
 /// `spec.steps[2].when`. Messages name columns, names and types, never the values a run
@@ -58,7 +58,7 @@ pub enum LanguageError {
     Syntax {
         /// The field that holds the expression.
         what: String,
-        /// What is wrong, where, and what to write instead.
+        /// The error, its position, and the remedy.
         problem: String,
     },
     /// The expression is larger, deeper or dearer than allowed.
@@ -84,7 +84,7 @@ pub enum LanguageError {
     Evaluation {
         /// The field that holds the expression.
         what: String,
-        /// What could not be computed, and what to write instead.
+        /// The failed computation, and the remedy.
         problem: String,
     },
     /// The driver stopped the evaluation by its [`budget`] flag. It says nothing about the expression.

@@ -1,4 +1,4 @@
-//! What is promised of the two languages, one test a promise. What goes wrong beside it is tested in each language's
+//! The promises of the two languages, one test a promise. What goes wrong beside it is tested in each language's
 //! own module.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

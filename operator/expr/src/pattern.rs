@@ -55,7 +55,7 @@ impl Pattern {
     }
 }
 
-/// How many states of a pattern one character of a text may keep busy, repetitions written out; `None` for what is no
+/// Returns the most states of a pattern that one character of a text keeps busy, repetitions expanded; `None` for what is no
 /// regular expression.
 #[must_use]
 pub fn states(pattern: &str) -> Option<usize> {

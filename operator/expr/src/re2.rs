@@ -12,7 +12,7 @@ use regex_syntax::ast::{
 
 use super::text::display;
 
-/// How often RE2 repeats something at most, repetitions within repetitions multiplied.
+/// The most repetitions in RE2, repetitions within repetitions multiplied.
 const MOST: u32 = 1000;
 
 /// General categories that mean the same to both, whatever their versions. `C` is not among them: it has unassigned
@@ -94,9 +94,9 @@ fn is_verbatim(literal: &Literal) -> bool {
 
 struct Reader<'p> {
     pattern: &'p str,
-    /// How many classes surround what is visited.
+    /// The number of classes around the visited node.
     in_class: usize,
-    /// How often what is visited may still be repeated, for each repetition around it.
+    /// The remaining repetitions of the visited node, for each repetition around it.
     budgets: Vec<u32>,
     ascii: Vec<(Span, &'static str)>,
 }
@@ -161,7 +161,7 @@ impl Reader<'_> {
         self.ascii.push((class.span, ascii));
     }
 
-    /// What repeats, and how often at most; RE2 counts a repetition without an end by its beginning.
+    /// Returns the repeated node and the most repetitions; RE2 counts an unbounded repetition by its minimum.
     fn repetition(&mut self, repetition: &regex_syntax::ast::Repetition) -> Result<(), String> {
         if matches!(*repetition.ast, Ast::Repetition(_)) {
             return self.refuse(&repetition.span, "put the inner repetition into a group, as in (?:a*)*");

@@ -58,7 +58,7 @@ pub struct Known {
     steps: Option<(Arc<BTreeSet<String>>, String)>,
 }
 
-/// What may be asked of a name. A copy shares its shapes: a list of a thousand steps has a thousand records that look
+/// The members of a name. A copy shares its shapes: a list of a thousand steps has a thousand records that look
 /// alike, and is looked at from each of them.
 #[derive(Debug, Clone)]
 pub enum Members {
@@ -176,7 +176,7 @@ fn at<T>(list: &[T], position: i64) -> Option<&T> {
     }
 }
 
-/// What exists instead of `name` under `path`: near names if there are any, else all (up to ten).
+/// Returns the names under `path` in place of `name`: near names if there are any, else all (up to ten).
 fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
     let existing: Vec<&str> = existing.map(String::as_str).collect();
     let write = |candidate: &&str| {

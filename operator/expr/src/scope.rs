@@ -1,4 +1,4 @@
-//! What names mean: the ordered values that templates and conditions see.
+//! The scope: the ordered values by name that templates and conditions see.
 //!
 //! A scope holds JSON and nothing else; it must not compute, fetch or expire anything. Later values
 //! of a name replace earlier ones, so precedence is the order of setting.

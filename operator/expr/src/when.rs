@@ -1,4 +1,4 @@
-//! What decides whether an edge of a graph is taken: a CEL condition, or a template in `{{ }}` that must
+//! The condition of an edge of a graph: a CEL condition, or a template in `{{ }}` that must
 //! come to exactly `true` or `false`.
 //!
 //! It must not guess: a template that comes to any other text is an error, never `false`. Gates, `skipIf` and
@@ -82,7 +82,7 @@ impl When {
     }
 }
 
-/// What may be said of a text that must not be shown.
+/// Describes a text that must not be shown.
 fn described(answer: &str) -> String {
     match answer.trim() {
         "" => "no text".to_owned(),

@@ -21,7 +21,7 @@ pub enum OutputError {
     )]
     Path(String),
     /// Two files would be one.
-    #[error("artifact {0:?} stands twice: give each a path of its own")]
+    #[error("duplicate artifact {0:?}: give each a path of its own")]
     Twice(String),
     /// There is such a file.
     #[error("{} exists: choose another folder with --out, or replace it with --force", .0.display())]

@@ -34,7 +34,7 @@ enum News {
 pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
     let mut declined = BTreeSet::new();
     let mut asking: Option<Asking> = None;
-    // It may have ended when it was resumed. A turn after the end would find nothing of what ended it.
+    // It may have ended when it was resumed. A transition after the end would find nothing of what ended it.
     if let Some(end) = &run.end {
         return Ok(Ended::Over(end.clone()));
     }

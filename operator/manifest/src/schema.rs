@@ -176,7 +176,12 @@ fn unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_
             let place = keys.first().and_then(|key| item.get(key)).unwrap_or(item).at.clone();
             let what: Vec<String> =
                 identity.iter().map(|it| it.as_str().map_or_else(|| it.to_string(), ToOwned::to_owned)).collect();
-            problems.error("Duplicate", &path, place, format!("{} stands twice: names are unique", what.join(", ")));
+            problems.error(
+                "Duplicate",
+                &path,
+                place,
+                format!("duplicate name {}: names must be unique", what.join(", ")),
+            );
         } else {
             seen.push(identity);
         }

@@ -184,7 +184,7 @@ fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Un
 /// What the reader found, in one line without the place, which stands beside it anyway, and without advice to programmers.
 fn said(error: &serde_saphyr::Error) -> String {
     if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
-        return format!("the field {key} stands twice in the same object: keep one of them");
+        return format!("duplicate field {key} in the same object: keep one of them");
     }
     let text = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
     let first = text.lines().next().unwrap_or_default();
@@ -345,7 +345,7 @@ mod tests {
     fn a_field_that_stands_twice_is_named() {
         let read = documents("spec:\n  name: a\n  name: b\n");
         let problem = read[0].as_ref().unwrap_err();
-        assert_eq!(problem.why, "the field name stands twice in the same object: keep one of them");
+        assert_eq!(problem.why, "duplicate field name in the same object: keep one of them");
         assert_eq!(problem.at.start, 18);
     }
 

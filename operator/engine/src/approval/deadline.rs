@@ -43,14 +43,14 @@ impl Tally<'_> {
         self.apply_timeout(self.action(), "its time is up");
     }
 
-    /// Does what the timeout says, because the time is up or because nobody can decide any more.
+    /// Applies the timeout action, because the deadline has passed or no quorum can be reached any more.
     fn apply_timeout(&mut self, action: TimeoutAction, why: &str) {
         match action {
             TimeoutAction::Escalate => {
                 let next = usize::try_from(self.level()).ok().and_then(|at| self.request.timeout.escalation.get(at));
                 match next.map(|level| level.to.clone()) {
                     Some(to) if self.level() < MAX_LEVEL => self.escalate(&to, why),
-                    _ => self.expire(Verdict::Reject, &format!("{why}, and there is nobody else to ask")),
+                    _ => self.expire(Verdict::Reject, &format!("{why}, and there are no further approvers")),
                 }
             }
             TimeoutAction::Expire => {
@@ -102,7 +102,7 @@ impl Tally<'_> {
             self.note(
                 "EscalationExhausted",
                 true,
-                format!("Escalate by {}: there is nobody else to ask", who.join(", ")),
+                format!("Escalate by {}: there are no further approvers", who.join(", ")),
                 key,
             );
         }

@@ -39,7 +39,7 @@ impl Tally<'_> {
 pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
     let short = |epoch: &str| text::display(epoch, 12);
     let why = format!(
-        "recorded while unguarded: the admission policies were changed since ({} to {}), so nobody can vouch for what was decided; it is asked again",
+        "recorded while unguarded: the admission policies were changed since ({} to {}), so the decisions cannot be trusted; the gate is asked again",
         short(recorded),
         short(in_force)
     );
@@ -49,7 +49,7 @@ pub fn superseded(recorded: &str, in_force: &str) -> Outcome {
 /// Returns the result for an Approval whose request is not the one that its run asked.
 #[must_use]
 pub fn changed() -> Outcome {
-    let why = "recorded while unguarded: its request was changed after it was created, which the admission policies refuse, so nobody can vouch for what was decided; it is asked again";
+    let why = "recorded while unguarded: its request was changed after it was created, which the admission policies refuse, so the decisions cannot be trusted; the gate is asked again";
     Outcome {
         phase: ApprovalPhase::Superseded,
         source: Source::Policy,
@@ -58,7 +58,7 @@ pub fn changed() -> Outcome {
     }
 }
 
-/// Whether nothing in a status could be of use to whoever wrote it without the right to: who may decide and until
+/// Whether a status has nothing that an unauthorized writer could profit from: who may decide and until
 /// when are still the request's.
 fn is_blank(status: &ApprovalStatus) -> bool {
     status.votes.is_empty()

@@ -26,7 +26,7 @@ struct CountedQuorum {
     required: Vec<RequiredFrom>,
     reject: RejectPolicy,
     excluded: Vec<String>,
-    /// The only quorum: the API server let nobody vote who is not in it, and groups need not be named.
+    /// The only quorum: the API server refused every vote from outside it, and groups need not be named.
     alone: bool,
 }
 
@@ -121,7 +121,7 @@ impl Quorums {
             .find(|same| self.all.iter().all(|quorum| self.met(quorum, same, quorum.threshold)))
     }
 
-    /// How many people it takes, and how many agree so far on what most agree on; of the gate's own quorum.
+    /// Returns the threshold of the gate's own quorum, and the most people who agree so far on one payload.
     pub(super) fn progress(&self, persons: &[&Ballot]) -> (i32, i32) {
         let Some(own) = self.all.first() else { return (0, 0) };
         let counted = |same: &Vec<&Ballot>| same.iter().filter(|b| self.counts(own, b)).count();

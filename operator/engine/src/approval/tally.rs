@@ -37,7 +37,7 @@ pub struct TallyResult {
     pub status: ApprovalStatus,
     /// Whether it differs from the one that is stored. `status.seq` is then one more.
     pub changed: bool,
-    /// When to look again although nothing has happened.
+    /// When to reconcile again without an event.
     pub wake_at: Option<Moment>,
     /// The Events to be reported.
     pub notes: Vec<Note>,
@@ -48,7 +48,7 @@ pub struct TallyResult {
 pub struct Note {
     /// A CamelCase word.
     pub reason: &'static str,
-    /// Whether somebody should worry.
+    /// Whether the Event is a warning.
     pub warning: bool,
     /// One sentence.
     pub message: String,
@@ -82,7 +82,7 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
         return TallyResult { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
     let request = &approval.spec.request;
-    // Nobody can decide it: no vote counts, and no timeout decides in place of people. It ends with its run.
+    // Without a quorum no vote counts, and no timeout decides in place of people. The Approval ends with its run.
     if request.quorums.is_empty() && owner == OwnerState::Live {
         return TallyResult { status: before, changed: false, wake_at: None, notes: Vec::new() };
     }
@@ -218,7 +218,9 @@ fn outcome_message(phase: ApprovalPhase, outcome: &Outcome) -> String {
     let who: Vec<_> = outcome.decided_by.iter().map(|user| text::display(user, 80)).collect();
     let why = outcome.reason.as_ref().map(|r| format!(": {}", text::display(r, 400))).unwrap_or_default();
     match (phase, outcome.verdict) {
-        (ApprovalPhase::Expired, Some(verdict)) => format!("nobody decided in time: this amounts to {verdict}{why}"),
+        (ApprovalPhase::Expired, Some(verdict)) => {
+            format!("no decision before the deadline: this amounts to {verdict}{why}")
+        }
         (_, Some(verdict)) => format!("{verdict} by {}{why}", who.join(", ")),
         (phase, None) => format!("{}{why}", phase.name()),
     }

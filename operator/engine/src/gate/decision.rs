@@ -1,6 +1,6 @@
 //! One decision and the form it answers: what it means, or why it cannot be used.
 //!
-//! Judged from the request and the decision alone, so that everybody who looks finds the same.
+//! Reads the request and the decision alone, so that every process comes to the same result.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use signoff_expr::{budget, endless, re2, text};
 
 use crate::{gate::parameters::shape, schema::Schema};
 
-/// What a decision brings along, in one form whatever way it was typed. Two votes agree where verdict and
+/// The payload of a decision in one form, however it was typed. Two votes agree where verdict and
 /// payload are equal.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Payload {
@@ -39,7 +39,7 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
     Ok(payload)
 }
 
-/// What a verdict takes along, as the request says; Modify alone cannot do without.
+/// Returns the parameters of a verdict, checked against the request. Only Modify must have some.
 fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
     let verdict = decision.verdict;
     let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);

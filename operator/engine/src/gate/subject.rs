@@ -1,6 +1,6 @@
 //! The subjects of gates: which verdicts each allows, and which payload a verdict takes.
 //!
-//! Words only: what a verdict does is the business of whoever asked.
+//! A table. The effects of verdicts are implemented in `steps/` and `patterns/`.
 
 use serde_json::json;
 use signoff_api::{
@@ -57,8 +57,8 @@ impl GateSubject {
         match self {
             Self::Step(_) | Self::Output | Self::Final(true) => &[],
             Self::Final(false) => &[
-                (Verdict::Defer, "no agent could make it anew: allow Modify or Respond"),
-                (Verdict::Retry, "no agent could make it anew: allow Modify or Respond"),
+                (Verdict::Defer, "no agent could write it again: allow Modify or Respond"),
+                (Verdict::Retry, "no agent could write it again: allow Modify or Respond"),
             ],
             Self::Result => &[(Verdict::Defer, "there is no one step that could run again: allow Modify or Respond")],
             Self::Route(_) | Self::Subtasks(_) | Self::Draft => {
@@ -66,11 +66,11 @@ impl GateSubject {
             }
             Self::Workers => &[
                 (Verdict::Skip, "there is nothing to go on with: allow Approve or Abort"),
-                (Verdict::Respond, "nobody would read the answer: allow Modify, or Defer with guidance"),
+                (Verdict::Respond, "no step would read the answer: allow Modify, or Defer with guidance"),
             ],
             Self::Start(_) => &[
-                (Verdict::Respond, "nobody would read the answer: allow Modify"),
-                (Verdict::Defer, "nothing came before that could be made anew: allow Modify or Reject"),
+                (Verdict::Respond, "no step would read the answer: allow Modify"),
+                (Verdict::Defer, "no earlier step could run again: allow Modify or Reject"),
             ],
             Self::Failure(_) => {
                 &[(Verdict::Approve, "a failure cannot be approved: allow Retry, Skip, Modify, Defer or Respond")]

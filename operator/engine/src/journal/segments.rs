@@ -79,7 +79,7 @@ pub enum Incomplete {
 /// The records of a segment.
 ///
 /// # Errors
-/// Text that is no list of records. That it has the digest it was asked by is for whoever fetched it to check.
+/// Text that is no list of records. The caller checks that it has the digest by which it was requested.
 pub fn read_segment(text: &str) -> Result<SharedRecords, serde_json::Error> {
     let records: Vec<StepRecord> = serde_json::from_str(text)?;
     Ok(records.into_iter().map(Arc::new).collect())

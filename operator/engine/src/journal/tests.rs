@@ -7,7 +7,7 @@ use signoff_api::{WorkflowStatus, journal};
 
 use super::*;
 
-/// So little that a few records outgrow it.
+/// Limits that a few records exceed.
 const TINY: JournalLimits = JournalLimits { steps: 700, segment: 700, largest: 700 };
 
 fn record(path: &str, attempt: i32, seq: i64, done: Option<i64>) -> StepRecord {
@@ -28,7 +28,7 @@ fn add(journal: &mut Journal, path: &str) {
     assert!(journal.put(record(path, 1, seq, Some(done))));
 }
 
-/// What a commit writes, through JSON as the API server gives it back.
+/// Returns what a commit writes, by way of JSON, as the API server returns it.
 fn status(journal: &Journal) -> WorkflowStatus {
     let status = WorkflowStatus {
         seq: journal.seq(),

@@ -59,7 +59,7 @@ async fn perform<'a>(
     }
 }
 
-/// What a task sees: those it waits for. What it remembers is its own.
+/// Returns the scope of a task: it sees the tasks that it waits for, and its agents remember only their own turns.
 fn scope_of_task<'a>(whole: &StepScope<'a>, dag: &PlannedDag, task: &PlannedTask) -> StepScope<'a> {
     StepScope {
         visible: Some(Rc::from(task.before.as_slice())),

@@ -1,4 +1,4 @@
-//! `evaluatorOptimizer`: draft, judge, ask people, revise, until the draft is good enough or nobody may try any more.
+//! `evaluatorOptimizer`: draft -> judge -> ask people -> revise, until the draft is good enough or the attempts are used up.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use crate::{
     steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
 };
 
-/// How often an evaluator's answer is requested again where it does not parse.
+/// The further requests of an evaluator's answer that does not parse.
 const ASKED_AGAIN: i32 = 1;
 
 /// A draft that was judged.
@@ -80,7 +80,7 @@ async fn written<'a>(
 ) -> Result<String, Stop> {
     match steps::perform(run, step_scope, step, base, None).await? {
         StepResult::Answered(text) => Ok(text),
-        _ => Err(Stop::Failed(format!("{} was left out, so there is no draft", base.trim_start_matches('.')))),
+        _ => Err(Stop::Failed(format!("{} was skipped, so there is no draft", base.trim_start_matches('.')))),
     }
 }
 
@@ -96,7 +96,7 @@ async fn judge<'a>(
             let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(Stop::Failed)?;
             Ok(JudgedDraft { draft: draft.to_owned(), evaluation, score })
         }
-        _ => Err(Stop::Failed("the evaluator was left out, so nobody judged the draft".to_owned())),
+        _ => Err(Stop::Failed("the evaluator was skipped, so the draft was not judged".to_owned())),
     }
 }
 

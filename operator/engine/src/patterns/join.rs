@@ -1,6 +1,6 @@
 //! Several futures at once, polled in their order until nothing moves any more.
 //!
-//! No runtime and no wakers: a turn is over when a pass over all of them ends none. How many calls are in flight is
+//! No runtime and no wakers: a transition ends when a pass over all of them finishes none. The number of calls in flight is
 //! bounded where calls begin, not here.
 
 use std::{future::poll_fn, pin::Pin, task::Poll};

@@ -18,7 +18,7 @@ use crate::{
     steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
 };
 
-/// How often an orchestrator's answer is requested again where it does not parse.
+/// The further requests of an orchestrator's answer that does not parse.
 const ASKED_AGAIN: i32 = 2;
 
 /// The result of a worker: its answer and its status.
@@ -100,7 +100,7 @@ async fn divide<'a>(
         let parser = AnswerParser { parse: &parse, retries: ASKED_AGAIN };
         let answer = match steps::perform(run, step_scope, &plan.orchestrator, ".orchestrator", Some(&parser)).await? {
             StepResult::Answered(answer) => answer,
-            _ => return Err(Stop::Failed("the orchestrator was left out, so there are no parts".to_owned())),
+            _ => return Err(Stop::Failed("the orchestrator was skipped, so there are no parts".to_owned())),
         };
         let tasks = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(Stop::Failed)?;
         let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };

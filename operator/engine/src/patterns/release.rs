@@ -121,7 +121,7 @@ impl RunResult {
     }
 }
 
-/// What is released, rendered as one part: where values of others make it too costly, the run fails and is not set aside.
+/// Renders the release as one part: where values of others make it too costly, the run fails and is not quarantined.
 async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
     let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
     if let Some(why) = costly {
@@ -138,7 +138,7 @@ fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: i64) -> Result<String,
     }
 }
 
-/// What is released; `seq`: from what was known at this number, where that is fixed.
+/// Returns the release; `seq`: as of this number of the journal, where that is fixed.
 async fn shown<'a>(
     run: &Run<'a>,
     done: &PatternResult<'a>,
@@ -208,7 +208,7 @@ async fn revised<'a>(
     // The last one as declared: who spoke last where several spoke at once is chance.
     let last = run.plan.pattern.steps().into_iter().rfind(spoke);
     let Some(step) = last.and_then(|step| run.plan.reviser_of(step)) else {
-        return Err(Stop::Rejected("the final response cannot be made anew: no agent made it".to_owned()));
+        return Err(Stop::Rejected("the final response cannot be written again: no agent wrote it".to_owned()));
     };
     let output = text.to_owned();
     let step_scope = done.step_scope.with_vars(move |_, _, _, scope| {

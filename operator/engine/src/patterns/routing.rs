@@ -50,7 +50,7 @@ async fn choose<'a>(
         let parser = AnswerParser { parse: &parse, retries: routing.max_retries };
         let answer = match steps::perform(run, step_scope, &routing.router, ".router", Some(&parser)).await? {
             StepResult::Answered(answer) => answer,
-            _ => return Err(Stop::Failed("the router was left out, so no route was chosen".to_owned())),
+            _ => return Err(Stop::Failed("the router was skipped, so no route was chosen".to_owned())),
         };
         let chosen = steps::parse_again(run, || route(&answer, &names)).map_err(Stop::Failed)?;
         let Some(review) = &routing.review else { return Ok((chosen, answer)) };

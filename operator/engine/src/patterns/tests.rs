@@ -1,4 +1,4 @@
-//! What the patterns mean, told by runs: a sentence a test.
+//! The semantics of the patterns, tested by runs: a sentence a test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chain;

@@ -131,7 +131,7 @@ impl Validator<'_> {
     fn approvers(&mut self, hitl: &HitlStep, field: &str, spec: &WorkflowSpec) {
         let (list, threshold) = (format!("{field}.approvers"), hitl.threshold.unwrap_or(1));
         if hitl.approvers.is_empty() {
-            self.error(&list, "nobody could decide this gate: name at least one User, Group or ServiceAccount");
+            self.error(&list, "no approver could decide this gate: name at least one User, Group or ServiceAccount");
         }
         let escalation = hitl.timeout.iter().flat_map(|t| &t.escalation).flat_map(|level| &level.to);
         for subject in hitl.approvers.iter().chain(&hitl.escalate_to).chain(escalation) {
@@ -139,17 +139,17 @@ impl Validator<'_> {
             if subject.name.is_empty() || is_account != subject.namespace.is_some() {
                 self.error(
                     &list,
-                    format!("{subject}: a name is needed, and a namespace for a ServiceAccount and nobody else"),
+                    format!("{subject}: a name is required; a namespace is required for a ServiceAccount and not allowed for others"),
                 );
             } else if !is_account && subject.name.starts_with("system:") {
                 let message =
-                    format!("{subject}: everybody is in some system group; name people, or a ServiceAccount by kind");
+                    format!("{subject}: every user is in some system group; name people, or a ServiceAccount by kind");
                 self.error(&list, message);
             } else if is_account {
                 self.warn(
                     &list,
                     &format!(
-                        "{subject} is as strong as the role edit in its namespace: whoever may take its tokens decides"
+                        "{subject} is as strong as the role edit in its namespace: every holder of one of its tokens decides"
                     ),
                 );
             }
@@ -176,7 +176,8 @@ impl Validator<'_> {
         }
         for required in &hitl.required_from {
             if !hitl.approvers.contains(&Subject::group(&required.group)) {
-                let message = format!("group {} is not among the approvers, so nobody could fill it", required.group);
+                let message =
+                    format!("group {} is not among the approvers, so no vote could count for it", required.group);
                 self.error(format!("{field}.requiredFrom"), message);
             }
         }
@@ -236,7 +237,7 @@ impl Validator<'_> {
         }
         let chain = hitl.timeout.as_ref().is_some_and(|t| !t.escalation.is_empty());
         if allowed.contains(&Verdict::Escalate) && hitl.escalate_to.is_empty() && !chain {
-            self.error(&field, "Escalate needs somebody to ask: give escalateTo or timeout.escalation");
+            self.error(&field, "Escalate needs further approvers: give escalateTo or timeout.escalation");
         }
         if hitl.form.is_some() && !allowed.contains(&Verdict::Respond) {
             self.error(&field, "a form is filled in by Respond: allow it, or leave the form out");
@@ -281,7 +282,7 @@ impl Validator<'_> {
             self.error(format!("{field}.reminderInterval"), "remind people at most once a second");
         }
         match timeout.action.unwrap_or_default() {
-            TimeoutAction::Approve => self.warn(&field, "action Approve lets the run go on although nobody looked"),
+            TimeoutAction::Approve => self.warn(&field, "action Approve lets the run continue without a decision"),
             TimeoutAction::Escalate if timeout.escalation.is_empty() => {
                 self.error(
                     format!("{field}.action"),

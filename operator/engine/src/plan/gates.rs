@@ -171,7 +171,7 @@ impl Validator<'_> {
                 step.escalation = asked.map(|asked| (after, Box::new(asked)));
             }
             None if step.on_error == OnError::Escalate => {
-                let message = "escalate needs somebody to ask: add a gate of the type errorEscalation to spec.gates";
+                let message = "escalate needs a gate to ask: add one of the type errorEscalation to spec.gates";
                 self.error(format!("{}.onError", context.field), message);
             }
             None => {}

@@ -30,7 +30,7 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
             validator.error(field("value"), format!("input {} is required: give it a value", input.name));
         }
         if values.insert(input.name.clone(), value.unwrap_or(Value::Null)).is_some() {
-            validator.error(field("name"), format!("{} stands twice: names are unique", input.name));
+            validator.error(field("name"), format!("duplicate name {}: names must be unique", input.name));
         }
     }
     values

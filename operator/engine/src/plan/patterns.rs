@@ -46,7 +46,7 @@ pub(crate) struct PlannedTask {
     pub(crate) deps: Vec<usize>,
     /// The positions of those and of all that they wait for, in the order of the list.
     pub(crate) before: Vec<usize>,
-    /// What runs again where this gate defers: the reviewed task and all between, in an order in which they can.
+    /// The tasks that run again where this gate defers: the reviewed task and all between, in the order of their dependencies.
     pub(crate) again: Vec<usize>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct PlannedStep {
     pub(crate) timeout: Duration,
     pub(crate) on_error: OnError,
     pub(crate) action: Action,
-    /// How its response is validated and reviewed.
+    /// The validation and review of its response.
     pub(crate) output: Option<PlannedOutput>,
     /// The gate about its failure, and after how many attempts it asks.
     pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
@@ -76,7 +76,7 @@ pub(crate) struct PlannedHttp {
     pub(crate) body: Option<Template>,
 }
 
-/// How the response of a step is validated and reviewed.
+/// The validation and review of the response of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedOutput {
     pub(crate) schema: Option<JsonObject>,
@@ -144,7 +144,7 @@ impl PlannedStep {
         }
     }
 
-    /// How often it is tried again before people are asked, where its author does not say: a container runs once.
+    /// Returns the default number of retries before people are asked: a container runs once.
     pub(crate) fn unless_told(&self) -> i32 {
         if matches!(self.action, Action::Pod(_)) && !self.is_idempotent() { 0 } else { i32::MAX }
     }

@@ -57,7 +57,7 @@ impl Validator<'_> {
             if let Some(template) = template
                 && files.insert(one.path.clone(), template).is_some()
             {
-                self.error(format!("{field}.path"), format!("{} stands twice: paths are unique", one.path));
+                self.error(format!("{field}.path"), format!("duplicate path {}: paths must be unique", one.path));
             }
         }
         self.taken_literally(pod, &field);
@@ -77,7 +77,7 @@ impl Validator<'_> {
     fn taken_literally(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
         let is_template = |text: &str| text.contains("{{") || text.contains("{%");
         if is_template(&pod.image) {
-            self.error(field("image"), "an image is no template: people approve exactly this one");
+            self.error(field("image"), "an image must not contain a template: people approve exactly this one");
         }
         let rendered = pod.env.iter().filter(|one| one.value.as_deref().is_some_and(is_template));
         let rendered: BTreeSet<&str> = rendered.map(|one| one.name.as_str()).collect();
@@ -114,7 +114,7 @@ impl Validator<'_> {
             for (name, value) in list.iter().filter(|(_, value)| !is_quantity(value)) {
                 self.error(
                     format!("{field}.{kind}.{name}"),
-                    format!("{value:?} is no quantity: write 500m, 2, 64Mi or 1Gi"),
+                    format!("{value:?} is not a valid quantity: write 500m, 2, 64Mi or 1Gi"),
                 );
             }
         }

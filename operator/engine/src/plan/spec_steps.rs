@@ -142,7 +142,7 @@ impl Validator<'_> {
         let mut seen = BTreeSet::new();
         for one in steps {
             if !seen.insert(one.step.name.as_str()) {
-                let message = format!("{} stands twice: names are unique", one.step.name);
+                let message = format!("duplicate name {}: names must be unique", one.step.name);
                 self.error(format!("{}.name", one.field), message);
             }
         }

@@ -1,6 +1,6 @@
 //! The steps of a plan: parsed, with every default filled in and every name known to exist.
 //!
-//! Nothing here renders: a plan holds templates, a turn holds texts.
+//! Nothing here renders: a plan holds templates, a transition holds texts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -110,7 +110,7 @@ impl Validator<'_> {
         let mut seen = std::collections::BTreeSet::new();
         for (at, name) in names.enumerate() {
             if !seen.insert(name) {
-                self.error(format!("{field}[{at}].name"), format!("{name} stands twice: names are unique"));
+                self.error(format!("{field}[{at}].name"), format!("duplicate name {name}: names must be unique"));
             }
         }
     }
@@ -232,7 +232,7 @@ impl Validator<'_> {
             }
             None => {
                 let names: Vec<_> = context.plan.agents.keys().map(String::as_str).collect();
-                let names = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+                let names = if names.is_empty() { "no agents".to_owned() } else { names.join(", ") };
                 self.error(field, format!("no agent is named {name}; spec.agents has {names}"));
             }
         }

@@ -1,4 +1,4 @@
-//! What a plan refuses, told by what an author could get wrong: each with the field and the remedy.
+//! The errors of a plan, one for each mistake of an author, with the field and the remedy.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn of_gate(more: Value) -> Vec<String> {
 fn refuses(found: &[String], field: &str, words: &str) {
     assert!(
         found.iter().any(|error| error.starts_with(field) && error.contains(words)),
-        "no complaint about {field} with `{words}` in {found:#?}"
+        "no error about {field} with `{words}` in {found:#?}"
     );
 }
 
@@ -65,7 +65,7 @@ fn thousands_of_misspelt_names_get_few_hints() {
     let before = signoff_expr::budget::charged();
     let errors = Plan::of(&workflow, &Settings::default(), &std::sync::Arc::default()).unwrap_err();
     let charged = signoff_expr::budget::charged() - before;
-    assert!(errors.len() >= 1024, "{} complaints", errors.len());
+    assert!(errors.len() >= 1024, "{} errors", errors.len());
     assert!(charged < 40_000_000, "{charged} units of work");
 }
 
@@ -80,7 +80,7 @@ fn every_mistake_is_found_and_not_only_the_first() {
     refuses(&found, &format!("{STEPS}[0].set.value"), "customer");
     refuses(&found, &format!("{STEPS}[1].agent.name"), "writer");
     refuses(&found, &format!("{STEPS}[1].agent.input"), "");
-    refuses(&found, &format!("{STEPS}[2].name"), "twice");
+    refuses(&found, &format!("{STEPS}[2].name"), "duplicate name b");
     refuses(&found, &format!("{STEPS}[2]"), "exactly one");
 }
 
@@ -116,7 +116,7 @@ fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
 
 #[test]
 fn a_gate_without_anybody_to_decide_is_refused_at_once() {
-    refuses(&of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "nobody could decide");
+    refuses(&of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "no approver could decide");
     refuses(&of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the named");
     let alone = json!({"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true});
     refuses(&of_gate(alone), &format!("{STEPS}[2].hitl.threshold"), "only 0");
@@ -154,7 +154,7 @@ fn combinations_that_could_only_go_wrong_are_refused() {
         &verdicts,
         "last one to write",
     );
-    refuses(&of_gate(json!({"allowedVerdicts": ["Escalate"]})), &verdicts, "somebody to ask");
+    refuses(&of_gate(json!({"allowedVerdicts": ["Escalate"]})), &verdicts, "further approvers");
     refuses(
         &of_gate(json!({"allowedVerdicts": ["Approve"], "form": {"questions": [{"id": "a"}]}})),
         &verdicts,

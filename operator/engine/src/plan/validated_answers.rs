@@ -1,4 +1,4 @@
-//! The answers that were judged already, kept with the plan of their run: every transition replays the run from its
+//! The answers that were validated already, kept with the plan of their run: every transition replays the run from its
 //! beginning, and must not pay for the same answer each time.
 //!
 //! **Invariant:** it changes what a transition costs and never what it comes to. An answer is named by its digest and
@@ -12,7 +12,7 @@ use std::{
 use signoff_api::Digest;
 use signoff_expr::budget;
 
-/// The bytes that the judged answers of one plan may take.
+/// The bytes that the validated answers of one plan may take.
 const MAX_BYTES: usize = 512 << 10;
 /// The bytes of an entry beside its texts.
 const OVERHEAD: usize = 128;
@@ -20,7 +20,7 @@ const OVERHEAD: usize = 128;
 /// The problem of an answer, or `None` where it is as it should be.
 type Problem = Option<String>;
 
-/// The judged answers of one plan. Copies share them.
+/// The validated answers of one plan. Copies share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ValidatedAnswers {
     inner: Arc<Mutex<Inner>>,
@@ -28,7 +28,7 @@ pub(crate) struct ValidatedAnswers {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By the path of the attempt that was judged, and the digest of the answer.
+    /// By the path of the attempt that was validated, and the digest of the answer.
     by_answer: BTreeMap<(String, Digest), Problem>,
     bytes: usize,
 }
@@ -38,7 +38,7 @@ impl ValidatedAnswers {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is wrong with an answer at `path`, which is judged only where it was not before.
+    /// Returns what is wrong with an answer at `path`, which is validated only once.
     pub(crate) fn get_or_validate(&self, path: &str, answer: &Digest, validate: impl FnOnce() -> Problem) -> Problem {
         let key = (path.to_owned(), answer.clone());
         if let Some(known) = self.lock().by_answer.get(&key) {
@@ -51,7 +51,7 @@ impl ValidatedAnswers {
         problem
     }
 
-    /// The number of judged answers.
+    /// The number of validated answers.
     pub(crate) fn count(&self) -> usize {
         self.lock().by_answer.len()
     }

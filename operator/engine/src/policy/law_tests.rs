@@ -22,7 +22,7 @@ use crate::{
     transition::{Command, Failure, Reply},
 };
 
-/// How many turns a walk takes at most.
+/// The most transitions of a walk.
 const STEPS: usize = 80;
 
 /// A spec of any pattern whose author lets people change and repeat everything.
@@ -141,7 +141,7 @@ fn gate_of(path: &str) -> String {
     }
 }
 
-/// Why a call breaks the law; none where it keeps it.
+/// Returns why a call breaks the law, or `None`.
 fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     let gate = gate_of(&call.path);
     let approvals = records.iter().filter(|r| r.kind == StepKind::Hitl && without_visit(&r.path) == gate);
@@ -169,7 +169,7 @@ fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     order.map(|order| format!("{} ordered it after {}", order.path, newest.path))
 }
 
-/// Why the end of a run breaks the law; none where it keeps it, or where nothing is released.
+/// Returns why the end of a run breaks the law, or `None` where it keeps it or nothing is released.
 fn broken_at_end(transition: &crate::Transition) -> Option<String> {
     let Some(crate::End::Succeeded(outputs)) = &transition.end else { return None };
     let records = transition.journal.records();
@@ -234,7 +234,7 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
         let now = Now { at, guard_epoch: "epoch".into() };
         let plan = run_tests::plan(&run.workflow, &policies);
         run.transition = advance(&plan, Control::default(), run.journal.clone(), facts, &run.blobs, &now);
-        // A crash between the turn and its commit: nothing of it happened.
+        // A crash between the transition and its commit: nothing of it happened.
         if dice.below(6) > 0 {
             run.commit();
         } else {

@@ -1,6 +1,6 @@
 //! The rules by which user names are persons, checked so that the API server and this program read them alike.
 //!
-//! It must not guess: a name that no rule matches is nobody, and a rule that may be read in two ways is refused.
+//! **Invariant:** a name that no rule matches is not a person, and an ambiguous rule is refused.
 
 use regex::Regex;
 use signoff_api::gate::{PersonRule, Subject, SubjectKind};
@@ -32,7 +32,7 @@ impl Persons {
         })
     }
 
-    /// How many persons these approvers are without the excluded ones; none where a group leaves that open.
+    /// Returns the number of persons among these approvers without the excluded ones, or `None` if there is a group.
     pub(super) fn countable(&self, approvers: &[Subject], excluded: &[String]) -> Option<usize> {
         if approvers.iter().any(|subject| subject.kind == SubjectKind::Group) {
             return None;
@@ -54,7 +54,7 @@ impl Persons {
     }
 }
 
-/// Why a rule may be read in two ways; none where it must not. The API server says most of this when the policy is
+/// Returns why a rule is ambiguous, or `None`. The API server says most of this when the policy is
 /// applied; what it cannot say is only found here.
 pub(super) fn ambiguous(rule: &PersonRule) -> Option<&'static str> {
     let pattern = &rule.pattern;

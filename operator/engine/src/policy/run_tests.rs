@@ -16,7 +16,7 @@ use crate::{
     transition::{Blobs, Call, Command, Reply},
 };
 
-/// A run whose plan is made anew before every turn, as after a restart.
+/// A run whose plan is rebuilt before every transition, as after a restart.
 pub(super) struct Run {
     pub(super) workflow: Workflow,
     pub(super) journal: Journal,

@@ -50,7 +50,7 @@ pub(crate) struct Run<'a> {
     pub(crate) state: RefCell<TransitionState>,
     /// Whether anything but the author's text has come into the journal.
     is_answered: OnceCell<bool>,
-    /// How often each path was started in this replay.
+    /// The starts of each path in this replay.
     visits: RefCell<BTreeMap<String, i32>>,
     /// The path and attempt of the answer that was settled last.
     pub(crate) settled: RefCell<(String, i32)>,
@@ -62,17 +62,17 @@ pub(crate) struct Run<'a> {
 #[derive(Clone)]
 #[expect(clippy::large_enum_variant, reason = "made and taken apart at once, never stored")]
 pub(crate) enum Start {
-    /// It is over at once, with this response.
+    /// Finishes immediately, with this response.
     Immediate(String),
-    /// It is over at once, and has no response.
+    /// Fails immediately.
     Failed(StepError),
-    /// It is left out.
+    /// Is skipped.
     Skipped,
-    /// It asks somebody outside, given this input.
+    /// It calls a model, a container or an address with this input.
     Call(Call),
-    /// It asks people.
+    /// Asks people.
     Gate(Box<Ask>),
-    /// It cannot begin for now.
+    /// Cannot begin for now.
     Blocked(FieldError),
 }
 
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What can be made of values that are there; waits where some have to be fetched first.
+    /// Renders from the values at hand; pending where some have to be fetched first.
     pub(crate) async fn render<T>(&self, make: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
         poll_fn(|_| match make() {
             Ok(made) => Poll::Ready(Ok(made)),
@@ -185,7 +185,7 @@ impl<'a> Run<'a> {
     /// The record of an activity, once it has one that will not change any more.
     ///
     /// `open` renders what the activity is given, from the values known when it began; it is called when the
-    /// activity begins, and again in each turn while a call or a lost gate has to be repeated.
+    /// activity begins, and again in each transition while a call or a lost gate has to be repeated.
     pub(crate) async fn activity(
         &self,
         step_scope: &StepScope<'a>,
@@ -322,7 +322,7 @@ impl<'a> Run<'a> {
                 state.commands.push(Command::Ask(ask));
             }
             _ if gate => {
-                // Another version of the operator would ask something else: nobody may answer that unseen.
+                // Another version of the operator would ask something else: an answer must not count for that.
                 let why = "the question that was asked cannot be asked again as it was";
                 record.decision = Some(superseded(why, self.now.at));
                 self.finish(&mut state, &mut record, StepPhase::Skipped);

@@ -1,4 +1,4 @@
-//! What the templates of a step see: inputs, the run, earlier records, the newest decision, its own variables, and
+//! The values that the templates of a step see: inputs, the run, earlier records, the newest decision, its variables, and
 //! the names that its pattern gives.
 //!
 //! Only results whose `done` is smaller than the step's own `seq`, so that every replay sees what the first

@@ -20,7 +20,7 @@ use crate::{
 
 /// The characters of the earlier conversation that are sent; the oldest turns are dropped first.
 const MEMORY: usize = 256 * 1024;
-/// How much feedback goes along, in decisions and in characters a text.
+/// The most feedback in a prompt: decisions, and characters of each text.
 const FEEDBACK: (usize, usize) = (16, 2000);
 
 /// The turn, from the values known at `seq`.

@@ -1,4 +1,4 @@
-//! A step that failed, or whose outcome nobody knows: the run fails, bears it, or people say what to do.
+//! The consequence of a failed or unknown step: fail the run, continue, or escalate.
 //!
 //! It never repeats anything by itself: what may be repeated without asking was repeated before.
 
@@ -29,7 +29,7 @@ impl StepFailure {
     }
 }
 
-/// What follows from a failure: fail the run, continue, or escalate.
+/// The consequence of a failure: fail the run, continue, or escalate.
 pub(super) enum FailureAction {
     /// Once more, with these changes.
     Again(Override),
@@ -71,7 +71,7 @@ pub(super) async fn decide<'a>(
     let shown = record.as_ref().map_or(shown.clone(), |record| shown.with_facts_of(record));
     let decided =
         gate::decide(run, &step_scope, asked, &format!("{path}/.error"), &|_| Ok(Some(shown.clone()))).await?;
-    // Nobody had to be asked: the gate's condition did not hold.
+    // The gate's condition did not hold, so it was not asked.
     if decided.was_not_asked() {
         return by_itself();
     }

@@ -1,4 +1,4 @@
-//! A gate: the question that is asked, who decided what, and what each verdict means for a list of steps.
+//! A gate: the question that is asked, its decision, and the meaning of each verdict for a list of steps.
 //!
 //! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
 
@@ -21,7 +21,7 @@ use crate::{
     steps::request::{self, Facts, ReviewSubject},
 };
 
-/// How often a gate may ask again, because of people or a timeout.
+/// The most times that a gate asks again, because of people or a timeout.
 pub(crate) const MOST_AGAIN: usize = 3;
 /// The verdicts by which a gate of a list asks again.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
@@ -32,7 +32,7 @@ pub(crate) type SubjectAt<'f> = &'f dyn Fn(i64) -> Result<Option<ReviewSubject>,
 /// A gate that was decided.
 #[derive(Clone, Debug)]
 pub(crate) struct DecidedGate {
-    /// Approve where nobody had to be asked.
+    /// Approve where the gate was not asked.
     pub(crate) verdict: Verdict,
     /// The gate's name, for people.
     pub(crate) gate: String,
@@ -40,7 +40,7 @@ pub(crate) struct DecidedGate {
 }
 
 impl DecidedGate {
-    /// Whether nobody had to be asked: the gate's condition did not hold.
+    /// Whether the gate was not asked, because its condition did not hold.
     pub(crate) fn was_not_asked(&self) -> bool {
         self.record.decision.is_none()
     }
@@ -50,7 +50,7 @@ impl DecidedGate {
         let none = Outcome::default();
         let outcome = self.record.decision.as_ref().unwrap_or(&none);
         let who = match (outcome.source, outcome.decided_by.is_empty()) {
-            (Source::Timeout, _) => "nobody decided in time".to_owned(),
+            (Source::Timeout, _) => "no decision before the deadline".to_owned(),
             (source, true) => source.name().to_owned(),
             (_, false) => {
                 let names: Vec<_> = outcome.decided_by.iter().map(|n| text::display(n, 80)).collect();
@@ -67,7 +67,7 @@ impl DecidedGate {
     }
 }
 
-/// Asks at a gate until somebody has decided: a request that could not be trusted is made anew, as its next visit.
+/// Asks at a gate until it is decided. A superseded request is asked again, as the next visit.
 pub(crate) async fn decide<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -160,7 +160,7 @@ pub(super) fn next_step(
     }
 }
 
-/// How often this gate had asked before this decision.
+/// Returns how often this gate had asked before this decision.
 pub(super) fn asked_again(run: &Run<'_>, decided: &DecidedGate, asks_again: &[Verdict]) -> usize {
     let without_visit = |path: &str| match path.rsplit_once('#') {
         Some((key, visit)) if !visit.contains('/') => key.to_owned(),

@@ -114,7 +114,7 @@ fn attempts_covered(retries: i32) -> String {
     }
 }
 
-/// What will run, for people, every value rendered: what says where it goes comes first, what may be long last.
+/// Returns the call as people see it, every value rendered: the target first, long values last.
 fn fields(call: &Call) -> Result<Fields, RenderError> {
     match &call.what {
         What::Pod(pod) => {

@@ -27,7 +27,7 @@ use crate::{
     transition::TOO_COSTLY,
 };
 
-/// How often an agent's answer is requested again where it does not match its schema.
+/// The further requests of an agent's answer that does not match its schema.
 const ASKED_AGAIN: i32 = 2;
 /// The verdicts by which the step runs again, and people are asked about what it then answers.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
@@ -184,7 +184,7 @@ async fn ask_about_answer<'a>(
     let decided =
         gate::decide(run, &step_scope, gate, &format!("{path}/.output"), &|_| Ok(Some(shown.clone()))).await?;
     if decided.was_not_asked() && problem.is_some() {
-        // The gate's condition did not hold, so nobody vouches for an answer that is not as it should be.
+        // The gate's condition did not hold, so no person accepted the invalid answer.
         return Ok(malformed(&problem.unwrap_or_default()));
     }
     if decided.verdict == Verdict::Reject {
@@ -244,7 +244,7 @@ fn fits(schema: &signoff_api::JsonObject, text: &str) -> Result<(), String> {
     Err(text::display(&why, QUOTED))
 }
 
-/// What an agent is told about an answer that makes no sense. The problem may quote its own words: it is shown as data.
+/// Returns the prompt that requests an invalid answer again. The problem may quote the agent's own words: it is shown as data.
 fn clarification(step: &PlannedStep, problem: &str) -> String {
     let wanted = match &step.action {
         Action::Agent(agent) => agent.addition.clone(),

@@ -55,7 +55,7 @@ pub(super) fn call<'a>(
         let Some(value) = invocation.overrides.parameters.get(resource) else { continue };
         if !is_quantity(value) {
             return Err(RenderError::Invalid(format!(
-                "{resource}: {value:?} is no quantity: write 500m, 2, 64Mi or 1Gi"
+                "{resource}: {value:?} is not a valid quantity: write 500m, 2, 64Mi or 1Gi"
             )));
         }
         let resources = spec.resources.get_or_insert_default();

@@ -33,7 +33,7 @@ pub(crate) struct ReviewSubject {
     pub(crate) excerpt: Option<String>,
     /// Of how many parts it is made, where people may speak of them by number.
     pub(crate) parts: usize,
-    /// What is known besides; it follows what the gate's author shows.
+    /// Facts about a container that ran, shown after the context of the gate's author.
     pub(crate) beside: Option<String>,
     /// The digest of what may run, or be released, once this is approved.
     pub(crate) binds: Option<Digest>,

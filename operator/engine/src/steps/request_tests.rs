@@ -1,4 +1,4 @@
-//! What a request binds: its digest covers all of it, and what was typed about people stands as it was typed.
+//! The digest of a request covers all of it, and what was typed about people stands as it was typed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Workflows of all patterns, made at random: whatever the order and the batching of what happens, wherever it crashes,
 //! a run comes to the same journal and the same outputs, and nothing that must not be repeated begins twice.
 //!
-//! Each turn starts from the JSON of the last commit, so every turn is also a restart.
+//! Each transition starts from the JSON of the last commit, so every transition is also a restart.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,7 +135,7 @@ fn lot(path: &str, attempt: i32, of: usize) -> usize {
     usize::from_str_radix(digest.short(6), 16).unwrap() % of
 }
 
-/// What happens to an open record: it follows from its place alone.
+/// Returns the fact of an open record: it follows from its path and attempt alone.
 fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Moment) -> Fact {
     let (path, attempt) = (record.path.clone(), record.attempt);
     if record.kind == StepKind::Hitl {
@@ -174,14 +174,14 @@ fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Momen
     Fact::Ended { path, attempt, result: Ok(Reply { response: json!(text), ..Reply::default() }), at }
 }
 
-/// What a run came to, without what depends on the order of what happened at once.
+/// The result of a run, without what depends on the order of concurrent events.
 #[derive(Debug, PartialEq)]
 struct Story {
     end: End,
     records: BTreeMap<(String, i32), Came>,
 }
 
-/// What a record came to: its kind and phase, its response where it is short, the digest of what it was given.
+/// The result of a record: its kind and phase, its response where it is short, the digest of its input.
 type Came = (StepKind, StepPhase, Option<Value>, Option<Digest>);
 
 /// Drives a run to its end. `chance` says how many of the open records end together, which ones, and where it crashes.
@@ -215,7 +215,7 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
                 allowed.insert(ask.path.clone(), ask.request.allowed_verdicts.clone());
             }
         }
-        // A crash between the turn and its commit: nothing of it happened.
+        // A crash between the transition and its commit: nothing of it happened.
         if draw(6) == 0 {
             continue;
         }

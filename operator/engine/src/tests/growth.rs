@@ -22,7 +22,7 @@ struct Grown {
 }
 
 impl Grown {
-    /// Takes the first turn.
+    /// Computes the first transition.
     fn begin(spec: &Value) -> Self {
         let mut spec = spec.clone();
         spec["requestedBy"] = json!("dana");
@@ -35,7 +35,7 @@ impl Grown {
         Self { workflow, plan, transition, segments: Segments::new(), blobs: Blobs::new(), object: 0 }
     }
 
-    /// Commits the turn, reads it again as the next look does, and takes the next one with these results.
+    /// Commits the transition, reads it again as the next reconcile does, and computes the next one with these results.
     fn go_on(&mut self, facts: Vec<Fact>) {
         self.blobs.extend(self.transition.blobs.iter().cloned());
         let journal = &mut self.transition.journal;
@@ -168,7 +168,7 @@ fn many_open_records_do_not_make_a_segment_of_each_finished_one() {
     assert!((2..=32).contains(&segments.len()), "{} segments", segments.len());
 }
 
-/// How many records a turn looks at that takes in one result, by the records of its journal.
+/// Returns how many records a transition with one result reads, by the records of its journal.
 fn looked_at(spec: &Value, turns: usize) -> (usize, usize) {
     let mut run = Grown::begin(spec);
     (0..turns).for_each(|_| run.go_on(run.results(usize::MAX)));

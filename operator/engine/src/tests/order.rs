@@ -1,6 +1,6 @@
 //! Any order of completions, decisions, repetitions and crashes gives a run its semantics.
 //!
-//! Each turn starts from the JSON of the last commit, so every turn is also a restart.
+//! Each transition starts from the JSON of the last commit, so every transition is also a restart.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -35,7 +35,7 @@ enum Event {
     Stale(usize),
     /// Time passes.
     Wait(u64),
-    /// Somebody suspends or resumes.
+    /// A user suspends or resumes.
     Suspend(bool),
 }
 

@@ -1,6 +1,6 @@
 //! A run that is driven by hand: a small driver plays the world and the people.
 //!
-//! Each turn starts from what the last one committed, as if the operator had crashed in between: no other way exists.
+//! Each transition starts from what the last one committed, as if the operator had crashed in between: no other way exists.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -86,7 +86,7 @@ impl TestRun {
         run
     }
 
-    /// Stores what the turn produced, by way of JSON, as the API server would.
+    /// Stores what the transition produced, by way of JSON, as the API server would.
     pub(crate) fn commit(&mut self) {
         self.blobs.extend(self.transition.blobs.iter().cloned());
         let records: Vec<StepRecord> =
@@ -99,7 +99,7 @@ impl TestRun {
         self.transition = advance(&self.plan, self.control, self.journal.clone(), facts, &self.blobs, &now);
         assert!(self.transition.missing.is_empty(), "everything is stored here: {:?}", self.transition.missing);
         self.commit();
-        // Taking the same turn again, with nothing new, adds nothing.
+        // The same transition again, with nothing new, adds nothing.
         if self.transition.end.is_none() {
             let again = advance(&self.plan, self.control, self.journal.clone(), Vec::new(), &self.blobs, &now);
             assert_eq!(again.journal.records(), self.journal.records(), "a replay adds nothing");
@@ -203,7 +203,7 @@ impl TestRun {
         self.take(vec![Fact::Ended { path: path.into(), attempt, result, at }])
     }
 
-    /// What was asked in this turn at a path.
+    /// Returns the Approval that this transition asks for at a path.
     pub(crate) fn asked(&self, path: &str) -> &Ask {
         let mut asks = self.transition.commands.iter().filter_map(|command| match command {
             Command::Ask(ask) => Some(&**ask),
@@ -212,7 +212,7 @@ impl TestRun {
         asks.rfind(|ask| ask.path == path).unwrap_or_else(|| panic!("nothing is asked at {path}"))
     }
 
-    /// What the agent of a call is told last.
+    /// Returns the last prompt of the agent of a call.
     pub(crate) fn prompt_at(&self, path: &str) -> String {
         let mut calls = self.transition.commands.iter().filter_map(|command| match command {
             Command::Call(call) if call.path == path => Some(&call.what),

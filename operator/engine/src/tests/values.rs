@@ -1,4 +1,4 @@
-//! What a run refers to, counted once each, and what is refused because there is no room.
+//! The values of a run are counted once each, and refused beyond a limit.
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase};

@@ -12,7 +12,7 @@ use crate::pattern;
 pub(super) const HAS: &str = "has";
 /// Whether a pattern is found.
 pub(super) const MATCHES: &str = "matches";
-/// What goes over a list, or over the keys of a map.
+/// A function over a list, or over the keys of a map.
 pub(super) const MACROS: [(&str, Macro); 6] = [
     ("all", Macro::All),
     ("exists", Macro::Exists),
@@ -73,7 +73,7 @@ impl Parser {
     }
 
     /// `text.matches('pattern')`. The pattern must be written out, so that it is checked before a
-    /// run and nobody else's text is ever compiled.
+    /// run, and no other text is ever compiled.
     fn matches(&mut self, mut arguments: Vec<Node>, at: usize) -> Parsed {
         let (pattern, text) = match (arguments.pop(), arguments.pop(), arguments.len()) {
             (Some(pattern), Some(text), 0) => (pattern, text),

@@ -1,4 +1,4 @@
-//! What a condition is worth in a scope.
+//! Evaluates a condition in a scope.
 //!
 //! Evaluation is a walk over a bounded tree with a bounded amount of work; it must not keep anything
 //! between two evaluations, and the same tree and scope always give the same answer or fault.
@@ -249,7 +249,7 @@ impl<'a> Evaluator<'a> {
             }
             for (existing, _) in &map {
                 if equal(existing, &key, &self.work, key_node.at)? {
-                    return Err(Fault::evaluation(key_node.at, "this key stands twice in the map"));
+                    return Err(Fault::evaluation(key_node.at, "duplicate key in the map"));
                 }
             }
             let value = self.value(value, local)?;

@@ -337,7 +337,7 @@ impl Parser {
         Ok(items)
     }
 
-    /// What begins with a name: a constant, a variable or a function.
+    /// Parses an expression that begins with a name: a constant, a variable or a function.
     fn name(&mut self, name: String, at: usize) -> Parsed {
         let kind = match name.as_str() {
             "true" => Kind::Bool(true),

@@ -66,7 +66,7 @@ impl Function {
     }
 }
 
-/// What to write instead of a function that does not exist.
+/// Returns what to write instead of a function that does not exist.
 pub(super) fn unknown(name: &str, method: bool) -> String {
     let near = match name {
         "lower" => Some("lowerAscii"),

@@ -112,7 +112,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How many elements, entries or characters, if it is countable.
+    /// Returns the number of elements, entries or characters, if it is countable.
     pub(super) fn size(&self) -> Option<usize> {
         match self {
             Value::Text(text) => Some(text.as_str().chars().count()),
@@ -120,7 +120,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How many elements or entries, if this is a list or map of some form.
+    /// Returns the number of elements or entries, if this is a list or map of some form.
     pub(super) fn length(&self) -> Option<usize> {
         match self {
             Value::List(items) => Some(items.len()),
@@ -175,7 +175,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What exists instead of a missing member, for messages. Names of fields are not secret.
+    /// Returns the existing members in place of a missing one, for messages. Names of fields are not secret.
     pub(super) fn describe_members(&self) -> String {
         let names: Vec<String> = match self {
             Value::Object(fields) => fields.keys().take(10).map(|k| text::display(k, 40)).collect(),
@@ -266,7 +266,7 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Res
     Ok(true)
 }
 
-/// How two values are ordered, if they are of kinds that have an order. The inner nothing means
+/// Returns the order of two values, if they are of kinds that have an order. The inner nothing means
 /// that they have none because one is not a number.
 pub(super) fn order(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Result<Option<Ordering>, Fault> {
     match (a, b) {

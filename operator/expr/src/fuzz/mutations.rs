@@ -7,7 +7,7 @@ use std::thread;
 /// The longest mutation, in bytes.
 const LONGEST: usize = 20_000;
 
-/// What has hurt parsers: quotes and brackets of every language here, what hides on a terminal, numbers at the edge.
+/// Texts that have hurt parsers: quotes and brackets of every language here, invisible characters, numbers at the edge.
 const WORDS: [&str; 40] = [
     "{{",
     "}}",

@@ -16,7 +16,7 @@ safe: a gate asks, a step is not skipped, a grant does not match, an edge fails 
 /// Everything of conditions, in the order of the page.
 pub(super) const SECTIONS: &[&Section] = &[&OPERATORS, &MACROS, &FUNCTIONS, &METHODS, &ERRORS];
 
-/// What is in the tables, and what there is.
+/// The names in the tables, and the names that exist.
 #[cfg(test)]
 pub(super) fn vocabulary() -> [(&'static Section, std::collections::BTreeSet<&'static str>); 3] {
     use crate::cel::words;

@@ -19,7 +19,7 @@ characters except tab, line feed and carriage return are dropped, and the text i
 /// Everything of templates, in the order of the page.
 pub(super) const SECTIONS: &[&Section] = &[&FEATURES, &FILTERS, &TESTS, &METHODS, &FUNCTIONS];
 
-/// What is in the tables, and what there is.
+/// The names in the tables, and the names that exist.
 #[cfg(test)]
 pub(super) const VOCABULARY: [(&Section, &str); 4] = {
     use crate::template::words;

@@ -3,14 +3,14 @@
 use crate::budget;
 use minijinja::{Error, ErrorKind};
 
-/// How every message about a bound begins.
+/// The beginning of every message about a bound.
 pub(super) const TOO_MUCH: &str = "too much";
 /// Bytes read and made in one rendering.
 pub(crate) const MAX_WORK: usize = 64 << 20;
 /// Bytes of a text that is made.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
-/// How the message begins that the driver's flag stopped the rendering.
+/// The beginning of the message that the driver's flag stopped the rendering.
 pub(super) const STOPPED: &str = "stopped";
 
 /// Counts work and ends the rendering where the driver's flag is set.

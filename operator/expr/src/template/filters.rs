@@ -19,9 +19,9 @@ use crate::pattern::Pattern;
 /// Elements of a `range`, and the largest number in one.
 pub(crate) const MAX_RANGE: usize = 1000;
 const MAX_RANGE_BOUND: usize = 1_000_000_000;
-/// What compiling a pattern costs, as bytes read.
+/// The cost of compiling a pattern, as bytes read.
 const PATTERN_WORK: usize = 256 << 10;
-/// How deep a template's own lists and maps are within each other, at most.
+/// The deepest nesting of a template's own lists and maps.
 const MAX_LITERAL_DEPTH: usize = 24;
 
 /// Prints a value: texts and numbers as they are, everything else as JSON, so that what conditions
@@ -286,7 +286,7 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
     }
 }
 
-/// What a filter or a test costs, by its arguments; the first is what it is applied to.
+/// Returns the cost of a filter or a test by its arguments; the first is the value that it is applied to.
 pub(super) type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
 
 pub(super) fn charge_nothing(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! What an operation on values costs, in bytes read: by the sizes of all its operands.
+//! The cost of an operation on values, in bytes read: by the sizes of all its operands.
 //!
 //! A value is read by walking it, and the walk pays for each part before it goes on. So the cost of a value that is
 //! made of other values many times over is never more than what is left to spend.
@@ -8,7 +8,7 @@ use minijinja::{Error, State, Value};
 
 use super::budget::{MAX_TEXT, MAX_WORK, go_on, too_much};
 
-/// What a part of a list or map costs besides its text.
+/// The cost of an element of a list or map besides its text.
 const PART: usize = 16;
 /// Values within each other that are walked.
 const MAX_WALK: usize = 400;

@@ -1,4 +1,4 @@
-//! What a template may contain, decided on its words and its syntax tree before anything runs, and
+//! The allowed content of a template, decided on its tokens and its syntax tree before anything runs, and
 //! the names it uses.
 //!
 //! The template engine bounds the steps of a rendering but not the memory they take, nor the stack
@@ -21,11 +21,11 @@ pub(crate) const MAX_WORDS: usize = 256;
 pub(crate) const MAX_NESTING: usize = 24;
 /// The step of a slice, either way.
 const MAX_STEP: u64 = 1_000_000;
-/// How many times the size of a variable a computed text may have, and the same inside a loop.
+/// The most size of a computed text, as a multiple of a variable's size, and the same inside a loop.
 pub(crate) const MAX_GROWTH: u32 = 32;
 pub(crate) const MAX_GROWTH_IN_LOOP: u32 = 4;
 
-/// What is refused, and the line where.
+/// A refusal, with its line.
 pub(super) struct Refusal {
     line: u16,
     problem: String,
@@ -289,7 +289,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// What a filter or test is applied to; `guards` if that provides for its absence.
+    /// Checks the operand of a filter or test; `guards` if that provides for its absence.
     fn subject(&mut self, subject: &ast::Expr<'s>, guards: bool) -> Grown {
         match path(subject) {
             Some((root, members)) if guards => Ok(self.refer(root, members, true)),

@@ -1,4 +1,4 @@
-//! What an expression of a template looks like, read off its syntax tree.
+//! The shape of an expression of a template, read from its syntax tree.
 //!
 //! It must not evaluate: what it does not see at once, it does not know.
 

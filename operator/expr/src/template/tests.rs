@@ -1,4 +1,4 @@
-//! What templates give, and what they refuse. No test here may depend on another.
+//! The results of templates, and what they refuse. No test here depends on another.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};

@@ -25,7 +25,7 @@ const MARK: char = '\u{1}';
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Bytes of a scheme and host that have a value in them, as far as the value.
 const MAX_HOST: usize = 1024;
-/// How many times a segment is decoded to look for dots. A value is encoded once.
+/// The number of times that a segment is decoded in search of dots. A value is encoded once.
 const DECODINGS: usize = 4;
 
 /// `urlencode`: percent-encodes everything but letters, digits and `-._~`. In a URL the result is not encoded again.

@@ -14,7 +14,7 @@ use crate::{LanguageError, Scope, budget};
 /// Bytes of a large text, and about those that are charged for a large list or map.
 const LARGE: u64 = 300_000;
 
-/// What an expression must charge at least.
+/// The least that an expression must charge.
 #[derive(Clone, Copy)]
 enum Least {
     /// It reads one large operand.
@@ -182,7 +182,7 @@ const TABLE: &[(&str, &str, &str, Least)] = &[
     ("operator", "{x: y}", "{text: 1}", One),
 ];
 
-/// What the syntax tree of templates has besides words: a new operator of the engine is refused by name there.
+/// The parts of the syntax tree of templates besides names: a new operator of the engine is refused by name there.
 const OPERATORS: [&str; 24] = [
     "in", "not in", "==", "!=", "<", "<=", ">", ">=", "chain", "+", "~", "-", "*", "/", "//", "%", "**", "-x", "not",
     "and", "or", "if", "x[y]", "x.y",

@@ -1,4 +1,4 @@
-//! What a chain means; its gates are told with the verdicts, in the tests of a turn.
+//! The semantics of a chain. Its gates are tested with the verdicts, in the tests of `advance`.
 
 use serde_json::json;
 

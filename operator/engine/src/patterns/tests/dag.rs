@@ -1,4 +1,4 @@
-//! What a dag means.
+//! The semantics of a dag.
 
 use serde_json::{Value, json};
 use signoff_api::{Verdict, workflow::WorkflowPhase};
@@ -73,7 +73,7 @@ fn max_parallel_bounds_the_calls_in_flight_and_gates_do_not_count() {
 #[test]
 fn names_are_unique_deps_are_known_and_there_is_no_circle() {
     let found = errors(dag(json!([after(set("one", "x"), &["nobody"]), set("one", "y"),])));
-    assert!(found.iter().any(|c| c.contains("steps[1].name: one stands twice")), "{found:?}");
+    assert!(found.iter().any(|c| c.contains("steps[1].name: duplicate name one")), "{found:?}");
     assert!(
         found.iter().any(|c| c.contains("steps[0].dependsOn: there is no step nobody; there are one")),
         "{found:?}"

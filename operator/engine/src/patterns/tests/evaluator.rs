@@ -1,4 +1,4 @@
-//! What the evaluator-optimizer means.
+//! The semantics of the evaluator-optimizer.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

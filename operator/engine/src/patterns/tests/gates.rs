@@ -1,4 +1,4 @@
-//! What each verdict means at the gates of `spec.gates`: a cell of the table a test.
+//! The semantics of each verdict at the gates of `spec.gates`: a cell of the table a test.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, journal::StepPhase};
@@ -492,7 +492,7 @@ fn gates_that_could_never_ask_are_refused() {
         "spec.gates[1].afterAttempts",
         "spec.gates[2].steps",
         "spec.gates[3].type: one gate of this type is enough",
-        "spec.gates[3].name: fin stands twice",
+        "spec.gates[3].name: duplicate name fin",
         "spec.gates[4].steps: it would never ask, for no step has an outputSchema",
         "spec.gates[5].steps: it would never ask, for no step has `onError: escalate`",
     ] {

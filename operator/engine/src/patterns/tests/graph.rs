@@ -1,4 +1,4 @@
-//! What a graph means.
+//! The semantics of a graph.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

@@ -1,4 +1,4 @@
-//! What orchestrator and workers mean.
+//! The semantics of orchestrator and workers.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

@@ -1,4 +1,4 @@
-//! What parallel means.
+//! The semantics of parallel branches.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

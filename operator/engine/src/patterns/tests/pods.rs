@@ -1,4 +1,4 @@
-//! What containers mean to a run: what they are given, who is asked about them, and what their ends lead to.
+//! The semantics of containers: their input, the gates about them, and the consequences of their ends.
 
 use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase};

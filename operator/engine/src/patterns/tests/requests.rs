@@ -1,4 +1,4 @@
-//! What text of models and people can do to a request, and what it cannot.
+//! The influence that text of models and people can have on a request, and its limits.
 
 use serde_json::json;
 use signoff_api::journal::StepPhase;

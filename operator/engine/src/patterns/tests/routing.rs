@@ -1,4 +1,4 @@
-//! What routing means.
+//! The semantics of routing.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

@@ -108,7 +108,7 @@ impl Validator<'_> {
         None
     }
 
-    /// What a gate sends back must not have been seen by anybody who does not wait for the gate.
+    /// Checks that every task that reads what a gate sends back waits for the gate.
     fn nobody_else_saw(&mut self, steps: &[SpecStep<'_>], before: &[Vec<usize>], gate: usize, again: &[usize]) {
         let name = |at: usize| steps[at].step.name.as_str();
         for (other, seen) in before.iter().enumerate() {

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// How often a router's answer is requested again by default.
+/// The default number of further requests of a router's answer.
 const ROUTER_RETRIES: i32 = 2;
 /// The largest number of routes.
 const MOST_ROUTES: usize = 32;

@@ -205,7 +205,7 @@ impl<'a> StepScope<'a> {
                     object.insert(node.name.clone(), never());
                 }
                 for (name, mut view) in views {
-                    // A graph visits a node often: what nobody asks for is not looked at.
+                    // A graph visits a node often: visits that no template names are not read.
                     if let (Some(view), true) = (view.as_object_mut(), wanted.field(root, &name, "visits")) {
                         view.insert("visits".to_owned(), self.visits(run, &name, seq)?);
                     }

@@ -48,7 +48,7 @@ pub(crate) fn response<'a>(
     Ok((current, original))
 }
 
-/// What came of the last attempt at a step, as it lies beneath its record.
+/// The records beneath the record of a step that are newer than its last attempt.
 struct ChildRecords(Vec<StepRecord>);
 
 impl ChildRecords {
@@ -58,7 +58,7 @@ impl ChildRecords {
         Self(children)
     }
 
-    /// What became of the answer: the record of that, or of the attempt, where nothing more was to be said.
+    /// Returns the record of the accepted answer: `.answer`, or the attempt itself where there is none.
     fn settled<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
         self.0.iter().rfind(|r| super::parts(&r.path).0 == ANSWER).unwrap_or(record)
     }

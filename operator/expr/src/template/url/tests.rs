@@ -1,4 +1,4 @@
-//! What a value can do to a URL, and what it cannot.
+//! The influence that a value can have on a URL, and its limits.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use proptest::prelude::*;
