@@ -19,10 +19,10 @@ use crate::{
 };
 
 const REMEDY: &str = "install the chart of this operator's version again";
-/// What a token that is bound to a pod says of its bearer.
+/// The field of a user that only a token bound to a pod has.
 const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 
-/// What an inspection found.
+/// The result of an inspection.
 #[derive(Clone, Debug, Default)]
 pub struct Inspection {
     /// Every object on which the guard rests, in the order in which they were compared.
@@ -31,9 +31,9 @@ pub struct Inspection {
     pub external_mutators: Vec<String>,
     /// The operator that the rules were compared for; none where whoever asked is none.
     pub identity: Option<Identity>,
-    /// What is wrong besides: with whoever asks.
+    /// Problems with the identity of the caller.
     pub complaints: Vec<String>,
-    /// What tells whether an object was changed since.
+    /// The versions of the objects, to find later changes.
     pub versions: ObjectVersions,
     /// When one of the objects was last changed, as far as they say so themselves.
     pub changed_at: Option<Timestamp>,
@@ -46,11 +46,11 @@ pub struct Object {
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// How it stands.
+    /// The result of its comparison.
     pub state: State,
 }
 
-/// How an object of the guard stands.
+/// The result of the comparison of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// As this build ships it.
@@ -110,7 +110,7 @@ pub(crate) fn compare(found: &InForce, identity: Result<Identity, String>) -> In
     inspection
 }
 
-/// Who the operator is, as the API server sees it: the policies exempt exactly this one.
+/// Returns the identity of the operator as the API server authenticates it. The policies exempt exactly this one.
 pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
     let name = me.username.as_deref().unwrap_or_default();
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));

@@ -8,7 +8,7 @@ use signoff_api::GROUP;
 
 use crate::inspect::{ByName, InForce};
 
-/// What of a resource rule matters here, whichever kind it stands in.
+/// The part of a resource rule that decides whether it matches, of either kind.
 struct Rule<'a> {
     groups: &'a [String],
     resources: &'a [String],

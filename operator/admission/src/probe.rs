@@ -18,7 +18,7 @@ use crate::policies::Identity;
 /// The name in every API server's certificate.
 const SERVER_NAME: &str = "kubernetes.default.svc";
 
-/// What became of the forged requests.
+/// The answer to the forged requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Refused by our rules, at this instant of the API server's own clock, cut to seconds, where it says so.

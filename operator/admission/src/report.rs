@@ -1,4 +1,4 @@
-//! What an inspection found, for people: every object, what differs, and how to mend it.
+//! The page about an inspection, for administrators: every object, what differs, and the remedy.
 //!
 //! It must not leave anything out, also not what is well.
 

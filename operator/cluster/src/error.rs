@@ -55,7 +55,7 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// What the API server said, once: at most 1,000 characters, for it quotes what it refuses.
+/// Returns the message of the API server, cut to 1,000 characters because it quotes what it refuses.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
     let said = match error {

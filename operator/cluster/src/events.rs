@@ -35,13 +35,13 @@ use crate::{
     write_priority::WritePriority,
 };
 
-/// How many may wait.
+/// The most Events that may be queued.
 const QUEUE: usize = 1024;
 /// For so long an Event gives way to state writes.
 const GIVES_WAY: Duration = Duration::from_secs(1);
-/// What the API server takes as a note, in bytes.
+/// The longest note that the API server accepts, in bytes.
 const LONGEST: usize = 1024;
-/// How many are being written at once.
+/// The most Events that are written at once.
 const AT_ONCE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 const REPORTER: &str = "signoff.dev/operator";

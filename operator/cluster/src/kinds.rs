@@ -26,7 +26,7 @@ pub trait DecodedKind: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + 
     /// Reads an object, as far as it matters to the controller.
     ///
     /// # Errors
-    /// What is not as the kind's schema says.
+    /// The object does not match the schema of its kind.
     fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error>;
 }
 
@@ -208,7 +208,7 @@ pub fn uid(object: &impl ResourceExt) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
 
-/// What is read of an object's metadata. What is not listed here costs nothing and cannot do harm.
+/// The part of an object's metadata that is decoded. Other fields are skipped, however they nest.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {

@@ -24,7 +24,7 @@ pub struct LeaseSettings {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// How long it is valid without a renewal; whole seconds.
+    /// The time for which it is valid without a renewal; whole seconds.
     pub ttl: Duration,
 }
 

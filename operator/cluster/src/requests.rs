@@ -23,7 +23,7 @@ use crate::{
     write_priority::WritePriority,
 };
 
-/// How long an answer may take. A connection that died without a word must not hold an object for ever.
+/// The timeout of an answer. A dead connection must not block an object for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The form of the answer to a write.

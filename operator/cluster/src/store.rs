@@ -36,7 +36,7 @@ struct Inner<K> {
     small: LruCache<Name, ()>,
     /// By the owner's uid: what belongs to it and is open, or over and not yet taken note of.
     owned: BTreeMap<Box<str>, Vec<Name>>,
-    /// What the list that is being read held so far.
+    /// The names in the list that is being read, so far.
     listed: Option<BTreeSet<Name>>,
     /// The bytes of the long values of all objects of a namespace, where they have any.
     value_bytes: BTreeMap<Arc<str>, u64>,
@@ -63,7 +63,7 @@ struct Entry<K> {
     is_stale: bool,
 }
 
-/// How an object came here.
+/// The source of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// By a watch or a list.
@@ -183,7 +183,7 @@ impl<K: ReconciledKind> Store<K> {
         object
     }
 
-    /// A list begins.
+    /// Begins a list.
     pub fn listing(&self) {
         self.lock().listed = Some(BTreeSet::new());
     }
@@ -250,7 +250,7 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// What is known of an object.
+    /// Returns the cached state of an object.
     pub fn find(&self, name: &Name) -> Found<K> {
         let inner = self.lock();
         let Some(entry) = inner.entries.get(name) else { return Found::NotFound };
@@ -278,7 +278,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).is_some_and(|entry| !entry.over)
     }
 
-    /// A write's answer was lost: the next look asks the server.
+    /// Marks an object as stale because the answer to a write was lost: the next reconcile reads it from the API server.
     pub fn mark_stale(&self, name: &Name) {
         if let Some(entry) = self.lock().entries.get_mut(name) {
             entry.is_stale = true;
@@ -368,7 +368,7 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// What belongs to a Workflow's uid and is open, or over and not yet shrunk.
+    /// Returns the names of the objects of a Workflow's uid that are open, or finished and not yet reduced to a summary.
     pub fn owned_by(&self, uid: &str) -> Vec<Name> {
         self.lock().owned.get(uid).into_iter().flatten().cloned().collect()
     }
@@ -378,7 +378,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.iter().filter(|(_, entry)| !entry.over).map(|(name, _)| name.clone()).collect()
     }
 
-    /// How many are not over.
+    /// Returns the number of objects that have not finished.
     pub fn count_open(&self) -> usize {
         self.lock().entries.values().filter(|entry| !entry.over).count()
     }

@@ -24,11 +24,11 @@ use crate::{
 
 /// Objects in a page of a list: a page is held in memory at once.
 const PAGE: u32 = 100;
-/// How long the server keeps a watch open, in seconds.
+/// The timeout of a watch that the server is asked for, in seconds.
 const OPEN: u32 = 290;
-/// How much longer a connection without data counts as alive.
+/// The time after that timeout in which a connection without data still counts as alive.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long a list may take.
+/// The timeout of a list.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -50,14 +50,14 @@ pub enum WatchEvent<K> {
     Unreadable {
         /// As far as it can be read.
         meta: ObjectMeta,
-        /// Why the rest cannot.
+        /// The error of the decoder.
         why: String,
         /// Whether it stood in a list.
         listed: bool,
     },
     /// The watch is broken, and the cache may become stale. Sent once until the watch works again.
     Broken {
-        /// Why.
+        /// The error.
         why: String,
         /// Whether the API server does not know the kind.
         unknown_kind: bool,

@@ -1,4 +1,4 @@
-//! What every reconcile gets: clients, caches and queues.
+//! The context of every reconcile: clients, caches and queues.
 
 use std::sync::{
     Arc,
@@ -117,7 +117,7 @@ impl Context {
     /// Evaluates text of an object on a thread for that.
     ///
     /// # Errors
-    /// Why there is no result.
+    /// The evaluation was stopped.
     pub(crate) async fn evaluate<K: ReconciledKind, T: Send + 'static>(
         &self,
         object: &K,

@@ -17,7 +17,7 @@ pub enum Error {
     Blob {
         /// The Workflow.
         object: String,
-        /// What the store said.
+        /// The error of the store.
         source: BlobError,
     },
     /// A large value that a journal names is not there.
@@ -39,7 +39,7 @@ pub enum Error {
     JournalTorn {
         /// The Workflow.
         object: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// An object that stands where one of the operator's should, and is not the operator's.
@@ -49,7 +49,7 @@ pub enum Error {
         object: String,
         /// The kind and name of what is in the way.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The evaluation of an object's text has no result.
@@ -57,7 +57,7 @@ pub enum Error {
     Stopped {
         /// The object.
         object: String,
-        /// Why.
+        /// The reason.
         why: signoff_executor::Stopped,
     },
     /// An internal error.
@@ -65,7 +65,7 @@ pub enum Error {
     Bug {
         /// The object.
         object: String,
-        /// What should not be.
+        /// The state that should be impossible.
         what: String,
     },
 }
@@ -144,7 +144,7 @@ impl Error {
         }
     }
 
-    /// How long to leave the object alone after so many failures in a row (from 1).
+    /// Returns the pause before the next reconcile after `failures` failures in a row (from 1).
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
         let doubled = |first: u64, most: u64| {

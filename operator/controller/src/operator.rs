@@ -32,7 +32,7 @@ use crate::{
     value_quota::ValueSettings,
 };
 
-/// How long reported Events may take to be written while the operator stops.
+/// The time in which queued Events must be written while the operator stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The configuration of an operator.
@@ -67,7 +67,7 @@ pub struct Config {
     pub evaluator: Evaluator,
     /// How many objects may be reconciled at once. What they take in memory is bounded besides.
     pub max_reconciles: usize,
-    /// How long calls in flight may take while the operator stops.
+    /// The time in which calls in flight must finish while the operator stops.
     pub grace: Duration,
     /// Where numbers are counted, by the operator and whatever is beside it.
     pub metrics: Shared,

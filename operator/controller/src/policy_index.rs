@@ -45,7 +45,7 @@ struct Inner {
 /// The objects of one kind, as far as they matter here.
 struct WatchedSet<T> {
     objects: BTreeMap<Name, Result<T, String>>,
-    /// What the list that is being read held so far.
+    /// The names in the list that is being read, so far.
     listed: Option<BTreeSet<Name>>,
     /// Whether a list was ever read to its end.
     complete: bool,

@@ -21,7 +21,7 @@ pub(crate) struct ReconcileLoad {
     bytes: usize,
 }
 
-/// What is under way in one namespace.
+/// The reconciles in flight of one namespace.
 #[derive(Clone, Copy, Default)]
 struct Load {
     count: usize,
@@ -52,12 +52,12 @@ impl ReconcileLoad {
         Some(key)
     }
 
-    /// Returns how many are under way.
+    /// Returns the number of reconciles in flight.
     pub(crate) fn count(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Returns how many are under way in a namespace.
+    /// Returns the number of reconciles in flight in a namespace.
     pub(crate) fn count_in(&self, namespace: &str) -> usize {
         self.namespaces.get(namespace).map_or(0, |load| load.count)
     }

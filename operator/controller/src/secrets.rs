@@ -49,7 +49,7 @@ impl ClusterSecrets {
     }
 }
 
-/// What is read of a Secret.
+/// The part of a Secret that is decoded.
 #[derive(Deserialize)]
 struct Found {
     metadata: Annotations,

@@ -25,7 +25,7 @@ pub(crate) struct Stalls {
 }
 
 struct Stall {
-    /// What fails, naming the object it is about.
+    /// The operation that fails, with its object.
     operation: String,
     since: Moment,
     /// Whether an Event was reported.

@@ -33,7 +33,7 @@ impl Unreadable {
         self.lock().remove(key).is_some()
     }
 
-    /// Why an object cannot be read, where that is so.
+    /// Returns why an object cannot be read, or `None`.
     pub(crate) fn why(&self, key: &Key) -> Option<Arc<str>> {
         self.lock().get(key).map(|trouble| Arc::clone(&trouble.why))
     }

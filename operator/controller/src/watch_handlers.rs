@@ -79,7 +79,7 @@ impl Watched for Approval {
     }
 }
 
-/// How many events are applied in one go, so that nothing else waits for long.
+/// The most events that are applied at once, so that nothing else waits for long.
 const AT_ONCE: usize = 64;
 
 /// Applies an event and those that arrived with it. Returns whether one of them completed the first list.

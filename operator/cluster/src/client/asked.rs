@@ -1,4 +1,4 @@
-//! What a request reads, by its method and path.
+//! The verb and resource of a request that reads, from its method and path.
 //!
 //! It must not look at a body.
 

@@ -17,7 +17,7 @@ pub struct Filter {
     escaped: bool,
 }
 
-/// What a byte means for what can be seen.
+/// The effect of a byte on what is passed on.
 enum Turn {
     None,
     /// With this byte begins what is hidden.

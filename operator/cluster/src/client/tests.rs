@@ -19,7 +19,7 @@ fn whole(text: &[u8]) -> Vec<u8> {
     cut(text, &[])
 }
 
-/// What a whole document should come to.
+/// Returns the expected form of a whole document.
 fn pruned(value: &Value, depth: u32) -> Value {
     match value {
         Value::Array(_) | Value::Object(_) if depth == LIMIT => Value::Null,

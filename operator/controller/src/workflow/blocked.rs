@@ -21,7 +21,7 @@ use signoff_expr::text;
 use super::{commit::open_records, observe::Seen, plan::Refusal, quarantine, status};
 use crate::{context::Context, error::Error};
 
-/// How soon to report it again. A write by another operator triggers a reconcile anyway.
+/// The time after which a run with a newer journal is reported again. A write by another operator triggers a reconcile anyway.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// Reports that a run is left to a newer operator. Returns when to report it again.

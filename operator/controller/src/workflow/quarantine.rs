@@ -17,7 +17,7 @@ use crate::{
     quarantine::{Aside, VERSION, message, reason},
 };
 
-/// How soon a suspended run is reconciled again without an event.
+/// The time after which a suspended run is reconciled again without an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
