@@ -1,5 +1,4 @@
 //! Any bytes as a decision.
-//! It may only hand the bytes over: the target itself stands in the engine, where the tests run it too.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| signoff_engine::fuzz::decision(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| signoff_fuzz_drivers::engine::decision(data));

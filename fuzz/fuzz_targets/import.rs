@@ -1,8 +1,7 @@
-//! Any bytes as a file of the Strands CLI that somebody imports.
-//! It may only hand the bytes over: the target itself stands in signoff-strands, where the tests run it too.
+//! Any bytes as a file of the Strands CLI to import.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    signoff_strands::fuzz::import(data);
-    signoff_strands::fuzz::file(data);
+    signoff_fuzz_drivers::files::import(data);
+    signoff_fuzz_drivers::files::strands(data);
 });

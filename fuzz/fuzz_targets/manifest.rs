@@ -1,5 +1,4 @@
-//! Any bytes as a file that somebody validates.
-//! It may only hand the bytes over: the target itself stands in signoff-manifest, where the tests run it too.
+//! Any bytes as a file to check.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| signoff_manifest::fuzz::file(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| signoff_fuzz_drivers::files::manifest(data));

@@ -1,5 +1,4 @@
-//! Any bytes as the `when` of an edge, in either of its forms.
-//! It may only hand the bytes over: the target itself stands in signoff-expr, where the tests run it too.
+//! Any bytes as the `when` of an edge.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| signoff_expr::fuzz::when(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| signoff_fuzz_drivers::expressions::when(data));

@@ -51,7 +51,11 @@ fn what_stands_twice_in_a_list_whose_items_differ_is_refused_at_its_place() {
     let provider = json!({"name": "p", "scripted": {"replies": [{"text": "x"}]}});
     let table = [
         (twice(set[0].clone()), json!({}), "[1].name: duplicate name s"),
-        (set.clone(), json!({"inputs": twice(json!({"name": "i", "value": "x"}))}), "spec.inputs[1].name: duplicate name i"),
+        (
+            set.clone(),
+            json!({"inputs": twice(json!({"name": "i", "value": "x"}))}),
+            "spec.inputs[1].name: duplicate name i",
+        ),
         (set.clone(), json!({"providers": twice(provider.clone())}), "spec.providers[1].name: duplicate p"),
         (
             set.clone(),

@@ -30,8 +30,6 @@
 pub mod approval;
 pub mod driver;
 pub mod evaluation;
-#[doc(hidden)]
-pub mod fuzz;
 pub mod gate;
 pub mod journal;
 pub mod plan;

@@ -32,29 +32,31 @@ use std::collections::BTreeSet;
 
 use super::{LanguageError, Reference, Scope, text};
 
-/// The bounds, for the page that lists them.
-pub(super) mod limit {
-    pub(crate) use super::{
+/// The bounds of conditions, for the reference page.
+pub mod limit {
+    pub use super::{
         evaluate::{MAX_LIST as LIST, MAX_WORK as WORK},
         functions::MAX_TEXT as TEXT,
         parse::{MAX_NESTING as NESTING, MAX_NODES as NODES, MAX_SOURCE as SOURCE},
     };
 }
 
-/// The words, for the page that lists them.
-#[cfg(test)]
-pub(super) mod words {
+/// The words of conditions, for the reference page.
+pub mod words {
     use super::{calls, signature::Function};
 
-    pub(crate) fn macros() -> impl Iterator<Item = &'static str> {
+    /// Returns the names of all macros.
+    pub fn macros() -> impl Iterator<Item = &'static str> {
         std::iter::once(calls::HAS).chain(calls::MACROS.into_iter().map(|(name, _)| name))
     }
 
-    pub(crate) fn functions() -> impl Iterator<Item = &'static str> {
+    /// Returns the names of all functions.
+    pub fn functions() -> impl Iterator<Item = &'static str> {
         Function::names(false)
     }
 
-    pub(crate) fn methods() -> impl Iterator<Item = &'static str> {
+    /// Returns the names of all methods.
+    pub fn methods() -> impl Iterator<Item = &'static str> {
         std::iter::once(calls::MATCHES).chain(Function::names(true))
     }
 }

@@ -17,16 +17,11 @@
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
 //! | [`budget`] | when an evaluation must stop, and how much work it charged |
-//! | [`handbook`] | what each word does, as a page |
-//! | [`fuzz`] | that none of these can be made to panic |
 
 pub mod budget;
 pub mod cel;
 #[doc(hidden)]
 pub mod endless;
-#[doc(hidden)]
-pub mod fuzz;
-pub mod handbook;
 pub mod json;
 #[cfg(test)]
 mod manual_tests;

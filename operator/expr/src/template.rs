@@ -27,11 +27,11 @@ use minijinja::{AutoEscape, ErrorKind};
 use super::{LanguageError, Reference, Scope, endless, text};
 
 /// Bytes of a rendered text, unless the caller says otherwise.
-pub(super) const MAX_OUTPUT: usize = 256 << 10;
+pub const MAX_OUTPUT: usize = 256 << 10;
 
-/// The bounds, for the page that lists them.
-pub(super) mod limit {
-    pub(crate) use super::{
+/// The bounds of templates, for the reference page.
+pub mod limit {
+    pub use super::{
         MAX_OUTPUT as OUTPUT,
         budget::{MAX_TEXT as TEXT, MAX_WORK as WORK},
         filters::MAX_RANGE as RANGE,
@@ -41,13 +41,12 @@ pub(super) mod limit {
         },
         vocabulary::FUEL,
     };
-    pub(crate) use crate::pattern::MAX_PATTERN as PATTERN;
+    pub use crate::pattern::MAX_PATTERN as PATTERN;
 }
 
-/// The words, for the page that lists them.
-#[cfg(test)]
-pub(super) mod words {
-    pub(crate) use super::vocabulary::{FILTERS, FUNCTIONS, METHODS, TESTS};
+/// The words of templates, for the reference page.
+pub mod words {
+    pub use super::vocabulary::{FILTERS, FUNCTIONS, METHODS, TESTS};
 }
 
 /// A template that parsed, uses only what templates may use, and is within its limits.

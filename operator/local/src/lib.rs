@@ -64,11 +64,10 @@ mod admit;
 mod blobs;
 mod durable;
 mod error;
-#[doc(hidden)]
-pub mod fuzz;
 mod handler;
 mod history;
-mod object;
+#[doc(hidden)] // for the fuzz driver of sessions
+pub mod object;
 mod outputs;
 mod run;
 #[cfg(test)]

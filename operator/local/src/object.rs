@@ -19,7 +19,7 @@ pub(super) fn encode<T: Serialize>(object: &T) -> Result<Vec<u8>, serde_json::Er
 }
 
 /// The lines of an object below their digest.
-pub(super) fn with_digest(body: &[u8]) -> Vec<u8> {
+pub fn with_digest(body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{HEAD}{}{TAIL}", Digest::of_bytes(body)).into_bytes();
     bytes.extend(body);
     bytes
@@ -29,7 +29,7 @@ pub(super) fn with_digest(body: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// What is not as it was written.
-pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("its first line does not end")?;
     let (line, body) = bytes.split_at(end + 1);
     let digest = std::str::from_utf8(line).ok().and_then(|line| line.strip_prefix(HEAD)?.strip_suffix(TAIL));

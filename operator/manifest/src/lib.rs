@@ -5,8 +5,6 @@
 mod check;
 pub mod explain;
 pub mod flow;
-#[doc(hidden)]
-pub mod fuzz;
 mod old_fields;
 pub mod problem;
 pub mod report;

@@ -14,8 +14,6 @@
 mod check;
 mod condition;
 pub mod fields;
-#[doc(hidden)]
-pub mod fuzz;
 mod gates;
 mod graph;
 mod import;

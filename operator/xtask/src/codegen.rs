@@ -9,12 +9,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use signoff_executor::address::ranges;
-use signoff_expr::handbook;
 use signoff_tests::attacks;
 use signoff_tests::cargo::{root, shown};
 use signoff_tests::say;
 
-use crate::{catalogue, glossary};
+use crate::{catalogue, glossary, handbook};
 
 /// Folders that hold nothing but generated files: whatever else lies there is a left-over.
 const GENERATED_ONLY: [&str; 2] = ["crds", "charts/signoff/files"];

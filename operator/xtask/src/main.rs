@@ -8,6 +8,7 @@ mod codegen;
 mod demo;
 mod docs;
 mod glossary;
+mod handbook;
 mod image;
 mod lint;
 mod release;

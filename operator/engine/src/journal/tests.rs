@@ -229,7 +229,7 @@ proptest! {
         steps in 500_usize..3000,
         segment in 200_usize..1500,
     ) {
-        signoff_expr::fuzz::tried(1, "property cases");
+        println!("tried: 1 property cases");
         let room = JournalLimits { steps, segment, largest: segment * 4 };
         let (mut whole, mut parted) = (Journal::default(), Journal::default());
         let mut stored = Segments::new();

@@ -62,7 +62,7 @@ const KEYWORDS: [&str; 46] = [
 #[test]
 fn every_row_of_the_table_is_evaluated_within_the_allowance() {
     let rows = table();
-    signoff_expr::fuzz::tried(rows.len(), "rows of schemas and values");
+    println!("tried: {} rows of schemas and values", rows.len());
     for (keyword, schema, value) in rows {
         let compiled = Schema::of_value(&schema).unwrap_or_else(|why| panic!("{keyword}: {why}"));
         let steps = compiled.steps(&value);

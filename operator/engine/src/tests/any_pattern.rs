@@ -250,7 +250,7 @@ proptest! {
 
     #[test]
     fn any_order_any_batching_and_any_crash_come_to_the_same(spec in spec(), chances in prop::collection::vec(1_u64.., 2)) {
-        signoff_expr::fuzz::tried(1, "property cases");
+        println!("tried: 1 property cases");
         let plan = plan_of(spec);
         let first = run(&plan, chances[0]);
         for ((path, attempt), (kind, ..)) in &first.records {

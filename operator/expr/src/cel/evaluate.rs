@@ -13,9 +13,9 @@ use super::value::{Text, Value, equal, order};
 use crate::{Scope, budget};
 
 /// Elements of a list that is made or iterated over.
-pub(crate) const MAX_LIST: usize = 1000;
+pub const MAX_LIST: usize = 1000;
 /// Units of work: a node costs one, and so do 32 bytes of text that are read or made.
-pub(crate) const MAX_WORK: usize = 1_000_000;
+pub const MAX_WORK: usize = 1_000_000;
 
 /// Bytes of text for a unit of work.
 const UNIT: usize = 32;

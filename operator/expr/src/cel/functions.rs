@@ -12,7 +12,7 @@ use super::tree::Operator;
 use super::value::Value;
 
 /// Bytes of a text that is made.
-pub(crate) const MAX_TEXT: usize = 1 << 20;
+pub const MAX_TEXT: usize = 1 << 20;
 /// Parts a text is split into.
 const MAX_PARTS: usize = 1000;
 

@@ -8,11 +8,11 @@ use super::token::{Token, Word, words};
 use super::tree::{Kind, Node, Operator};
 
 /// Characters of source.
-pub(crate) const MAX_SOURCE: usize = 1024;
+pub const MAX_SOURCE: usize = 1024;
 /// Nodes in the tree.
-pub(crate) const MAX_NODES: usize = 200;
+pub const MAX_NODES: usize = 200;
 /// Brackets and signs within each other, and nodes below each other.
-pub(crate) const MAX_NESTING: usize = 24;
+pub const MAX_NESTING: usize = 24;
 const MAX_DEPTH: usize = 64;
 
 /// Words that CEL keeps for itself and that cannot be variables.

@@ -6,9 +6,9 @@ use minijinja::{Error, ErrorKind};
 /// The beginning of every message about a bound.
 pub(super) const TOO_MUCH: &str = "too much";
 /// Bytes read and made in one rendering.
-pub(crate) const MAX_WORK: usize = 64 << 20;
+pub const MAX_WORK: usize = 64 << 20;
 /// Bytes of a text that is made.
-pub(crate) const MAX_TEXT: usize = 1 << 20;
+pub const MAX_TEXT: usize = 1 << 20;
 
 /// The beginning of the message that the driver's flag stopped the rendering.
 pub(super) const STOPPED: &str = "stopped";

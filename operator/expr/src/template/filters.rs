@@ -17,7 +17,7 @@ use super::vocabulary::{METHODS, has};
 use crate::pattern::Pattern;
 
 /// Elements of a `range`, and the largest number in one.
-pub(crate) const MAX_RANGE: usize = 1000;
+pub const MAX_RANGE: usize = 1000;
 const MAX_RANGE_BOUND: usize = 1_000_000_000;
 /// The cost of compiling a pattern, as bytes read.
 const PATTERN_WORK: usize = 256 << 10;

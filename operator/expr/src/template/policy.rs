@@ -14,16 +14,17 @@ use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS, has, word
 use crate::{LanguageError, Reference, nearest::is_near, reference::Member, text};
 
 /// Bytes of source.
-pub(crate) const MAX_SOURCE: usize = 16 << 10;
+pub const MAX_SOURCE: usize = 16 << 10;
 /// Words in one tag. Chains of operators become deep trees, so this bounds their depth too.
-pub(crate) const MAX_WORDS: usize = 256;
+pub const MAX_WORDS: usize = 256;
 /// Brackets within each other, and blocks (each `elif` counts) within each other.
-pub(crate) const MAX_NESTING: usize = 24;
+pub const MAX_NESTING: usize = 24;
 /// The step of a slice, either way.
 const MAX_STEP: u64 = 1_000_000;
-/// The most size of a computed text, as a multiple of a variable's size, and the same inside a loop.
-pub(crate) const MAX_GROWTH: u32 = 32;
-pub(crate) const MAX_GROWTH_IN_LOOP: u32 = 4;
+/// The size of a computed text, in sizes of a variable.
+pub const MAX_GROWTH: u32 = 32;
+/// The size of a text that is computed inside a loop, in sizes of a variable.
+pub const MAX_GROWTH_IN_LOOP: u32 = 4;
 
 /// A refusal, with its line.
 pub(super) struct Refusal {

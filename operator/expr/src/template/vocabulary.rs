@@ -14,24 +14,24 @@ use super::metered::{add_charges, collected};
 use super::{filters as own, url};
 
 /// Steps of the template engine in one rendering.
-pub(crate) const FUEL: u64 = 20_000;
+pub const FUEL: u64 = 20_000;
 
 /// The filters of templates.
-pub(crate) const FILTERS: &str = "abs bool capitalize count d default dictsort first float int items join last \
+pub const FILTERS: &str = "abs bool capitalize count d default dictsort first float int items join last \
     length lines list lower map max min regex_search reject rejectattr replace reverse round select selectattr \
     sort split string title tojson trim truncate unique upper urlencode";
 
 /// The tests of templates (`x is …`).
-pub(crate) const TESTS: &str = "== != < <= > >= boolean contains defined divisibleby endingwith eq even false float \
+pub const TESTS: &str = "== != < <= > >= boolean contains defined divisibleby endingwith eq even false float \
     in integer iterable lower mapping ne none number odd sameas sequence startingwith string true undefined upper";
 
 /// The methods of texts, maps and lists, as in Python.
-pub(crate) const METHODS: &str = "capitalize count endswith find get isalnum isalpha isascii isdigit islower \
+pub const METHODS: &str = "capitalize count endswith find get isalnum isalpha isascii isdigit islower \
     isnumeric isspace isupper items join keys lower lstrip replace rfind rstrip split splitlines startswith strip \
     title upper values";
 
 /// The functions of templates.
-pub(crate) const FUNCTIONS: &str = "range";
+pub const FUNCTIONS: &str = "range";
 
 /// Names that exist in every template besides the scope's.
 pub(super) const CONSTANTS: &str = "null";

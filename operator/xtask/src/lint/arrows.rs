@@ -35,7 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that may use all others: they are no part of the product.
-const OUTSIDE: [&str; 3] = ["xtask", "signoff-tests", "signoff-bench"];
+const OUTSIDE: [&str; 4] = ["xtask", "signoff-tests", "signoff-bench", "signoff-fuzz-drivers"];
 
 /// What keeps the pure crates pure: no clock, no network, no executor, no chance.
 const IMPURE: [&str; 9] = ["tokio", "reqwest", "hyper", "axum", "rand", "fastrand", "getrandom", "async-std", "smol"];

@@ -1,15 +1,7 @@
-//! Fuzz entry points: any bytes as a template, as a condition, as what decides an edge, as an answer that may hold JSON.
-//!
-//! They must not panic, overflow the stack or run long, whatever the bytes. What they compute is
-//! thrown away, except that what must hold for every input is asserted.
-
-mod mutations;
+//! Drivers of expressions: any bytes as a template, a condition, the `when` of an edge, or an answer that may hold JSON.
 
 use serde_json::json;
-
-pub use mutations::{survives, tried};
-
-use super::{Condition, Scope, Template, When, json as json_text, text};
+use signoff_expr::{Condition, Scope, Template, When, json as json_text, text};
 
 /// Parses the bytes as a template and renders it; then renders them as a value.
 pub fn template(data: &[u8]) {
@@ -106,7 +98,7 @@ mod tests {
     //! Mutations of a corpus that holds what has gone wrong elsewhere.
 
     use super::*;
-    use crate::fuzz::survives;
+    use crate::mutations::survives;
 
     fn templates() -> Vec<String> {
         vec![

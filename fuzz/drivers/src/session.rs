@@ -1,35 +1,28 @@
-//! What a stranger may put into a session's folder, as a plain function of bytes.
-//!
-//! It must not panic, whatever the bytes: `fuzz/` hands it to cargo-fuzz, and a test runs a bounded number of mutations.
+//! The driver of local sessions: any bytes as a file in the folder of a session.
 
 use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 use signoff_api::{Approval, Workflow};
 use signoff_engine::{Plan, Settings};
-
-use super::{
-    history::{Decided, history},
-    object,
-    session::Snapshot,
-};
+use signoff_local::{Decided, Snapshot, history, object};
 
 /// Decodes a session's file as it stands, and its bytes once more as if this program had written them.
 pub fn session(data: &[u8]) {
     let _ = object::decode::<Workflow>(data);
-    let vouched = object::with_digest(data);
-    if let Ok(approval) = object::decode::<Approval>(&vouched) {
+    let signed = object::with_digest(data);
+    if let Ok(approval) = object::decode::<Approval>(&signed) {
         let now = signoff_engine::Now { at: approval.spec.request.deadline, guard_epoch: "local".to_owned() };
         let _ = signoff_engine::approval::tally(&approval, signoff_engine::approval::OwnerState::Live, &now);
     }
-    if let Ok(workflow) = object::decode::<Workflow>(&vouched) {
+    if let Ok(workflow) = object::decode::<Workflow>(&signed) {
         let _ = Plan::of(&workflow, &Settings::default(), &Arc::default());
     }
-    let _ = told(&vouched);
+    let _ = decided(&signed);
 }
 
-/// What is told of a session, one file of which holds these bytes; the others are as they should be.
-fn told(file: &[u8]) -> Vec<Decided> {
+/// Returns the history of a session, one file of which holds these bytes; the others are valid.
+fn decided(file: &[u8]) -> Vec<Decided> {
     static WHOLE: LazyLock<Option<(Workflow, Approval)>> = LazyLock::new(|| {
         let [workflow, _, approval] = seeds();
         Some((serde_json::from_value(workflow).ok()?, serde_json::from_value(approval).ok()?))
@@ -40,12 +33,7 @@ fn told(file: &[u8]) -> Vec<Decided> {
     history(&Snapshot { id: "s".to_owned(), workflow, approvals })
 }
 
-/// The seeds: a session that waits, an Approval of it, and the same once it is decided.
-#[must_use]
-pub fn corpus() -> Vec<serde_json::Value> {
-    seeds().into()
-}
-
+/// Returns the seeds: a session that waits, an Approval of it, and the same once it is decided.
 fn seeds() -> [serde_json::Value; 3] {
     let digest = signoff_api::Digest::of_bytes(b"");
     let workflow = json!({
@@ -80,23 +68,22 @@ fn seeds() -> [serde_json::Value; 3] {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use signoff_expr::fuzz::survives;
-
     use super::*;
+    use crate::mutations::survives;
 
     #[test]
-    fn what_is_told_of_the_seeds_is_their_decision() {
+    fn the_history_of_the_seeds_is_their_decision() {
         for (seed, decisions) in seeds().iter().zip([1, 0, 1]) {
             let file = object::with_digest(&serde_json::to_vec_pretty(seed).unwrap());
-            let told = told(&file);
-            assert_eq!(told.len(), decisions, "{seed}");
-            assert!(told.iter().all(|one| one.user.as_deref() == Some("dana") && one.duration_seconds == 3600));
+            let decided = decided(&file);
+            assert_eq!(decided.len(), decisions, "{seed}");
+            assert!(decided.iter().all(|one| one.user.as_deref() == Some("dana") && one.duration_seconds == 3600));
         }
     }
 
     #[test]
     fn no_file_of_a_session_panics() {
-        let seeds = corpus().into_iter().map(|seed| serde_json::to_vec_pretty(&seed).unwrap());
+        let seeds = seeds().into_iter().map(|seed| serde_json::to_vec_pretty(&seed).unwrap());
         assert!(survives(seeds, 6000, session));
     }
 }

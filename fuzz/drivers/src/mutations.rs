@@ -1,6 +1,6 @@
-//! Mutations of a corpus: a bounded and repeatable stand-in for a coverage-guided fuzzer, for the tests of every crate.
+//! Mutations of a corpus, for tests: a bounded and repeatable stand-in for a coverage-guided fuzzer.
 //!
-//! It must not draw on chance: the same corpus gives the same mutations on every machine. No run comes here.
+//! **Invariant:** the same corpus gives the same mutations on every machine.
 
 use std::thread;
 
@@ -51,12 +51,12 @@ const WORDS: [&str; 40] = [
     "\u{feff}",
 ];
 
-/// Gives a target every seed, then so many mutations of them, on a stack as small as a worker thread's. Returns whether
-/// it survived them all.
-#[must_use]
-pub fn survives<S: AsRef<[u8]>>(seeds: impl IntoIterator<Item = S>, rounds: usize, target: fn(&[u8])) -> bool {
+/// Gives a driver every seed, then `rounds` mutations of them, on a stack as small as a worker thread's. Returns whether it survived
+/// all of them.
+#[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and `cargo xtask test` adds it up")]
+pub(crate) fn survives<S: AsRef<[u8]>>(seeds: impl IntoIterator<Item = S>, rounds: usize, target: fn(&[u8])) -> bool {
     let seeds: Vec<Vec<u8>> = seeds.into_iter().map(|seed| seed.as_ref().to_vec()).collect();
-    tried(seeds.len() + rounds, "fuzz inputs");
+    println!("tried: {} fuzz inputs", seeds.len() + rounds);
     let work = move || {
         seeds.iter().for_each(|seed| target(seed));
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
@@ -67,13 +67,7 @@ pub fn survives<S: AsRef<[u8]>>(seeds: impl IntoIterator<Item = S>, rounds: usiz
     thread::Builder::new().stack_size(2 << 20).spawn(work).is_ok_and(|thread| thread.join().is_ok())
 }
 
-/// Prints how much a test tried, such as 12 `property cases`; `cargo xtask test` adds them up.
-#[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and xtask reads it")]
-pub fn tried(number: usize, what: &str) {
-    println!("tried: {number} {what}");
-}
-
-/// One of the seeds after a few changes.
+/// Returns one of the seeds after a few changes.
 fn mutation(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     let mut data = dice.one_of(seeds).cloned().unwrap_or_default();
     for _ in 0..=dice.below(5) {
@@ -141,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_panics_is_found_out() {
+    fn a_driver_that_panics_is_found() {
         assert!(survives(["abc"], 100, |_| {}));
         assert!(!survives(["abc"], 100, |data| assert!(data.contains(&b'a') || data.len() < 3)));
         assert!(survives(Vec::<Vec<u8>>::new(), 100, |data| assert!(data.len() <= LONGEST)), "no seeds are no mistake");

@@ -1,7 +1,8 @@
-//! The words of templates for the page. It must not evaluate anything.
+//! The words of templates for the reference page.
+
+use signoff_expr::template::limit;
 
 use super::{Entry, Section, bytes, count};
-use crate::template::limit;
 
 const fn e(words: &'static str, what: &'static str, example: &'static str) -> Entry {
     Entry { words, what, example }
@@ -16,13 +17,13 @@ undefined name is an error. Texts and numbers are printed as they are, everythin
 characters except tab, line feed and carriage return are dropped, and the text is in Unicode normal form C.
 ";
 
-/// Everything of templates, in the order of the page.
+/// All tables of templates, in the order of the page.
 pub(super) const SECTIONS: &[&Section] = &[&FEATURES, &FILTERS, &TESTS, &METHODS, &FUNCTIONS];
 
-/// The names in the tables, and the names that exist.
+/// The tables, each with the vocabulary it must have.
 #[cfg(test)]
 pub(super) const VOCABULARY: [(&Section, &str); 4] = {
-    use crate::template::words;
+    use signoff_expr::template::words;
     [(&FILTERS, words::FILTERS), (&TESTS, words::TESTS), (&METHODS, words::METHODS), (&FUNCTIONS, words::FUNCTIONS)]
 };
 

@@ -1,12 +1,8 @@
-//! Entry points for fuzzing: a whole Workflow, and a decision about an Approval, from bytes.
-//!
-//! None of them may panic, whatever the bytes. `fuzz/` hands them to cargo-fuzz; the tests below run a bounded
-//! number of mutations of a corpus on any machine.
+//! Drivers of the engine: any bytes as a whole Workflow, or as a decision about an Approval.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use signoff_api::{Approval, Decision, Digest, Moment, Workflow};
-
-use crate::{
+use signoff_engine::{
     Control, Journal, Now, Plan, Settings, advance,
     approval::{OwnerState, tally},
     transition::Blobs,
@@ -52,51 +48,51 @@ pub fn decision(data: &[u8]) {
     let _ = tally(&approval, OwnerState::Live, &now());
 }
 
-/// The seeds of both: one that means something, and the shapes that have hurt other projects.
-#[must_use]
-pub fn corpus() -> (Vec<Value>, Vec<Value>) {
-    let workflow = |steps: Value| {
-        json!({
-            "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
-            "spec": {
-                "requestedBy": "dana",
-                "inputs": [{"name": "n", "type": "integer", "value": 9_007_199_254_740_993_u64}],
-                "providers": [{"name": "p", "scripted": {"replies": [{"text": "hi"}]}}],
-                "agents": [{"name": "a", "system": "{{ inputs.n }}"}],
-                "steps": steps,
-            },
-        })
-    };
-    let specs = vec![
-        workflow(json!([
-            {"name": "one", "agent": {"name": "a", "input": "x"}, "retry": {"limit": 2, "backoff": {"base": "1s"}}},
-            {"name": "ask", "hitl": {"prompt": "{{ steps.one.response }}", "approvers": [{"kind": "Group", "name": "g"}],
-                "timeout": {"after": "1h", "action": "Default", "default": "x"}}},
-            {"name": "two", "http": {"url": "http://{{ steps[0].response }}/"}, "skipIf": "hitl_response == 'rejected'"},
-        ])),
-        workflow(json!([{"name": "sum", "set": {"value": "x"}, "skipIf": vec!["1"; 4000].join("+")}])),
-        workflow(json!([{"name": "map", "set": {"value": "x"},
-            "skipIf": "[1,2,3].map(a, [1,2,3].map(b, [1,2,3].map(c, a*b*c))) == []"}])),
-        workflow(
-            json!([{"name": "deep", "set": {"value": format!("{{{{ {}1{} }}}}", "(".repeat(900), ")".repeat(900))}}]),
-        ),
-        workflow(json!([{"name": "huge", "set": {"value": "{{ 'x' * 1000000000 }}"}}])),
-    ];
-    let decisions = vec![
-        json!({"verdict": "Approve", "reason": "ok", "groups": ["g"]}),
-        json!({"verdict": "Modify", "parameters": {"response": {"a": [1, 2.5, null]}}}),
-        json!({"verdict": "Respond", "answers": {"a": {"text": "abc"}, "b": {"options": ["x"]}, "c": {"text": "{}"}}}),
-        json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}),
-        json!({"verdict": "Defer", "guidance": "\u{1b}[31m\u{202e}{{ x }}"}),
-    ];
-    (specs, decisions)
-}
-
 #[cfg(test)]
 mod tests {
-    use signoff_expr::fuzz::survives;
+    use serde_json::Value;
 
     use super::*;
+    use crate::mutations::survives;
+
+    /// Returns the seeds of both drivers: valid objects, and shapes that have broken other projects.
+    fn corpus() -> (Vec<Value>, Vec<Value>) {
+        let workflow = |steps: Value| {
+            json!({
+                "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
+                "spec": {
+                    "requestedBy": "dana",
+                    "inputs": [{"name": "n", "type": "integer", "value": 9_007_199_254_740_993_u64}],
+                    "providers": [{"name": "p", "scripted": {"replies": [{"text": "hi"}]}}],
+                    "agents": [{"name": "a", "system": "{{ inputs.n }}"}],
+                    "steps": steps,
+                },
+            })
+        };
+        let specs = vec![
+            workflow(json!([
+                {"name": "one", "agent": {"name": "a", "input": "x"}, "retry": {"limit": 2, "backoff": {"base": "1s"}}},
+                {"name": "ask", "hitl": {"prompt": "{{ steps.one.response }}", "approvers": [{"kind": "Group", "name": "g"}],
+                    "timeout": {"after": "1h", "action": "Default", "default": "x"}}},
+                {"name": "two", "http": {"url": "http://{{ steps[0].response }}/"}, "skipIf": "hitl_response == 'rejected'"},
+            ])),
+            workflow(json!([{"name": "sum", "set": {"value": "x"}, "skipIf": vec!["1"; 4000].join("+")}])),
+            workflow(json!([{"name": "map", "set": {"value": "x"},
+            "skipIf": "[1,2,3].map(a, [1,2,3].map(b, [1,2,3].map(c, a*b*c))) == []"}])),
+            workflow(
+                json!([{"name": "deep", "set": {"value": format!("{{{{ {}1{} }}}}", "(".repeat(900), ")".repeat(900))}}]),
+            ),
+            workflow(json!([{"name": "huge", "set": {"value": "{{ 'x' * 1000000000 }}"}}])),
+        ];
+        let decisions = vec![
+            json!({"verdict": "Approve", "reason": "ok", "groups": ["g"]}),
+            json!({"verdict": "Modify", "parameters": {"response": {"a": [1, 2.5, null]}}}),
+            json!({"verdict": "Respond", "answers": {"a": {"text": "abc"}, "b": {"options": ["x"]}, "c": {"text": "{}"}}}),
+            json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}),
+            json!({"verdict": "Defer", "guidance": "\u{1b}[31m\u{202e}{{ x }}"}),
+        ];
+        (specs, decisions)
+    }
 
     fn texts(seeds: &[Value]) -> Vec<String> {
         seeds.iter().map(Value::to_string).collect()

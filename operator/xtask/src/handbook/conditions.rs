@@ -1,7 +1,8 @@
-//! The words of conditions for the page. It must not evaluate anything.
+//! The words of conditions for the reference page.
+
+use signoff_expr::cel::limit;
 
 use super::{Entry, Section, bytes, count};
-use crate::cel::limit;
 
 const fn e(words: &'static str, what: &'static str, example: &'static str) -> Entry {
     Entry { words, what, example }
@@ -13,13 +14,13 @@ an undefined name, a missing field, a comparison of unlike things is an error. W
 safe: a gate asks, a step is not skipped, a grant does not match, an edge fails the run by its name.
 ";
 
-/// Everything of conditions, in the order of the page.
+/// All tables of conditions, in the order of the page.
 pub(super) const SECTIONS: &[&Section] = &[&OPERATORS, &MACROS, &FUNCTIONS, &METHODS, &ERRORS];
 
-/// The names in the tables, and the names that exist.
+/// The tables, each with the vocabulary it must have.
 #[cfg(test)]
 pub(super) fn vocabulary() -> [(&'static Section, std::collections::BTreeSet<&'static str>); 3] {
-    use crate::cel::words;
+    use signoff_expr::cel::words;
     [
         (&MACROS, words::macros().collect()),
         (&FUNCTIONS, words::functions().collect()),
