@@ -3,6 +3,6 @@
 //! It must not know a command of either program.
 
 pub mod clock;
-pub mod fence;
+pub mod sanitize;
 pub mod table;
 pub mod terminal;

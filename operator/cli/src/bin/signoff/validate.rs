@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use signoff_cli::{fence, terminal};
+use signoff_cli::{sanitize, terminal};
 use signoff_engine::Settings;
 use signoff_manifest::{Problem, report};
 use signoff_strands::check;
@@ -74,7 +74,7 @@ pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
     match options.format {
         Format::Json => {
             let page = json!({"valid": valid && unread.is_empty(), "unread": unread, "objects": objects});
-            terminal::print(&fence::json(&page)?)?;
+            terminal::print(&sanitize::json(&page)?)?;
         }
         Format::Text | Format::Line => terminal::print(&(told + &summary(&all)))?,
     }

@@ -28,7 +28,7 @@ pub struct Arguments {
     pub name: Option<String>,
     /// How.
     #[command(flatten)]
-    pub manner: Manner,
+    pub common: CommonArgs,
 }
 
 /// Where `--help` lists what is about the cluster.
@@ -142,7 +142,7 @@ pub struct Doctor {
 
 /// What every decision may have.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Manner {
+pub struct CommonArgs {
     /// Why; kept with the decision
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -174,7 +174,7 @@ pub struct Plain {
     pub name: String,
     /// How.
     #[command(flatten)]
-    pub manner: Manner,
+    pub common: CommonArgs,
 }
 
 /// `modify` and `retry`.
@@ -194,7 +194,7 @@ pub struct Parameters {
     pub from_file: Option<String>,
     /// How.
     #[command(flatten)]
-    pub manner: Manner,
+    pub common: CommonArgs,
 }
 
 /// `respond`.
@@ -218,7 +218,7 @@ pub struct Respond {
     pub choose: Vec<(String, String)>,
     /// How.
     #[command(flatten)]
-    pub manner: Manner,
+    pub common: CommonArgs,
 }
 
 /// `defer`.
@@ -232,7 +232,7 @@ pub struct Defer {
     pub guidance: String,
     /// How.
     #[command(flatten)]
-    pub manner: Manner,
+    pub common: CommonArgs,
 }
 
 /// `escalate`.
@@ -247,12 +247,12 @@ pub struct Escalate {
     pub to: Vec<String>,
     /// How.
     #[command(flatten)]
-    pub manner: Manner,
+    pub common: CommonArgs,
 }
 
 /// A decision as it was typed.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct DecisionArgs {
     /// The Approval's name.
     pub name: String,
     /// What to decide.
@@ -260,7 +260,7 @@ pub struct Wish {
     /// What goes with it.
     pub payload: Payload,
     /// How.
-    pub manner: Manner,
+    pub common: CommonArgs,
 }
 
 /// What goes with a verdict.
@@ -296,45 +296,49 @@ pub enum Payload {
 
 impl Command {
     /// The decision, if the command is one.
-    pub fn wish(self) -> Option<Wish> {
-        let plain =
-            |verdict, plain: Plain| Wish { name: plain.name, verdict, payload: Payload::Nothing, manner: plain.manner };
+    pub fn decision_args(self) -> Option<DecisionArgs> {
+        let plain = |verdict, plain: Plain| DecisionArgs {
+            name: plain.name,
+            verdict,
+            payload: Payload::Nothing,
+            common: plain.common,
+        };
         Some(match self {
             Self::List(_) | Self::Show(_) | Self::Whoami | Self::Doctor(_) => return None,
             Self::Approve(typed) => plain(Verdict::Approve, typed),
             Self::Reject(typed) => plain(Verdict::Reject, typed),
             Self::Abort(typed) => plain(Verdict::Abort, typed),
             Self::Skip(typed) => plain(Verdict::Skip, typed),
-            Self::Modify(typed) => typed.wish(Verdict::Modify),
-            Self::Retry(typed) => typed.wish(Verdict::Retry),
+            Self::Modify(typed) => typed.decision_args(Verdict::Modify),
+            Self::Retry(typed) => typed.decision_args(Verdict::Retry),
             Self::Respond(typed) => {
                 let payload = match (typed.response, typed.from_file) {
                     (Some(text), _) => Payload::Response(text),
                     (None, Some(file)) => Payload::ResponseFile(file),
                     (None, None) => Payload::Answers { texts: typed.answer, options: typed.choose },
                 };
-                Wish { name: typed.name, verdict: Verdict::Respond, payload, manner: typed.manner }
+                DecisionArgs { name: typed.name, verdict: Verdict::Respond, payload, common: typed.common }
             }
-            Self::Defer(typed) => Wish {
+            Self::Defer(typed) => DecisionArgs {
                 name: typed.name,
                 verdict: Verdict::Defer,
                 payload: Payload::Guidance(typed.guidance),
-                manner: typed.manner,
+                common: typed.common,
             },
-            Self::Escalate(typed) => Wish {
+            Self::Escalate(typed) => DecisionArgs {
                 name: typed.name,
                 verdict: Verdict::Escalate,
                 payload: Payload::To(typed.to),
-                manner: typed.manner,
+                common: typed.common,
             },
         })
     }
 }
 
 impl Parameters {
-    fn wish(self, verdict: Verdict) -> Wish {
+    fn decision_args(self, verdict: Verdict) -> DecisionArgs {
         let payload = Payload::Parameters { set: self.set, set_string: self.set_string, from_file: self.from_file };
-        Wish { name: self.name, verdict, payload, manner: self.manner }
+        DecisionArgs { name: self.name, verdict, payload, common: self.common }
     }
 }
 
@@ -378,7 +382,7 @@ mod tests {
     #[test]
     fn a_bare_name_is_no_subcommand_and_flags_of_the_connection_go_anywhere() {
         let typed = parse("-n finance refund-1 --reason ok").unwrap();
-        assert_eq!((typed.name.as_deref(), typed.manner.reason.as_deref()), (Some("refund-1"), Some("ok")));
+        assert_eq!((typed.name.as_deref(), typed.common.reason.as_deref()), (Some("refund-1"), Some("ok")));
         assert!(typed.command.is_none());
         let typed = parse("--context prod list -A -n finance").unwrap();
         assert_eq!(typed.connection.namespace.as_deref(), Some("finance"));
@@ -395,10 +399,10 @@ mod tests {
 
     #[test]
     fn a_dry_run_is_the_servers() {
-        let typed = parse("approve x --dry-run").unwrap().command.unwrap().wish().unwrap();
-        assert_eq!(typed.manner.dry_run, Some(DryRun::Server));
-        let typed = parse("approve --dry-run=none x").unwrap().command.unwrap().wish().unwrap();
-        assert_eq!(typed.manner.dry_run, Some(DryRun::None));
+        let typed = parse("approve x --dry-run").unwrap().command.unwrap().decision_args().unwrap();
+        assert_eq!(typed.common.dry_run, Some(DryRun::Server));
+        let typed = parse("approve --dry-run=none x").unwrap().command.unwrap().decision_args().unwrap();
+        assert_eq!(typed.common.dry_run, Some(DryRun::None));
         assert!(parse("approve --dry-run=client x").is_err());
     }
 

@@ -2,9 +2,9 @@
 //!
 //! It must not know what a Workflow means or what an answer is worth: it reads, asks, tells and writes.
 
-mod attendant;
+pub mod output;
 mod source;
-pub mod tell;
+mod terminal_handler;
 
 use std::{
     env, fs,
@@ -15,7 +15,7 @@ use std::{
 use anyhow::Context as _;
 use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
-use signoff_cli::{fence::one_line, terminal};
+use signoff_cli::{sanitize::one_line, terminal};
 use signoff_executor::{Evaluator, EvaluatorSettings};
 use signoff_local::{Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,8 +24,8 @@ use crate::{
     answer::{self, Answers, Given, person::Editing},
     exit::Exit,
 };
-use attendant::Attendant;
 use signoff_expr::nearest::did_you_mean;
+use terminal_handler::TerminalHandler;
 
 /// Where `--help` lists what is about answers.
 const ANSWERS: &str = "Answers";
@@ -152,9 +152,10 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
         None => None,
     };
     let asks = options.answer.asks();
-    let attendant = Attendant::new(&decider, answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
+    let terminal_handler =
+        TerminalHandler::new(&decider, answers_of_file(&options.answer)?, asks.then(|| Arc::clone(&editing)));
     let evaluator = Evaluator::start(EvaluatorSettings::default()).context("starting threads")?;
-    let local = local.handler(Arc::clone(&attendant)).evaluator(evaluator);
+    let local = local.handler(Arc::clone(&terminal_handler)).evaluator(evaluator);
 
     let mut run = match (workflow, &options.resume) {
         (Some(workflow), _) => local.begin(workflow).map_err(failure)?,
@@ -166,7 +167,7 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     if options.resume.is_some()
         && let Some(given) = options.answer.given()
     {
-        address(&run, options.answer.gate.as_deref(), given, &attendant)?;
+        address(&run, options.answer.gate.as_deref(), given, &terminal_handler)?;
     }
     if options.resume.is_none() {
         terminal::note(&format!("session {}", run.id()));
@@ -180,22 +181,22 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let snapshot = run.snapshot();
     drop(run);
     let exported = match &options.export_hitl_history {
-        Some(file) => tell::export(file, &snapshot),
+        Some(file) => output::export(file, &snapshot),
         None => Ok(()),
     };
     let place = options.place.said();
-    let written = tell::artifacts(&sessions, &snapshot, place, options.out.as_deref(), options.force).await;
+    let written = output::artifacts(&sessions, &snapshot, place, options.out.as_deref(), options.force).await;
     let written_files = written.as_ref().map_or(&[][..], Vec::as_slice);
-    let told = tell::Told { snapshot: &snapshot, sessions: place, decider: &user, artifacts: written_files };
-    terminal::print(&tell::result(&sessions, &told, options.format).await?)?;
-    attendant.unused().iter().for_each(|why| terminal::note(why));
+    let report = output::RunReport { snapshot: &snapshot, sessions: place, decider: &user, artifacts: written_files };
+    terminal::print(&output::result(&sessions, &report, options.format).await?)?;
+    terminal_handler.unused().iter().for_each(|why| terminal::note(why));
     let unwritten: Vec<_> = [written.map(drop), exported].into_iter().filter_map(Result::err).collect();
     unwritten.iter().for_each(|why| terminal::note(&format!("{why:#}")));
     Ok(match ended {
-        Ended::Over(end) => unwritten.first().map_or_else(|| tell::exit(end.phase()), Exit::of),
+        Ended::Over(end) => unwritten.first().map_or_else(|| output::exit(end.phase()), Exit::of),
         // That the run waits matters more: what was decided can still be written once it is over. An answer that was
         // given was for this gate.
-        Ended::Paused if attendant.was_refused() => Exit::Usage,
+        Ended::Paused if terminal_handler.was_refused() => Exit::Usage,
         Ended::Paused => Exit::Paused,
     })
 }
@@ -251,7 +252,7 @@ fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
 }
 
 /// Gives an answer to the pending gate that it is for. Where time has decided meanwhile, nothing is answered.
-fn address(run: &Run, gate: Option<&str>, given: Given, attendant: &Attendant) -> anyhow::Result<()> {
+fn address(run: &Run, gate: Option<&str>, given: Given, terminal_handler: &TerminalHandler) -> anyhow::Result<()> {
     let pending = run.pending();
     let is_meant = |approval: &&&Approval| {
         let asked = &approval.spec.request.gate;
@@ -266,7 +267,7 @@ fn address(run: &Run, gate: Option<&str>, given: Given, attendant: &Attendant) -
             let name = only.metadata.name.clone().unwrap_or_default();
             // What cannot be meant here is said before anything goes on.
             given.clone().decision(&only.spec.request).map_err(|why| Exit::Usage.because(one_line(&why, 1000)))?;
-            attendant.give(Answers::one(&name, given));
+            terminal_handler.give(Answers::one(&name, given));
             Ok(())
         }
         ([], _) if pending.is_empty() => {

@@ -10,10 +10,10 @@ use signoff_api::GROUP;
 
 use crate::{
     client::{Me, Session},
-    clock,
-    fence::one_line,
-    list, mine,
-    refusal::Failure,
+    clock, eligibility,
+    error::Failure,
+    list,
+    sanitize::one_line,
 };
 
 /// What RBAC lets somebody do in one namespace.
@@ -43,7 +43,7 @@ pub async fn whoami(session: &Session) -> Result<String, Failure> {
     // Users who cannot read Approvals still learns who they are.
     let waiting = session.list(false, &fields).await;
     let waiting = waiting.map(|(found, _)| {
-        found.iter().filter(|seen| mine::obstacle(&seen.approval, &me, clock::now()).is_none()).count()
+        found.iter().filter(|seen| eligibility::obstacle(&seen.approval, &me, clock::now()).is_none()).count()
     });
     Ok(page(&me, &session.namespace, &powers, waiting))
 }

@@ -16,7 +16,7 @@ use signoff_api::{
 };
 use signoff_cli::{
     clock,
-    fence::{self, one_line, quoted},
+    sanitize::{self, one_line, quoted},
     terminal,
 };
 use signoff_engine::gate::parameters;
@@ -30,8 +30,8 @@ use crate::{
     exit::Exit,
 };
 
-/// What is told of a session.
-pub struct Told<'s> {
+/// The report of a session after a run.
+pub struct RunReport<'s> {
     pub snapshot: &'s Snapshot,
     /// Where sessions are, if that was said.
     pub sessions: Option<&'s Path>,
@@ -55,15 +55,15 @@ pub fn exit(phase: WorkflowPhase) -> Exit {
 ///
 /// # Errors
 /// A large value of the session cannot be read.
-pub async fn result(sessions: &Sessions, told: &Told<'_>, format: Format) -> anyhow::Result<String> {
-    let outputs = outputs(sessions, told.snapshot).await?;
+pub async fn result(sessions: &Sessions, report: &RunReport<'_>, format: Format) -> anyhow::Result<String> {
+    let outputs = outputs(sessions, report.snapshot).await?;
     if format == Format::Json {
-        return Ok(fence::json(&json(told, outputs.as_deref()))?);
+        return Ok(sanitize::json(&json(report, outputs.as_deref()))?);
     }
-    let status = told.snapshot.workflow.status.clone().unwrap_or_default();
+    let status = report.snapshot.workflow.status.clone().unwrap_or_default();
     Ok(match status.phase {
         WorkflowPhase::Succeeded => {
-            told.artifacts.iter().for_each(|file| terminal::note(&format!("wrote {}", shown(file))));
+            report.artifacts.iter().for_each(|file| terminal::note(&format!("wrote {}", shown(file))));
             let text = outputs.unwrap_or_default();
             // A program gets the text itself; a terminal gets nothing that could move its cursor.
             let text = if terminal::is_shown() { display(&text, usize::MAX) } else { text };
@@ -74,7 +74,7 @@ pub async fn result(sessions: &Sessions, told: &Told<'_>, format: Format) -> any
             terminal::note(&format!("{}: {}", phase.name().to_lowercase(), one_line(&why, 1024)));
             String::new()
         }
-        _ => paused(told),
+        _ => paused(report),
     })
 }
 
@@ -140,7 +140,7 @@ pub async fn artifacts(
 /// # Errors
 /// The file cannot be written.
 pub fn export(file: &Path, session: &Snapshot) -> anyhow::Result<()> {
-    let text = fence::json(&history(session))?;
+    let text = sanitize::json(&history(session))?;
     fs::write(file, text).map_err(|why| Exit::Output.because(format!("cannot write {}: {why}", shown(file))))
 }
 
@@ -152,11 +152,11 @@ pub fn pending(session: &Snapshot) -> Vec<&Approval> {
 }
 
 /// That a run waits, for what, and how to go on.
-pub fn paused(told: &Told<'_>) -> String {
-    let pending = pending(told.snapshot);
-    let id = &told.snapshot.id;
+pub fn paused(report: &RunReport<'_>) -> String {
+    let pending = pending(report.snapshot);
+    let id = &report.snapshot.id;
     if pending.is_empty() {
-        return format!("Session {id} is paused. To go on:\n  {}\n", resume(told, &[]));
+        return format!("Session {id} is paused. To go on:\n  {}\n", resume(report, &[]));
     }
     let mut text = format!("Session {id} waits for people.\n");
     for approval in &pending {
@@ -167,10 +167,10 @@ pub fn paused(told: &Told<'_>) -> String {
             one_line(&request.prompt, 300),
             deadline(approval, clock::now())
         );
-        if request.threshold() > 1 || decides_as(told, approval).is_some() {
-            text += &format!("  {}.\n", who(told, approval));
+        if request.threshold() > 1 || decides_as(report, approval).is_some() {
+            text += &format!("  {}.\n", who(report, approval));
         }
-        for command in commands(told, approval, pending.len() > 1) {
+        for command in commands(report, approval, pending.len() > 1) {
             text += &format!("  {command}\n");
         }
     }
@@ -178,25 +178,25 @@ pub fn paused(told: &Told<'_>) -> String {
 }
 
 /// Returns the line with the next command for the session, such as `Next: signoff run --resume …`.
-pub fn next(told: &Told<'_>) -> String {
-    let session = told.snapshot;
+pub fn next(report: &RunReport<'_>) -> String {
+    let session = report.snapshot;
     let status = session.workflow.status.clone().unwrap_or_default();
-    let delete = shell(told.sessions, &["sessions", "delete", &session.id]);
+    let delete = shell(report.sessions, &["sessions", "delete", &session.id]);
     if !status.phase.is_end() {
-        return format!("Next: {} goes on, and asks on a terminal\n", resume(told, &[]));
+        return format!("Next: {} goes on, and asks on a terminal\n", resume(report, &[]));
     }
     if status.artifacts.is_empty() {
         return format!("Next: the run is over; {delete} removes the session\n");
     }
-    let write = shell(told.sessions, &["sessions", "show", &session.id, "--out", "DIR"]);
+    let write = shell(report.sessions, &["sessions", "show", &session.id, "--out", "DIR"]);
     format!("Next: the run is over; {write} writes its artifacts, {delete} removes the session\n")
 }
 
 /// How a gate is answered, a command a verdict that it allows.
-fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> {
+fn commands(report: &RunReport<'_>, approval: &Approval, several: bool) -> Vec<String> {
     let request = &approval.spec.request;
     let gate: &[&str] = if several { &["--gate", &request.gate.path] } else { &[] };
-    let decider = decides_as(told, approval);
+    let decider = decides_as(report, approval);
     let decider: Vec<&str> = decider.iter().flat_map(|name| ["--as", name.as_str()]).collect();
     let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "why"] } else { &[] };
     let better = parameters::schema(request, Verdict::Modify).map(|schema| parameters::example(&schema));
@@ -215,15 +215,15 @@ fn commands(told: &Told<'_>, approval: &Approval, several: bool) -> Vec<String> 
             (Verdict::Defer, _) => parts.extend(["--verdict", &word, "--guidance", "what to do differently"]),
             _ => parts.extend(["--verdict", &word]),
         }
-        resume(told, &[&parts[..], gate, reason, &decider].concat())
+        resume(report, &[&parts[..], gate, reason, &decider].concat())
     };
     request.allowed_verdicts.iter().map(command).collect()
 }
 
 /// Returns the name for `--as` where a decision of this command's own user would not count: one that the gate lists
 /// and that has not decided, else a word to replace.
-fn decides_as(told: &Told<'_>, approval: &Approval) -> Option<String> {
-    barred(approval, told.decider)?;
+fn decides_as(report: &RunReport<'_>, approval: &Approval) -> Option<String> {
+    barred(approval, report.decider)?;
     let users =
         approval.approvers().iter().filter(|subject| subject.kind == SubjectKind::User).map(|it| it.name.clone());
     let name = users.into_iter().find(|name| barred(approval, name).is_none());
@@ -231,13 +231,13 @@ fn decides_as(told: &Told<'_>, approval: &Approval) -> Option<String> {
 }
 
 /// Returns the approvers of a gate, how many agree so far, and why a decision of this command's own user would not count.
-fn who(told: &Told<'_>, approval: &Approval) -> String {
+fn who(report: &RunReport<'_>, approval: &Approval) -> String {
     let mut text = format!("Asks {}; {}", asks(approval), progress(approval));
     let decided: Vec<_> = approval.spec.decisions.keys().map(|key| one_line(key, 253)).collect();
     if !decided.is_empty() {
         text += &format!(" (decided: {})", decided.join(", "));
     }
-    if let Some(why) = barred(approval, told.decider) {
+    if let Some(why) = barred(approval, report.decider) {
         text += &format!(". {}; --as says who does", one_line(&why, 600));
     }
     text
@@ -248,8 +248,8 @@ fn example(question: &Question) -> &str {
 }
 
 /// `signoff run --resume ID …`, quoted.
-fn resume(told: &Told<'_>, more: &[&str]) -> String {
-    shell(told.sessions, &[&["run", "--resume", &told.snapshot.id][..], more].concat())
+fn resume(report: &RunReport<'_>, more: &[&str]) -> String {
+    shell(report.sessions, &[&["run", "--resume", &report.snapshot.id][..], more].concat())
 }
 
 /// A command of this program that finds the same sessions, quoted.
@@ -259,8 +259,8 @@ fn shell(place: Option<&Path>, words: &[&str]) -> String {
     quoted(&[&["signoff"], words, &place].concat())
 }
 
-fn json(told: &Told<'_>, outputs: Option<&str>) -> Value {
-    let session = told.snapshot;
+fn json(report: &RunReport<'_>, outputs: Option<&str>) -> Value {
+    let session = report.snapshot;
     let status = session.workflow.status.clone().unwrap_or_default();
     let gates = pending(session);
     let pending: Vec<Value> = gates
@@ -271,13 +271,13 @@ fn json(told: &Told<'_>, outputs: Option<&str>) -> Value {
                 "approval": approval.metadata.name, "gate": request.gate.name, "path": request.gate.path,
                 "visit": request.gate.visit, "prompt": request.prompt, "context": request.context,
                 "form": request.form, "allowedVerdicts": request.allowed_verdicts, "deadline": request.deadline,
-                "answer": commands(told, approval, gates.len() > 1),
+                "answer": commands(report, approval, gates.len() > 1),
             })
         })
         .collect();
     json!({
         "session": session.id, "workflow": session.workflow.metadata.name, "phase": status.phase,
-        "message": status.message, "outputs": outputs, "artifacts": told.artifacts, "usage": status.usage,
+        "message": status.message, "outputs": outputs, "artifacts": report.artifacts, "usage": status.usage,
         "pending": pending,
     })
 }

@@ -5,10 +5,15 @@
 use serde_json::json;
 
 use super::*;
-use crate::{args::Manner, sample};
+use crate::{args::CommonArgs, sample};
 
-fn wish(verdict: Verdict, payload: Payload) -> Wish {
-    Wish { name: "x".into(), verdict, payload, manner: Manner { reason: Some("checked".into()), ..Manner::default() } }
+fn args(verdict: Verdict, payload: Payload) -> DecisionArgs {
+    DecisionArgs {
+        name: "x".into(),
+        verdict,
+        payload,
+        common: CommonArgs { reason: Some("checked".into()), ..CommonArgs::default() },
+    }
 }
 
 fn set(pairs: &[(&str, &str)]) -> Payload {
@@ -26,7 +31,7 @@ fn a_decision_goes_under_ones_own_name_with_digest_and_counted_groups() {
     approval.spec.request.quorums[0].required_from =
         vec![signoff_api::gate::RequiredFrom { group: "finance-leads".into(), min: 1 }];
     sample::seal(&mut approval);
-    let entry = entry(&wish(Verdict::Approve, Payload::Nothing), None, &approval, &alice()).unwrap();
+    let entry = entry(&args(Verdict::Approve, Payload::Nothing), None, &approval, &alice()).unwrap();
     let patch = patch(&entry, None).unwrap();
     assert_eq!(
         patch,
@@ -44,9 +49,9 @@ fn on_behalf_of_somebody_names_both_and_no_groups() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].required_from =
         vec![signoff_api::gate::RequiredFrom { group: "finance".into(), min: 1 }];
-    let mut wish = wish(Verdict::Reject, Payload::Nothing);
-    wish.manner.on_behalf_of = Some("bob@example.com".into());
-    let entry = entry(&wish, None, &approval, &alice()).unwrap();
+    let mut args = args(Verdict::Reject, Payload::Nothing);
+    args.common.on_behalf_of = Some("bob@example.com".into());
+    let entry = entry(&args, None, &approval, &alice()).unwrap();
     assert_eq!(entry.key, "bob@example.com via alice@example.com");
     assert_eq!(entry.decision.on_behalf_of.as_deref(), Some("bob@example.com"));
     assert!(entry.decision.groups.is_empty());
@@ -55,8 +60,8 @@ fn on_behalf_of_somebody_names_both_and_no_groups() {
 #[test]
 fn parameters_are_json_where_they_read_as_json() {
     let approval = sample::approval();
-    let wish = wish(Verdict::Modify, set(&[("amount", "42"), ("note", "42 EUR"), ("tags", "[\"a\"]")]));
-    let entry = entry(&wish, Some("amount: 1\nresponse: |\n  two\n  lines\n"), &approval, &alice()).unwrap();
+    let args = args(Verdict::Modify, set(&[("amount", "42"), ("note", "42 EUR"), ("tags", "[\"a\"]")]));
+    let entry = entry(&args, Some("amount: 1\nresponse: |\n  two\n  lines\n"), &approval, &alice()).unwrap();
     let parameters = entry.decision.parameters.unwrap();
     assert_eq!(
         Value::Object(parameters.0),
@@ -67,14 +72,14 @@ fn parameters_are_json_where_they_read_as_json() {
 #[test]
 fn what_would_not_arrive_unchanged_is_not_sent() {
     let approval = sample::approval();
-    let failed = |payload| entry(&wish(Verdict::Modify, payload), None, &approval, &alice()).unwrap_err();
+    let failed = |payload| entry(&args(Verdict::Modify, payload), None, &approval, &alice()).unwrap_err();
     assert!(failed(set(&[("response", "null")])).to_string().contains("null cannot be sent"));
     assert!(failed(set(&[("a", "{\"b\": null}")])).to_string().contains("null cannot be sent"));
     assert!(failed(set(&[("amount", "9007199254740993")])).to_string().contains("write it as a string"));
     let nothing = Payload::Parameters { set: vec![], set_string: vec![], from_file: None };
     assert_eq!(failed(nothing.clone()).code(), 2);
     assert!(failed(nothing).to_string().contains("modify needs parameters, here {response: <any>}"));
-    let list = entry(&wish(Verdict::Modify, set(&[])), Some("[1]"), &approval, &alice()).unwrap_err();
+    let list = entry(&args(Verdict::Modify, set(&[])), Some("[1]"), &approval, &alice()).unwrap_err();
     assert!(list.to_string().contains("must hold an object: this gate takes {response: <any>}"));
 }
 
@@ -86,7 +91,7 @@ fn answers_are_collected_by_question() {
         texts: vec![pair("why", "because")],
         options: vec![pair("colour", "red"), pair("colour", "blue"), pair("colour", "red")],
     };
-    let entry = entry(&wish(Verdict::Respond, typed), None, &approval, &alice()).unwrap();
+    let entry = entry(&args(Verdict::Respond, typed), None, &approval, &alice()).unwrap();
     let answers = entry.decision.answers.unwrap();
     assert_eq!(answers["colour"].options, ["red", "blue"]);
     assert_eq!(answers["why"].text.as_deref(), Some("because"));
@@ -96,7 +101,7 @@ fn answers_are_collected_by_question() {
 #[test]
 fn a_file_with_an_answer_loses_only_its_last_line_end() {
     let approval = sample::approval();
-    let typed = wish(Verdict::Respond, Payload::ResponseFile("answer.txt".into()));
+    let typed = args(Verdict::Respond, Payload::ResponseFile("answer.txt".into()));
     let entry = entry(&typed, Some("one\ntwo\n\n"), &approval, &alice()).unwrap();
     assert_eq!(entry.decision.response.as_deref(), Some("one\ntwo\n"));
 }
@@ -124,7 +129,7 @@ fn the_next_attempt_replaces_the_whole_entry() {
     approval.spec.decisions.insert("alice@example.com".into(), before.clone());
     let invalid = signoff_api::approval::Invalid { attempt: 1, why: "no response".into() };
     approval.status.get_or_insert_default().invalid.insert("alice@example.com".into(), invalid);
-    let again = wish(Verdict::Modify, set(&[("response", "y"), ("deep", "{\"a\": 1}")]));
+    let again = args(Verdict::Modify, set(&[("response", "y"), ("deep", "{\"a\": 1}")]));
     let entry = entry(&again, None, &approval, &alice()).unwrap();
     assert_eq!(entry.decision.attempt, Some(2));
     let recorded = serde_json::to_value(&before).unwrap();
@@ -157,7 +162,7 @@ fn merge(target: &mut Value, patch: &Value) {
 #[test]
 fn what_was_stored_is_compared_with_what_was_sent() {
     let approval = sample::approval();
-    let sent = entry(&wish(Verdict::Modify, set(&[("amount", "420.0")])), None, &approval, &alice()).unwrap();
+    let sent = entry(&args(Verdict::Modify, set(&[("amount", "420.0")])), None, &approval, &alice()).unwrap();
     let honest = json!({"verdict": "Modify", "reason": "checked", "requestDigest": approval.spec.request.digest.as_str(),
         "parameters": {"id": "0042", "amount": 420}, "groups": ["finance"]});
     assert_eq!(differences(&sent, Some(&honest), &alice()), [] as [&str; 0]);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Decision, Digest, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_cli::{
     clock,
-    fence::{fenced, one_line},
+    sanitize::{fenced, one_line},
     terminal,
 };
 use signoff_engine::gate::parameters;

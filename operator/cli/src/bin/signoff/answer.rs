@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use signoff_api::{
     Approval, ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Subject, verdict::Word,
 };
-use signoff_cli::fence::one_line;
+use signoff_cli::sanitize::one_line;
 use signoff_local::{decision_of, mistyped};
 
 /// Answers that wait for their gates.

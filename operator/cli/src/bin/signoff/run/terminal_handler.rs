@@ -10,7 +10,7 @@ use signoff_api::{
     Approval, Decision,
     journal::{StepKind, StepPhase, StepRecord},
 };
-use signoff_cli::{fence::one_line, terminal};
+use signoff_cli::{sanitize::one_line, terminal};
 use signoff_local::{Asked, Event, Handler, barred};
 use tokio::sync::Mutex as Turns;
 
@@ -21,7 +21,7 @@ use crate::answer::{
 };
 
 /// Attends a run.
-pub struct Attendant {
+pub struct TerminalHandler {
     /// In whose name gates are decided.
     decider: String,
     state: Mutex<State>,
@@ -38,7 +38,7 @@ struct State {
     refused: bool,
 }
 
-impl Attendant {
+impl TerminalHandler {
     /// In the name of `decider`, with these answers, and a person where there is one, whose editor locks what is given.
     pub fn new(decider: &str, answers: Answers, person: Option<Editing>) -> Arc<Self> {
         let state = Mutex::new(State { given: vec![answers], ..State::default() });
@@ -99,7 +99,7 @@ impl Attendant {
 }
 
 #[async_trait]
-impl Handler for Attendant {
+impl Handler for TerminalHandler {
     async fn answer(&self, mut asked: Asked) -> Option<Decision> {
         let last = self.state().last.take().filter(|(name, _)| *name == asked.approval.metadata.name);
         if let Some((_, file)) = last

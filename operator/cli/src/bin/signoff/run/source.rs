@@ -9,7 +9,7 @@ use signoff_api::{
     Json, Workflow,
     workflow::{Input, InputType},
 };
-use signoff_cli::{fence::one_line, terminal};
+use signoff_cli::{sanitize::one_line, terminal};
 use signoff_engine::Settings;
 use signoff_manifest::{Problem, report};
 use signoff_strands::{self as strands, read_any};

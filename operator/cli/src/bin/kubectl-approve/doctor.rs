@@ -6,7 +6,7 @@
 use signoff_admission::policies::Identity;
 use signoff_admission::{READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
 
-use crate::{args::Doctor, client::Session, impersonators, refusal::Failure};
+use crate::{args::Doctor, client::Session, error::Failure, impersonators};
 
 /// What the doctor found.
 pub struct Found {

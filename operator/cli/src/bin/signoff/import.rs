@@ -7,7 +7,7 @@ use std::{fs::OpenOptions, io::Write, path::PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use signoff_cli::{fence, terminal};
+use signoff_cli::{sanitize, terminal};
 use signoff_engine::Settings;
 use signoff_expr::text::display;
 use signoff_manifest::{Severity, check, report};
@@ -71,7 +71,7 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
         Format::Json => {
             let problems: Vec<_> = problems.iter().map(|problem| report::json(&name, problem)).collect();
             let page = json!({"workflow": imported.object, "notes": imported.notes, "problems": problems});
-            fence::json(&page)?
+            sanitize::json(&page)?
         }
     };
     write(options, &text)?;

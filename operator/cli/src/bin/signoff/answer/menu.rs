@@ -3,7 +3,7 @@
 //! It must not take an answer for a verdict: where free text is an answer, verdicts have words and no numbers.
 
 use signoff_api::{ApprovalRequest, Verdict, gate::Question};
-use signoff_cli::fence::one_line;
+use signoff_cli::sanitize::one_line;
 use signoff_expr::nearest::did_you_mean;
 use signoff_local::mistyped;
 

@@ -12,12 +12,12 @@ use signoff_engine::{
 use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
 
 use crate::{
-    args::{DryRun, Payload, Wish},
+    args::{DecisionArgs, DryRun, Payload},
     client::{Me, Seen, Session},
     clock,
-    fence::{fenced, one_line, quoted},
+    error::Failure,
     payload::{self, Entry},
-    refusal::Failure,
+    sanitize::{fenced, one_line, quoted},
     show, terminal, whole,
 };
 
@@ -25,29 +25,29 @@ use crate::{
 ///
 /// # Errors
 /// Refusals, and everything that keeps it from being recorded as it was typed.
-pub async fn decide(session: &Session, wish: &Wish) -> Result<String, Failure> {
-    let (seen, me) = tokio::try_join!(session.approval(&wish.name), session.me())?;
+pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<String, Failure> {
+    let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
     trusted(&seen)?;
     terminal::note(&summary(&seen.approval));
-    if let Some(question) = unread(wish, &seen.approval, &session.namespace)
+    if let Some(question) = unread(args, &seen.approval, &session.namespace)
         && terminal::is_manned()
         && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))?
     {
         return Err(Failure::Declined);
     }
-    record(session, wish, &seen, &me).await
+    record(session, args, &seen, &me).await
 }
 
 /// The question whether to approve what was not shown in whole: without it, a person would take a part for all of it.
-fn unread(wish: &Wish, approval: &Approval, namespace: &str) -> Option<String> {
+fn unread(args: &DecisionArgs, approval: &Approval, namespace: &str) -> Option<String> {
     let cut = whole::cut(&approval.spec.request);
-    let asks = wish.verdict == Verdict::Approve && !wish.manner.yes && !cut.is_empty();
+    let asks = args.verdict == Verdict::Approve && !args.common.yes && !cut.is_empty();
     asks.then(|| {
-        let show = quoted(&["kubectl", "approve", "show", "--full", &wish.name, "-n", namespace]);
+        let show = quoted(&["kubectl", "approve", "show", "--full", &args.name, "-n", namespace]);
         format!(
             "The request holds only the beginning of {}.\nThe whole: {show}\nThis is asked each time; --yes does not ask.\nApprove {} without the whole?",
             cut.join(" and of "),
-            one_line(&wish.name, 253)
+            one_line(&args.name, 253)
         )
     })
 }
@@ -56,33 +56,33 @@ fn unread(wish: &Wish, approval: &Approval, namespace: &str) -> Option<String> {
 ///
 /// # Errors
 /// As [`decide`]; and when there is nobody to be asked.
-pub async fn show_and_approve(session: &Session, wish: &Wish) -> Result<String, Failure> {
-    let (seen, me) = tokio::try_join!(session.approval(&wish.name), session.me())?;
+pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<String, Failure> {
+    let (seen, me) = tokio::try_join!(session.approval(&args.name), session.me())?;
     terminal::note(&show::page(&seen, &me, clock::now(), None));
     trusted(&seen)?;
-    if !wish.manner.yes {
+    if !args.common.yes {
         if !terminal::is_manned() {
             return Err(Failure::Refused(format!(
                 "this is no terminal, so nobody can be asked: use --yes, or kubectl approve approve {}",
-                wish.name
+                args.name
             )));
         }
         let cut = whole::cut(&seen.approval.spec.request);
         let part = if cut.is_empty() { "" } else { " without the whole of what is cut above" };
-        let question = format!("Approve {} as {}{part}?", wish.name, one_line(&me.user, 253));
+        let question = format!("Approve {} as {}{part}?", args.name, one_line(&me.user, 253));
         if !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
             return Err(Failure::Declined);
         }
     }
-    record(session, wish, &seen, &me).await
+    record(session, args, &seen, &me).await
 }
 
-async fn record(session: &Session, wish: &Wish, seen: &Seen, me: &Me) -> Result<String, Failure> {
-    let file = match &wish.payload {
+async fn record(session: &Session, args: &DecisionArgs, seen: &Seen, me: &Me) -> Result<String, Failure> {
+    let file = match &args.payload {
         Payload::ResponseFile(path) | Payload::Parameters { from_file: Some(path), .. } => Some(read(path)?),
         _ => None,
     };
-    let entry = payload::entry(wish, file.as_deref(), &seen.approval, me)?;
+    let entry = payload::entry(args, file.as_deref(), &seen.approval, me)?;
     if let Some(attempt) = entry.decision.attempt {
         let why = seen
             .approval
@@ -97,17 +97,17 @@ async fn record(session: &Session, wish: &Wish, seen: &Seen, me: &Me) -> Result<
         ));
     }
     let patch = payload::patch(&entry, stored(&seen.raw, &entry.key))?;
-    let resource = format!("approval.signoff.dev/{}", wish.name);
+    let resource = format!("approval.signoff.dev/{}", args.name);
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(format!("{resource} unchanged ({} already)", done(entry.decision.verdict)));
     }
-    let dry_run = wish.manner.dry_run == Some(DryRun::Server);
+    let dry_run = args.common.dry_run == Some(DryRun::Server);
     if let Err(failure) = usable(&seen.approval, &entry, clock::now()) {
         // Where a policy has a sentence for it, that one is said.
-        session.patch(&wish.name, &patch, true).await?;
+        session.patch(&args.name, &patch, true).await?;
         return Err(failure);
     }
-    let after = session.patch(&wish.name, &patch, dry_run).await?;
+    let after = session.patch(&args.name, &patch, dry_run).await?;
     let differences = payload::differences(&entry, stored(&after.raw, &entry.key), me);
     if !differences.is_empty() {
         return Err(tampered(&entry, &differences));
@@ -317,21 +317,21 @@ mod tests {
 
     #[test]
     fn who_approves_a_text_that_was_not_shown_in_whole_is_asked() {
-        let wish = |verdict, yes| Wish {
+        let args = |verdict, yes| DecisionArgs {
             name: "refund-1".into(),
             verdict,
             payload: Payload::Nothing,
-            manner: crate::args::Manner { yes, ..Default::default() },
+            common: crate::args::CommonArgs { yes, ..Default::default() },
         };
         let mut approval = sample::approval();
-        assert_eq!(unread(&wish(Verdict::Approve, false), &approval, "finance"), None);
+        assert_eq!(unread(&args(Verdict::Approve, false), &approval, "finance"), None);
         let whole = serde_json::json!({"digest": approval.spec.request.digest, "size": 9000});
         approval.spec.request.context_ref = serde_json::from_value(whole).ok();
-        let question = unread(&wish(Verdict::Approve, false), &approval, "finance").unwrap_or_default();
+        let question = unread(&args(Verdict::Approve, false), &approval, "finance").unwrap_or_default();
         let words = "only the beginning of the context (9000 bytes).\nThe whole: kubectl approve show --full refund-1 -n finance\n";
         assert!(question.contains(words), "{question}");
-        assert_eq!(unread(&wish(Verdict::Approve, true), &approval, "finance"), None, "--yes");
-        assert_eq!(unread(&wish(Verdict::Reject, false), &approval, "finance"), None);
+        assert_eq!(unread(&args(Verdict::Approve, true), &approval, "finance"), None, "--yes");
+        assert_eq!(unread(&args(Verdict::Reject, false), &approval, "finance"), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use signoff_api::{Approval, Blob, Digest, Workflow, workflow::WorkflowPhase};
 
 use crate::{
     args::Connection,
-    refusal::{Failure, Server},
+    error::{Failure, Server},
     whole::ValueNames,
 };
 

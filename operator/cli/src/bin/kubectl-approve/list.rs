@@ -7,10 +7,9 @@ use signoff_api::{Approval, Moment, Verdict, approval::ApprovalPhase};
 use crate::{
     args::{Form, List},
     client::{Me, Seen, Session},
-    clock,
-    fence::{self, hides, one_line},
-    mine,
-    refusal::Failure,
+    clock, eligibility,
+    error::Failure,
+    sanitize::{self, hides, one_line},
     table::table,
     terminal,
 };
@@ -42,10 +41,14 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
     }
     let now = clock::now();
     if !options.all {
-        found.retain(|seen| mine::obstacle(&seen.approval, &me, now).is_none());
+        found.retain(|seen| eligibility::obstacle(&seen.approval, &me, now).is_none());
     }
     found.sort_by_cached_key(|seen| {
-        (mine::deadline(&seen.approval), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
+        (
+            eligibility::deadline(&seen.approval),
+            seen.approval.metadata.namespace.clone(),
+            seen.approval.metadata.name.clone(),
+        )
     });
     if found.is_empty() && !matches!(options.output, Some(Form::Json | Form::Yaml)) {
         terminal::note(&nothing(session, options, &me));
@@ -101,7 +104,7 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
     let age = approval.metadata.creation_timestamp.as_ref().map(|at| clock::length(now.since(Moment::from(at.0))));
     let phase = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    let deadline = if phase.is_end() { "-".to_owned() } else { clock::distance(mine::deadline(approval), now) };
+    let deadline = if phase.is_end() { "-".to_owned() } else { clock::distance(eligibility::deadline(approval), now) };
     cells.extend([
         name(approval),
         one_line(&request.workflow.name, 63),
@@ -135,7 +138,7 @@ fn document(found: &[Seen]) -> serde_json::Value {
 }
 
 fn json(found: &[Seen]) -> Result<String, Failure> {
-    fence::json(&document(found)).map_err(|error| Failure::Other(error.to_string()))
+    sanitize::json(&document(found)).map_err(|error| Failure::Other(error.to_string()))
 }
 
 fn yaml(found: &[Seen]) -> Result<String, Failure> {

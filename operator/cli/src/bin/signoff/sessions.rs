@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use signoff_api::{Moment, Span, workflow::WorkflowPhase};
 use signoff_cli::{
     clock,
-    fence::{self, one_line},
+    sanitize::{self, one_line},
     table::table,
     terminal,
 };
@@ -18,7 +18,7 @@ use signoff_local::{Error, Sessions, Snapshot};
 
 use crate::{
     exit::Exit,
-    run::{Format, Place, failure, read, tell},
+    run::{Format, Place, failure, output, read},
 };
 
 /// Lists, shows and removes sessions: runs on this machine.
@@ -128,7 +128,7 @@ fn list(options: &List) -> anyhow::Result<Exit> {
         }
     }
     let page = match options.format {
-        Format::Json => fence::json(&objects)?,
+        Format::Json => sanitize::json(&objects)?,
         Format::Text if rows.is_empty() => "no sessions\n".to_owned(),
         Format::Text => table(&["SESSION", "PHASE", "PENDING", "BEGAN", "REASON"], rows),
     };
@@ -138,7 +138,7 @@ fn list(options: &List) -> anyhow::Result<Exit> {
 
 fn row(session: &Snapshot) -> Vec<String> {
     let status = session.workflow.status.clone().unwrap_or_default();
-    let pending: Vec<_> = tell::pending(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
+    let pending: Vec<_> = output::pending(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
     let began = status.started_at.map(|at| clock::distance(at, clock::now())).unwrap_or_default();
     let why = if status.phase == WorkflowPhase::Succeeded { String::new() } else { status.message.unwrap_or_default() };
     vec![session.id.clone(), status.phase.name().to_owned(), pending.join(", "), began, one_line(&why, 80)]
@@ -148,7 +148,7 @@ fn object(session: &Snapshot) -> Value {
     let status = session.workflow.status.clone().unwrap_or_default();
     json!({
         "session": session.id, "workflow": session.workflow.metadata.name, "phase": status.phase,
-        "pending": tell::pending(session).iter().map(|a| &a.spec.request.gate.path).collect::<Vec<_>>(),
+        "pending": output::pending(session).iter().map(|a| &a.spec.request.gate.path).collect::<Vec<_>>(),
         "startedAt": status.started_at, "finishedAt": status.finished_at, "message": status.message,
     })
 }
@@ -157,19 +157,19 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
     let sessions = Sessions::new(options.place.folder()?);
     let session = read(&sessions, &options.id)?;
     if let Some(file) = &options.export_hitl_history {
-        tell::export(file, &session)?;
+        output::export(file, &session)?;
     }
     let place = options.place.said();
     let artifacts = match &options.out {
-        Some(out) => tell::artifacts(&sessions, &session, place, Some(out), options.force).await?,
+        Some(out) => output::artifacts(&sessions, &session, place, Some(out), options.force).await?,
         None => Vec::new(),
     };
     let decider = whoami::username().context("finding out who asks")?;
-    let told = tell::Told { snapshot: &session, sessions: place, decider: &decider, artifacts: &artifacts };
-    let result = tell::result(&sessions, &told, options.format).await?;
+    let report = output::RunReport { snapshot: &session, sessions: place, decider: &decider, artifacts: &artifacts };
+    let result = output::result(&sessions, &report, options.format).await?;
     let page = match options.format {
         Format::Json => result,
-        Format::Text => format!("{}{result}\n{}", steps(&session), tell::next(&told)),
+        Format::Text => format!("{}{result}\n{}", steps(&session), output::next(&report)),
     };
     terminal::print(&page)?;
     Ok(Exit::Ok)
@@ -179,7 +179,7 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
 fn steps(session: &Snapshot) -> String {
     let status = session.workflow.status.clone().unwrap_or_default();
     let rows = status.steps.iter().map(|record| {
-        let told = record.error.as_ref().map(|error| error.message.clone()).or_else(|| {
+        let report = record.error.as_ref().map(|error| error.message.clone()).or_else(|| {
             let outcome = record.decision.as_ref()?;
             Some(format!("{} by {}", outcome.phase.name(), outcome.decided_by.join(", ")))
         });
@@ -188,7 +188,7 @@ fn steps(session: &Snapshot) -> String {
             format!("{}{attempt}", one_line(&record.path, 120)),
             record.kind.name().to_owned(),
             record.phase.name().to_owned(),
-            one_line(&told.unwrap_or_default(), 100),
+            one_line(&report.unwrap_or_default(), 100),
         ]
     });
     let title = format!("Session {}: {}\n\n", session.id, status.phase.name());

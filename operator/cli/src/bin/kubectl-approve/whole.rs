@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use signoff_api::{Approval, ApprovalRequest, Blob, Digest, approval::WorkflowRef, journal::BlobRef, names};
 
-use crate::{client::Session, fence::one_line, refusal::Failure};
+use crate::{client::Session, error::Failure, sanitize::one_line};
 
 /// The whole texts, where the request holds their beginnings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

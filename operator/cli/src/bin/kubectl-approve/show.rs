@@ -16,9 +16,9 @@ use crate::{
     args::Show,
     client::{Me, RunNow, Seen, Session},
     clock::{self, distance},
-    fence::{fenced, one_line, quoted},
-    mine,
-    refusal::Failure,
+    eligibility,
+    error::Failure,
+    sanitize::{fenced, one_line, quoted},
     table::table,
     whole::{self, Whole},
 };
@@ -109,7 +109,7 @@ fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment) -> String {
         }
         (_, Some(other)) if is_decided => format!("the run waits again: {}", command(&["approve", "show", other])),
         _ if is_decided => format!("the run goes on: {}", command(&[&workflow[..], &["--watch"]].concat())),
-        _ if mine::obstacle(approval, me, now).is_some() => {
+        _ if eligibility::obstacle(approval, me, now).is_some() => {
             format!("the run waits for {}", subjects(approval.approvers()))
         }
         _ => decides(approval, &command),
@@ -228,7 +228,7 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
         page.fact("After Reject", &format!("the run goes on with {targets}"));
     }
     if !status.phase.is_end() {
-        let deadline = mine::deadline(approval);
+        let deadline = eligibility::deadline(approval);
         page.fact("Deadline", &format!("{} ({})", deadline.ceil_to_second(), distance(deadline, now)));
         page.fact("After that", &after_that(request, &status));
     }
@@ -423,7 +423,7 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
 
 fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
     let user = one_line(&me.user, 253);
-    match mine::obstacle(approval, me, now) {
+    match eligibility::obstacle(approval, me, now) {
         None => format!("{user}, one of the approvers"),
         Some(why) => format!("{user}: cannot decide, {}", one_line(&why, 400)),
     }

@@ -16,11 +16,11 @@ use signoff_api::{
 use signoff_engine::gate::parameters;
 
 use crate::{
-    args::{Payload, Wish},
+    args::{DecisionArgs, Payload},
     client::Me,
-    fence::one_line,
-    mine,
-    refusal::Failure,
+    eligibility,
+    error::Failure,
+    sanitize::one_line,
 };
 
 /// A decision and the key it goes under.
@@ -32,16 +32,16 @@ pub struct Entry {
     pub decision: Decision,
 }
 
-/// The entry for a wish. `file` is the content of the file that the wish names, if it names one.
+/// The entry for a args. `file` is the content of the file that the args names, if it names one.
 ///
 /// # Errors
 /// What was typed makes no decision.
-pub fn entry(wish: &Wish, file: Option<&str>, approval: &Approval, me: &Me) -> Result<Entry, Failure> {
+pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &Me) -> Result<Entry, Failure> {
     let request = &approval.spec.request;
-    let mut decision = payload(wish, file, request)?;
-    decision.reason.clone_from(&wish.manner.reason);
+    let mut decision = payload(args, file, request)?;
+    decision.reason.clone_from(&args.common.reason);
     decision.request_digest = Some(request.digest.to_string());
-    let key = match &wish.manner.on_behalf_of {
+    let key = match &args.common.on_behalf_of {
         Some(person) => {
             decision.on_behalf_of = Some(person.clone());
             format!("{person} via {}", me.user)
@@ -51,23 +51,23 @@ pub fn entry(wish: &Wish, file: Option<&str>, approval: &Approval, me: &Me) -> R
             me.user.clone()
         }
     };
-    if mine::is_invalid(approval, &key) {
+    if eligibility::is_invalid(approval, &key) {
         decision.attempt = approval.spec.decisions.get(&key).map(|before| before.attempt() + 1);
     }
     canonical(&decision).map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(Entry { key, decision })
 }
 
-fn payload(wish: &Wish, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
-    let mut decision = Decision::new(wish.verdict);
-    match &wish.payload {
+fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
+    let mut decision = Decision::new(args.verdict);
+    match &args.payload {
         Payload::Nothing => {}
         Payload::Parameters { set, set_string, .. } => {
             let takes =
-                parameters::schema(request, wish.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));
+                parameters::schema(request, args.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));
             let takes = takes.unwrap_or_else(|| "no parameters".into());
             let parameters = given(set, set_string, file, &takes)?;
-            if parameters.is_empty() && wish.verdict == Verdict::Modify {
+            if parameters.is_empty() && args.verdict == Verdict::Modify {
                 let how = "--set KEY=VALUE or --from-file FILE";
                 return Err(Failure::Usage(format!("modify needs parameters, here {takes}: {how}")));
             }

@@ -7,11 +7,11 @@ mod args;
 mod client;
 mod decide;
 mod doctor;
+mod eligibility;
+mod error;
 mod impersonators;
 mod list;
-mod mine;
 mod payload;
-mod refusal;
 #[cfg(test)]
 mod sample;
 mod show;
@@ -23,12 +23,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use signoff_api::Verdict;
-use signoff_cli::{clock, fence, table, terminal};
+use signoff_cli::{clock, sanitize, table, terminal};
 
 use crate::{
-    args::{Arguments, Command, Manner, Payload, Wish},
+    args::{Arguments, Command, CommonArgs, DecisionArgs, Payload},
     client::Session,
-    refusal::Failure,
+    error::Failure,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -57,14 +57,15 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
             return if found.healthy { Ok(()) } else { Err(Failure::Unguarded.into()) };
         }
         Some(Command::Whoami) => whoami::whoami(&session).await?,
-        Some(command) => match command.wish() {
-            Some(wish) => decide::decide(&session, &wish).await? + "\n",
+        Some(command) => match command.decision_args() {
+            Some(args) => decide::decide(&session, &args).await? + "\n",
             None => String::new(),
         },
         None => {
             let name = typed.name.context("name an Approval")?;
-            let wish = Wish { name, verdict: Verdict::Approve, payload: Payload::Nothing, manner: typed.manner };
-            decide::show_and_approve(&session, &wish).await? + "\n"
+            let args =
+                DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common: typed.common };
+            decide::show_and_approve(&session, &args).await? + "\n"
         }
     };
     terminal::print(&text)?;
@@ -75,7 +76,7 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
 fn refuse_mixtures(typed: &Arguments) {
     let problem = match (&typed.command, &typed.name) {
         (Some(_), Some(name)) => format!("write the name after the subcommand: {name}"),
-        (Some(_), None) if typed.manner != Manner::default() => {
+        (Some(_), None) if typed.common != CommonArgs::default() => {
             "write --reason, --yes and the like after the subcommand".to_owned()
         }
         (None, None) => "name an Approval, or use a subcommand such as list".to_owned(),

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use signoff_cli::{fence, terminal};
+use signoff_cli::{sanitize, terminal};
 use signoff_engine::Settings;
 use signoff_manifest::{flow::Flow, report};
 use signoff_strands::read_any;
@@ -50,7 +50,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     let flow = Flow::of(&read.workflow);
     terminal::print(&match options.format {
         Format::Text => flow.to_text(),
-        Format::Json => fence::json(&flow)?,
+        Format::Json => sanitize::json(&flow)?,
         Format::Mermaid => flow.to_mermaid(),
         Format::Dot => flow.to_dot(),
     })?;

@@ -8,7 +8,7 @@ use signoff_api::{
 };
 use signoff_cli::{
     clock::distance,
-    fence::{fenced, one_line},
+    sanitize::{fenced, one_line},
 };
 
 /// The longest text of others on the page, in characters.
