@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use signoff_api::{Decision, Workflow};
-use signoff_local::{Asked, Ended, Handler, Local, Sessions, from_yaml};
+use signoff_local::{GateQuestion, Handler, Local, RunOutcome, Sessions, from_yaml};
 
 use crate::story::{Example, examples, story};
 
@@ -19,7 +19,7 @@ struct Answering(Arc<Mutex<Example>>);
 
 #[async_trait]
 impl Handler for Answering {
-    async fn answer(&self, asked: Asked) -> Option<Decision> {
+    async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
         assert_eq!(asked.refused, None, "{}", self.0.lock().unwrap().name);
         let gate = &asked.request().gate;
         let answer = self.0.lock().unwrap().answer(&gate.path, &gate.name);
@@ -37,7 +37,7 @@ async fn run(example: Example) -> (String, Workflow) {
     let mut run = local.begin(workflow).unwrap_or_else(|why| panic!("{name}: {why}"));
     let ended = run.go().await.unwrap_or_else(|why| panic!("{name}: {why}"));
     let snapshot = run.snapshot();
-    assert!(matches!(ended, Ended::Over(_)), "{name} waits: {:#?}", snapshot.workflow.status);
+    assert!(matches!(ended, RunOutcome::Over(_)), "{name} waits: {:#?}", snapshot.workflow.status);
     assert_eq!(example.lock().unwrap().unused(), [""; 0], "{name}: answers that nobody asked for");
     (name, snapshot.workflow)
 }

@@ -57,5 +57,5 @@ pub use operator::{Config, Operator};
 pub use pods::PodSettings;
 pub use protected_addresses::ProtectedAddresses;
 pub use signoff_cluster::lease::LeaseSettings;
-pub use signoff_executor::{Caller, Clock, Evaluator, EvaluatorSettings, Outside, RunRef};
+pub use signoff_executor::{Caller, Clock, DefaultCaller, Evaluator, EvaluatorSettings, RunRef};
 pub use value_quota::ValueSettings;

@@ -23,7 +23,7 @@ use kube::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use signoff_cluster::error::{plain, status_code};
-use signoff_executor::Surroundings;
+use signoff_executor::ProtectedSet;
 use signoff_expr::text;
 
 use crate::metrics::Shared;
@@ -37,7 +37,7 @@ pub struct ProtectedAddresses {
     /// The operator's own namespace.
     pub namespace: String,
     /// Who is told.
-    pub surroundings: Surroundings,
+    pub protected: ProtectedSet,
 }
 
 /// A kind of object that has addresses.
@@ -135,8 +135,8 @@ pub(crate) fn keep(
     let server = || watcher::Config::default().fields(&format!("metadata.name={name}"));
     let own = &targets.namespace;
     let tell = |what| {
-        targets.surroundings.announce(what);
-        Telling { what, surroundings: targets.surroundings.clone(), metrics: Shared::clone(metrics) }
+        targets.protected.announce(what);
+        Telling { what, protected: targets.protected.clone(), metrics: Shared::clone(metrics) }
     };
     let watches: Vec<BoxFuture<'static, ()>> = vec![
         follow::<NodePlace>(Api::all(client.clone()), all(), tell("a node of the cluster")).boxed(),
@@ -161,7 +161,7 @@ pub(crate) fn keep(
 
 struct Telling {
     what: &'static str,
-    surroundings: Surroundings,
+    protected: ProtectedSet,
     metrics: Shared,
 }
 
@@ -172,7 +172,7 @@ async fn follow<K: Place>(api: Api<K>, config: watcher::Config, to: Telling) {
         match event {
             Ok(event) => {
                 if known.take(event) {
-                    to.surroundings.tell(to.what, known.addresses());
+                    to.protected.tell(to.what, known.addresses());
                 }
             }
             Err(error) => to.failed::<K>(&error),
@@ -191,7 +191,7 @@ impl Telling {
         };
         let why = text::display(&why, 300);
         // Anything else passes, and a call can wait for it.
-        if matches!(code, Some(403 | 404)) && self.surroundings.hide(self.what, &why) {
+        if matches!(code, Some(403 | 404)) && self.protected.hide(self.what, &why) {
             tracing::warn!(
                 "whether an address is {} cannot be told, so calls to private addresses are refused: {why}",
                 self.what

@@ -217,13 +217,19 @@ pub struct AgentCall {
     pub max_tokens: Option<i32>,
 }
 
-/// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+/// One message of a conversation. Its `Debug` shows the length only.
+#[derive(Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Message {
     /// The role of the sender.
     pub role: Role,
     /// The text.
     pub text: String,
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}({} bytes)", self.role, self.text.len())
+    }
 }
 
 /// The role of a message in a conversation.

@@ -17,7 +17,7 @@ pub struct Owner {
     pub uid: String,
 }
 
-/// Why a blob was not stored or served.
+/// The error of a blob that was not stored or served.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     /// Not `sha256:` and 64 lower-case hex digits.
@@ -49,7 +49,7 @@ pub enum BlobError {
         digest: String,
         /// Its usual name.
         name: String,
-        /// So many may have another name.
+        /// The most values with another name.
         most: usize,
     },
     /// The name of a blob that is none.
@@ -60,7 +60,7 @@ pub enum BlobError {
     Store {
         /// The digest that names it.
         digest: String,
-        /// What failed.
+        /// The cause.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },

@@ -6,13 +6,13 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
-use signoff_api::{Moment, journal::Usage, workflow::Provider};
-use signoff_engine::transition::{AgentCall, Call, Failure, HttpCall, Reply, Role, What};
+use signoff_api::{Moment, workflow::Provider};
+use signoff_engine::transition::{AgentCall, Call, Failure, HttpCall, Reply, What};
 use tokio::time::timeout;
 
 use crate::{
-    CallError, ErrorClass, Http, HttpRequest, Message, Model, ProviderConfig, ScriptedReply, SecretText, Secrets,
-    TurnRequest, agent, clock::Clock,
+    CallError, ErrorClass, Http, HttpRequest, Model, ProviderConfig, ScriptedReply, SecretText, Secrets, TurnRequest,
+    clock::Clock,
 };
 
 /// A call may take this much longer than it was given, so that its own, better informed end comes first.
@@ -29,7 +29,7 @@ pub struct RunRef {
     pub uid: String,
 }
 
-/// Makes calls.
+/// The interface through which a run makes calls.
 #[async_trait]
 pub trait Caller: Send + Sync {
     /// Makes one call, once. Whoever calls bounds its time by `call.timeout` too.
@@ -65,16 +65,16 @@ fn given_up(class: &str, message: String, idempotent: bool) -> Failure {
     }
 }
 
-/// The real world.
-pub struct Outside {
+/// Makes real calls: HTTP and models.
+pub struct DefaultCaller {
     http: Arc<dyn Http>,
     model: Arc<dyn Model>,
     secrets: Arc<dyn Secrets>,
     clock: Arc<dyn Clock>,
 }
 
-impl Outside {
-    /// Calls through these.
+impl DefaultCaller {
+    /// Returns a caller that uses these clients.
     #[must_use]
     pub fn new(http: Arc<dyn Http>, model: Arc<dyn Model>, secrets: Arc<dyn Secrets>, clock: Arc<dyn Clock>) -> Self {
         Self { http, model, secrets, clock }
@@ -99,22 +99,17 @@ impl Outside {
 
     async fn agent(&self, run: &RunRef, call: AgentCall, timeout: std::time::Duration) -> Result<Reply, CallError> {
         let (provider, key) = self.provider(run, &call.provider).await?;
-        let role = |role| match role {
-            Role::User => agent::Role::User,
-            Role::Assistant => agent::Role::Assistant,
-        };
         let request = TurnRequest {
             provider,
             model: call.model.unwrap_or_default(),
             system: call.system,
-            messages: call.messages.into_iter().map(|m| Message { role: role(m.role), text: m.text }).collect(),
+            messages: call.messages,
             max_tokens: call.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
             temperature: call.temperature,
             timeout,
             key,
         };
         let reply = self.model.turn(request).await?;
-        let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         Ok(Reply {
             response: reply.text.into(),
             facts: if reply.truncated {
@@ -122,10 +117,7 @@ impl Outside {
             } else {
                 BTreeMap::new()
             },
-            usage: reply.usage.map(|usage| Usage {
-                input_tokens: count(usage.input_tokens),
-                output_tokens: count(usage.output_tokens),
-            }),
+            usage: reply.usage,
             log: None,
         })
     }
@@ -167,7 +159,7 @@ impl Outside {
 }
 
 #[async_trait]
-impl Caller for Outside {
+impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
         let Call { idempotent, timeout, what, .. } = call;
         let result = match what {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-/// What kind of failure a call ended with.
+/// The class of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
     /// The request itself is wrong (URL, method, header, configuration). Nothing was sent.
@@ -49,7 +49,7 @@ pub struct CallError {
     pub class: ErrorClass,
     /// One line for people: what was called, what happened, and the remedy where there is one.
     pub message: String,
-    /// How long the server asked to wait, at most a day.
+    /// The wait that the server asked for, at most a day.
     pub retry_after: Option<Duration>,
     /// Whether any byte of the request *may* have reached the server.
     pub sent: bool,

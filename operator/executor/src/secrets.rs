@@ -9,7 +9,7 @@ use signoff_api::hosts;
 use url::Url;
 
 use crate::error::CallError;
-use crate::excerpt::excerpt;
+use crate::redact::excerpt;
 
 /// The annotation of a Secret that names, separated by commas, the hosts it may be sent to.
 pub const ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";

@@ -11,7 +11,7 @@ use signoff_executor::{
     blobs::{BlobError, verify},
 };
 
-use crate::durable;
+use crate::atomic_file;
 
 /// Blobs as files `<root>/<namespace>/<uid>/<hex>`.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl BlobStore for FolderBlobs {
     async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError> {
         verify(owner, digest, &bytes)?;
         let file = self.file(owner, digest)?;
-        aside(digest, move || durable::write(&file, &bytes)).await?;
+        aside(digest, move || atomic_file::write(&file, &bytes)).await?;
         Ok(None)
     }
 

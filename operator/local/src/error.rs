@@ -9,7 +9,7 @@ use signoff_engine::FieldError;
 
 use signoff_executor::{Stopped, blobs::BlobError};
 
-/// Why a local run does not begin or does not go on. After any of them the session is what it was.
+/// The error of a local run that does not begin or go on. After any of them the session is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Workflow cannot be run: everything that is wrong with it.
@@ -26,7 +26,7 @@ pub enum Error {
     /// No session has that id.
     #[error("there is no session {id} in {root}: `signoff sessions list` names those that there are")]
     Missing {
-        /// What was asked for.
+        /// The id that was asked for.
         id: String,
         /// Where sessions are.
         root: PathBuf,
@@ -36,7 +36,7 @@ pub enum Error {
     Busy {
         /// The session.
         id: String,
-        /// Who has it.
+        /// The process that has it.
         by: String,
     },
     /// The run is over.
@@ -44,7 +44,7 @@ pub enum Error {
     Over {
         /// The session.
         id: String,
-        /// How.
+        /// The common options.
         phase: WorkflowPhase,
     },
     /// A file is not as it was written.
@@ -54,7 +54,7 @@ pub enum Error {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
     /// The spec in the session is not the one that was accepted.
@@ -78,7 +78,7 @@ pub enum Error {
         id: String,
         /// The journal's version.
         version: i32,
-        /// What is understood here.
+        /// The latest version that is understood here.
         most: i32,
     },
     /// A large value of the run is not there.
@@ -95,11 +95,11 @@ pub enum Error {
     /// The file system said no.
     #[error("{what} {}: {cause}", file.display())]
     File {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// Where.
         file: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
@@ -110,7 +110,7 @@ pub enum Error {
     Evaluation {
         /// The session.
         id: String,
-        /// Why.
+        /// The reason.
         why: Stopped,
     },
     /// The run was asked to pause while its text was evaluated.
@@ -124,7 +124,7 @@ pub enum Error {
     Bug {
         /// The session.
         id: String,
-        /// What is impossible.
+        /// The problem.
         what: String,
     },
 }

@@ -8,19 +8,19 @@ use signoff_engine::approval::Note;
 
 /// A question to a handler.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct GateQuestion {
     /// The open Approval, with the votes it has.
     pub approval: Approval,
     /// The whole context where the request shows only its beginning.
     pub context: Option<String>,
     /// The whole of what is reviewed where the request shows only its beginning.
     pub reviewed: Option<String>,
-    /// Why the handler's last decision about this very Approval was refused; the gate is as it was.
+    /// The reason why the handler's last decision on this Approval was refused; the gate is unchanged.
     pub refused: Option<String>,
 }
 
-impl Asked {
-    /// What is asked.
+impl GateQuestion {
+    /// The request of the gate.
     #[must_use]
     pub fn request(&self) -> &ApprovalRequest {
         &self.approval.spec.request
@@ -33,7 +33,7 @@ pub trait Handler: Send + Sync {
     /// Decides about a gate at once, or returns none: then the run pauses as soon as nothing else is left to do.
     ///
     /// Dropped without an answer where the gate's time is up meanwhile.
-    async fn answer(&self, asked: Asked) -> Option<Decision>;
+    async fn answer(&self, asked: GateQuestion) -> Option<Decision>;
 
     /// A gate was decided, by whomever, and the run goes on from it. `approval.status.outcome` says what came of it.
     fn resumed(&self, approval: &Approval) {
@@ -51,7 +51,7 @@ impl<F> Handler for F
 where
     F: Fn(&ApprovalRequest) -> Option<Decision> + Send + Sync,
 {
-    async fn answer(&self, asked: Asked) -> Option<Decision> {
+    async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
         // A closure would say the same again.
         if asked.refused.is_some() { None } else { self(asked.request()) }
     }
@@ -59,7 +59,7 @@ where
 
 #[async_trait]
 impl<H: Handler + ?Sized> Handler for std::sync::Arc<H> {
-    async fn answer(&self, asked: Asked) -> Option<Decision> {
+    async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
         (**self).answer(asked).await
     }
 
@@ -72,28 +72,28 @@ impl<H: Handler + ?Sized> Handler for std::sync::Arc<H> {
     }
 }
 
-/// What a handler is told.
+/// A notification to the handler.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// An activity began.
     Began(&'a StepRecord),
     /// An activity ended.
-    Ended(&'a StepRecord),
+    StepEnded(&'a StepRecord),
     /// A gate asks people.
     Asks(&'a Approval),
     /// Something about an open Approval, such as an escalation.
     Said(&'a Approval, &'a Note),
     /// A decision was recorded, and the gate takes more of them.
-    Counted {
+    VoteCounted {
         /// The Approval with that decision.
         approval: &'a Approval,
-        /// Who decided.
+        /// The user who decided.
         user: &'a str,
     },
     /// The run was asked to pause and waits for the end of calls that must not be repeated.
     Finishing {
-        /// How many there are.
+        /// The number of them.
         calls: usize,
     },
 }
@@ -104,7 +104,7 @@ pub struct Pause;
 
 #[async_trait]
 impl Handler for Pause {
-    async fn answer(&self, _: Asked) -> Option<Decision> {
+    async fn answer(&self, _: GateQuestion) -> Option<Decision> {
         None
     }
 }

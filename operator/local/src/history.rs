@@ -17,25 +17,25 @@ use super::session::Snapshot;
 pub struct Decided {
     /// The place of the gate among the activities of the run, from 0.
     pub step_index: usize,
-    /// What was asked.
+    /// The prompt.
     pub prompt: String,
-    /// What was shown with it, at most the first 4 KiB.
+    /// The context shown with it, at most the first 4 KiB.
     pub context_snapshot: Option<String>,
-    /// Who decided, joined by `, `; none where nobody did in time.
+    /// The deciders, joined by `, `; `None` where the deadline passed.
     pub user: Option<String>,
-    /// What the run went on with: `approved`, the answer, …
+    /// The outcome that the run continued with: `approved`, the answer, …
     pub response: Option<String>,
     /// When it was decided.
     pub timestamp: Option<Moment>,
-    /// How long it was open.
+    /// The time that it was open.
     pub duration_seconds: u64,
     /// The gate's name.
     pub gate: String,
     /// The path of its record, which tells visits apart.
     pub path: String,
-    /// What was decided.
+    /// The verdict.
     pub verdict: Option<Verdict>,
-    /// Why, in the decider's words.
+    /// The reason, in the decider's words.
     pub reason: Option<String>,
     /// Whether people decided, or a timeout, or the run itself.
     pub source: Source,

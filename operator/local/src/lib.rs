@@ -9,7 +9,7 @@
 //! ```
 //! use signoff_api::{Decision, Verdict};
 //! use signoff_engine::End;
-//! use signoff_local::{Ended, Local, Sessions, from_yaml};
+//! use signoff_local::{RunOutcome, Local, Sessions, from_yaml};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -27,7 +27,7 @@
 //!         (request.prompt == "Send it?").then(|| Decision::new(Verdict::Approve))
 //!     });
 //! let ended = runtime.block_on(async { local.begin(workflow)?.go().await })?;
-//! assert_eq!(ended, Ended::Over(End::Succeeded("approved".into())));
+//! assert_eq!(ended, RunOutcome::Over(End::Succeeded("approved".into())));
 //! # Ok(())
 //! # }
 //! ```
@@ -36,7 +36,7 @@
 //!
 //! ```
 //! # use signoff_api::{Decision, Verdict};
-//! # use signoff_local::{Ended, Local, Sessions, from_yaml};
+//! # use signoff_local::{RunOutcome, Local, Sessions, from_yaml};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -46,7 +46,7 @@
 //! # runtime.block_on(async {
 //! let local = Local::new(Sessions::new(folder.path()), "dana")?;
 //! let mut run = local.begin(workflow)?;
-//! assert_eq!(run.go().await?, Ended::Paused);
+//! assert_eq!(run.go().await?, RunOutcome::Paused);
 //! let id = run.id().to_owned();
 //! drop(run); // lets the session go
 //!
@@ -54,21 +54,22 @@
 //! let gate = run.pending()[0].metadata.name.clone().unwrap_or_default();
 //! let lisbon = Decision { response: Some("Lisbon".into()), ..Decision::new(Verdict::Respond) };
 //! run.decide(&gate, "dana", lisbon).await?;
-//! assert!(matches!(run.go().await?, Ended::Over(_)));
+//! assert!(matches!(run.go().await?, RunOutcome::Over(_)));
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! # })
 //! # }
 //! ```
 
-mod admit;
+mod admission;
+mod atomic_file;
 mod blobs;
-mod durable;
 mod error;
 mod handler;
 mod history;
 #[doc(hidden)] // for the fuzz driver of sessions
 pub mod object;
 mod outputs;
+mod parse_answer;
 mod run;
 #[cfg(test)]
 mod sample;
@@ -77,7 +78,6 @@ mod session;
 mod source;
 mod stop;
 mod wait;
-mod word;
 
 #[cfg(test)]
 mod tests;
@@ -91,29 +91,29 @@ use signoff_api::{
 };
 use signoff_engine::{Journal, Plan, Policies, Settings, journal::Segments, plan::spec_digest};
 
-pub use admit::barred;
+pub use admission::barred;
 pub use error::Error;
-pub use handler::{Asked, Event, Handler, Pause};
+pub use handler::{Event, GateQuestion, Handler, Pause};
 pub use history::{Decided, history};
 pub use outputs::{OutputError, write_outputs};
-pub use run::{Counted, Ended, Refused, Run};
+pub use parse_answer::{decision_of, mistyped};
+pub use run::{DecisionError, DecisionOutcome, Run, RunOutcome};
 pub use secrets::LocalSecrets;
 pub use session::{Sessions, Snapshot, owner};
 pub use source::{SourceError, from_yaml};
 pub use stop::Stop;
-pub use word::{decision_of, mistyped};
 
 use signoff_executor::{
-    AddressSettings, CallError, Caller, Clock, Evaluator, HttpClient, Outside, Providers, http::HttpSettings,
+    AddressSettings, CallError, Caller, Clock, DefaultCaller, Evaluator, HttpClient, Providers, http::HttpSettings,
 };
 
 /// The namespace of runs whose Workflow names none.
 const NAMESPACE: &str = "local";
 
-/// How many calls of a run are under way at once, unless it is said.
+/// The default of the most calls of a run in flight.
 const MAX_CALLS: usize = 8;
 
-/// What local runs are made with. Clones share it.
+/// The settings of local runs. Clones share them.
 #[derive(Clone)]
 pub struct Local {
     sessions: Sessions,
@@ -147,7 +147,7 @@ impl Local {
         let http = HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() })?;
         let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
         let models = Arc::new(Providers::new(http.clone()));
-        let caller = Outside::new(Arc::new(http), models, Arc::new(secrets), Arc::clone(&clock));
+        let caller = DefaultCaller::new(Arc::new(http), models, Arc::new(secrets), Arc::clone(&clock));
         Ok(Self {
             sessions,
             user: user.to_owned(),
@@ -162,35 +162,35 @@ impl Local {
         })
     }
 
-    /// Who answers gates and is told what happens.
+    /// Sets the handler, which answers gates and is notified of events.
     #[must_use]
     pub fn handler(mut self, handler: impl Handler + 'static) -> Self {
         self.handler = Arc::new(handler);
         self
     }
 
-    /// In whose name the handler decides, where that is not who asks for runs. Nobody vouches for it.
+    /// Sets the user in whose name the handler decides, where it is not the requester. The name is not verified.
     #[must_use]
     pub fn decider(mut self, user: &str) -> Self {
         user.clone_into(&mut self.decider);
         self
     }
 
-    /// Who makes calls instead of the real world.
+    /// Sets the caller, in place of the one that makes real calls.
     #[must_use]
     pub fn caller(mut self, caller: impl Caller + 'static) -> Self {
         self.caller = Arc::new(caller);
         self
     }
 
-    /// Another clock than this machine's, for what is written down and for deadlines.
+    /// Sets another clock than this machine's, for times in objects and for deadlines.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// How long gates are open that do not say, and how many calls may be under way at once.
+    /// Sets the timeout of gates that set none, and the most calls in flight.
     #[must_use]
     pub fn limits(mut self, settings: Settings, max_calls: usize) -> Self {
         (self.settings, self.max_calls) = (settings, max_calls.max(1));
@@ -205,7 +205,7 @@ impl Local {
         self
     }
 
-    /// What asks these runs to pause.
+    /// Returns the handle that asks these runs to pause.
     #[must_use]
     pub fn stop(&self) -> Stop {
         self.stop.clone()

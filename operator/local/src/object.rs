@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use signoff_api::Digest;
 
 use super::error::Error;
-use crate::durable;
+use crate::atomic_file;
 
 const HEAD: &str = "# Written by signoff and not to be edited: ";
 const TAIL: &str = " is the digest of the lines below.\n";
@@ -43,7 +43,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 /// Writes an object's file as a whole or not at all.
 pub(super) fn write<T: Serialize>(file: &Path, object: &T) -> Result<(), Error> {
     let bytes = encode(object).map_err(io::Error::other);
-    bytes.and_then(|bytes| durable::write(file, &bytes)).map_err(Error::file("cannot write", file))
+    bytes.and_then(|bytes| atomic_file::write(file, &bytes)).map_err(Error::file("cannot write", file))
 }
 
 /// Reads an object's file; none where there is no such file.

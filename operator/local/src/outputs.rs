@@ -12,7 +12,7 @@ use cap_std::{ambient_authority, fs::Dir, fs::OpenOptions};
 
 use super::session::random;
 
-/// Why a file was not written. Files before it may have been.
+/// The error of a file that was not written. Files before it may have been.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The path is none that stays below the folder.
@@ -31,7 +31,7 @@ pub enum OutputError {
     File {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The cause.
         #[source]
         cause: io::Error,
     },

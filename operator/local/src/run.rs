@@ -25,9 +25,9 @@ use signoff_engine::{
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::{
-    Local, admit,
+    Local, admission,
     error::Error,
-    handler::{Asked, Event},
+    handler::{Event, GateQuestion},
     session::{Session, Snapshot},
     wait,
 };
@@ -36,33 +36,33 @@ use signoff_executor::{BlobStore as _, RunRef, Stopped, Subject, calls};
 /// The guard's epoch of runs that no guard watches.
 pub(super) const EPOCH: &str = "local";
 
-/// How far a run has come.
+/// The outcome of driving a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunOutcome {
     /// It is over.
     Over(End),
     /// It waits for people, or was asked to pause: it can be resumed, by any process.
     Paused,
 }
 
-/// What a decision has come to.
+/// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum DecisionOutcome {
     /// The gate is decided.
     Decided,
     /// It takes more.
     Needs {
-        /// So many people agree.
+        /// The number of approvals that are recorded.
         have: i32,
-        /// So many must.
+        /// The number of approvals that are needed.
         needed: i32,
     },
 }
 
-/// Why a decision does not count. The gate is as it was before.
+/// The error of a decision that does not count. The gate is unchanged.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
-    /// What is wrong with it, and the remedy.
+pub enum DecisionError {
+    /// The problem and its remedy.
     #[error("{0}")]
     Because(String),
     /// The session cannot be used.
@@ -75,7 +75,7 @@ pub struct Run {
     pub(super) local: Local,
     pub(super) session: Session,
     plan: Arc<Plan>,
-    /// What the session's status holds, as the engine has it.
+    /// The journal of the session's status.
     journal: Journal,
     /// Large values at hand.
     values: Arc<Blobs>,
@@ -84,10 +84,10 @@ pub struct Run {
     pub(super) calls_in_flight: CallsInFlight<(AbortHandle, bool)>,
     /// When a gate acts by itself.
     pub(super) gates_wake_at: Option<Moment>,
-    /// How the run ended, once it has: nothing is looked at again.
+    /// The end of the run, once it has ended.
     pub(super) end: Option<End>,
     incarnation: String,
-    /// How often the run had been asked to pause before what it does now.
+    /// The number of requests to pause before the current operation.
     pub(super) stops: u8,
 }
 
@@ -115,13 +115,13 @@ impl Run {
         &self.session.id
     }
 
-    /// What is allowed in the Workflow but was perhaps not meant.
+    /// Returns the warnings about the Workflow: what is allowed but was perhaps not meant.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.plan.warnings()
     }
 
-    /// What the session holds.
+    /// Returns the content of the session.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let status = self.session.workflow.status.iter();
@@ -144,11 +144,16 @@ impl Run {
     /// The run goes on with [`Run::go`].
     ///
     /// # Errors
-    /// [`Refused::Because`] where it does not count: the gate is then as it was, and may be answered again.
-    pub async fn decide(&mut self, name: &str, user: &str, decision: Decision) -> Result<Counted, Refused> {
+    /// [`DecisionError::Because`] where it does not count: the gate is then as it was, and may be answered again.
+    pub async fn decide(
+        &mut self,
+        name: &str,
+        user: &str,
+        decision: Decision,
+    ) -> Result<DecisionOutcome, DecisionError> {
         let now = self.now();
         let Some(before) = self.session.approvals.get(name).cloned() else {
-            return Err(Refused::Because(format!("no gate of this run has the name {name}")));
+            return Err(DecisionError::Because(format!("no gate of this run has the name {name}")));
         };
         let result = self.tally(&before, &now).await?;
         if result.changed {
@@ -156,24 +161,24 @@ impl Run {
         }
         let mut next = self.session.approvals.get(name).cloned().unwrap_or(before);
         let mut decision = decision;
-        decision.groups = admit::groups(&next.spec.request);
+        decision.groups = admission::groups(&next.spec.request);
         decision.request_digest = Some(next.spec.request.digest.to_string());
-        admit::admit(&next, user, &decision, now.at).map_err(Refused::Because)?;
+        admission::admit(&next, user, &decision, now.at).map_err(DecisionError::Because)?;
         next.spec.decisions.insert(user.to_owned(), decision);
         next.metadata.generation = next.metadata.generation.map(|generation| generation + 1);
         let result = self.tally(&next, &now).await?;
         if let Some(invalid) = result.status.invalid.get(user) {
-            return Err(Refused::Because(invalid.why.clone()));
+            return Err(DecisionError::Because(invalid.why.clone()));
         }
         let have = result.status.tally.unwrap_or_default();
         let counted = match &result.status.outcome {
-            Some(_) => Counted::Decided,
-            None => Counted::Needs { have: have.have, needed: next.spec.request.threshold() },
+            Some(_) => DecisionOutcome::Decided,
+            None => DecisionOutcome::Needs { have: have.have, needed: next.spec.request.threshold() },
         };
         next.status = Some(result.status);
         self.tell(&next, &result.notes);
-        if counted != Counted::Decided {
-            self.local.handler.happened(&Event::Counted { approval: &next, user });
+        if counted != DecisionOutcome::Decided {
+            self.local.handler.happened(&Event::VoteCounted { approval: &next, user });
         }
         self.session.put(next)?;
         Ok(counted)
@@ -183,7 +188,7 @@ impl Run {
     ///
     /// # Errors
     /// The session cannot be written or is damaged: what was done is in it, as far as it was written.
-    pub async fn go(&mut self) -> Result<Ended, Error> {
+    pub async fn go(&mut self) -> Result<RunOutcome, Error> {
         wait::go(self).await
     }
 
@@ -224,7 +229,7 @@ impl Run {
         Ok(())
     }
 
-    /// What became of open gates and of calls. What time has decided about a gate is written down here.
+    /// Returns the facts of open gates and of calls, and writes the decisions of deadlines that have passed.
     async fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
         let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();
         let mut facts = self.calls_in_flight.facts(&self.journal);
@@ -406,7 +411,7 @@ impl Run {
             if record.phase == StepPhase::Started {
                 self.local.handler.happened(&Event::Began(record));
             } else if record.phase.is_end() {
-                self.local.handler.happened(&Event::Ended(record));
+                self.local.handler.happened(&Event::StepEnded(record));
             }
             let decided = record.object.as_ref().filter(|_| record.phase.is_end() && was == Some(StepPhase::Waiting));
             if let Some(approval) = decided.and_then(|name| self.session.approvals.get(name)) {
@@ -436,8 +441,8 @@ impl Run {
         Ok(())
     }
 
-    /// What is shown to a handler about a pending Approval.
-    pub(super) async fn question(&self, name: &str, refused: Option<String>) -> Result<Option<Asked>, Error> {
+    /// Returns the question to the handler about a pending Approval.
+    pub(super) async fn question(&self, name: &str, refused: Option<String>) -> Result<Option<GateQuestion>, Error> {
         let Some(approval) = self.session.approvals.get(name).cloned() else { return Ok(None) };
         let context = match &approval.spec.request.context_ref {
             Some(reference) => Some(self.fetch(&reference.digest).await?),
@@ -450,7 +455,7 @@ impl Run {
             Some(review) => self.fetch(&review.digest).await.ok(),
             None => None,
         };
-        Ok(Some(Asked { approval, context, reviewed, refused }))
+        Ok(Some(GateQuestion { approval, context, reviewed, refused }))
     }
 
     /// Whether anything is under way whose outcome would be unknown if it were given up.

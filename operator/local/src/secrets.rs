@@ -13,7 +13,7 @@ use url::Url;
 
 use signoff_executor::{CallError, SecretText, Secrets, excerpt};
 
-/// How every variable begins.
+/// The prefix of every variable.
 const PREFIX: &str = "SIGNOFF_SECRET_";
 
 /// The key under which a Secret lists the hosts it may be sent to.

@@ -21,14 +21,14 @@ const APPROVALS: &str = "approvals";
 const BLOBS: &str = "blobs";
 const LOCK: &str = "lock";
 
-/// How the hidden names end of sessions that are not whole yet, and of those that are not whole any more.
+/// The endings of hidden names: of sessions not complete yet, and of sessions being deleted.
 const NEW: &str = ".new";
 const GONE: &str = ".deleted";
 
 /// Sessions hold what models and people said: they are nobody else's to read.
 const PRIVATE: u32 = 0o700;
 
-/// What an id may consist of besides the Workflow's name: no letters that look like digits.
+/// The characters of an id's suffix: no letters that look like digits.
 const LETTERS: &[u8] = b"bcdfghjkmnpqrstvwxz23456789";
 
 /// A folder of sessions.
@@ -37,7 +37,7 @@ pub struct Sessions {
     root: PathBuf,
 }
 
-/// What a session holds, as it is read without its lock: whole objects, the newest there are.
+/// The content of a session, read without its lock: complete objects, the newest there are.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Its id.
@@ -88,7 +88,7 @@ impl Sessions {
         Ok(names)
     }
 
-    /// What a session holds.
+    /// Returns the content of a session.
     ///
     /// # Errors
     /// There is no such session, or a file of it is damaged.
@@ -259,7 +259,7 @@ impl Session {
     }
 }
 
-/// Whose the large values of a run are.
+/// Returns the owner of the large values of a run.
 #[must_use]
 pub fn owner(workflow: &Workflow) -> Owner {
     let metadata = &workflow.metadata;

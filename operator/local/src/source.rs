@@ -8,7 +8,7 @@ use signoff_api::{GROUP, VERSION, Workflow};
 /// The longest text that is read, in bytes: what the API server takes of one object.
 const LONGEST: usize = 3 * 1024 * 1024;
 
-/// Why a text is no Workflow.
+/// The error of a text that is not a Workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// It is too long.
@@ -20,7 +20,7 @@ pub enum SourceError {
     /// It is something else.
     #[error("it is {found}, not a Workflow of {GROUP}/{VERSION}")]
     NotAWorkflow {
-        /// What it is.
+        /// The kind that it has.
         found: String,
     },
     /// A field has another shape.

@@ -10,11 +10,11 @@ use signoff_api::{Decision, Moment};
 use super::{
     error::Error,
     handler::Event,
-    run::{Ended, Refused, Run, earlier},
+    run::{DecisionError, Run, RunOutcome, earlier},
 };
 use signoff_executor::clock::wake_up;
 
-/// How often a handler may answer one gate in vain, as on a cluster.
+/// The most invalid answers of a handler to one gate, as on a cluster.
 const ATTEMPTS: u32 = 8;
 
 /// A question that the handler ponders.
@@ -31,12 +31,12 @@ enum News {
     Stop,
 }
 
-pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
+pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
     let mut declined = BTreeSet::new();
     let mut asking: Option<Asking> = None;
     // It may have ended when it was resumed. A transition after the end would find nothing of what ended it.
     if let Some(end) = &run.end {
-        return Ok(Ended::Over(end.clone()));
+        return Ok(RunOutcome::Over(end.clone()));
     }
     loop {
         let stops = run.local.stop.asked();
@@ -49,12 +49,12 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
                 if stops == 0 && run.unrepeatable() > 0 {
                     continue;
                 }
-                return Ok(Ended::Paused);
+                return Ok(RunOutcome::Paused);
             }
             transition => transition?,
         };
         if let Some(end) = transition.end {
-            return Ok(Ended::Over(end));
+            return Ok(RunOutcome::Over(end));
         }
         if held {
             asking = None;
@@ -70,7 +70,7 @@ pub(super) async fn go(run: &mut Run) -> Result<Ended, Error> {
         }
         let waits = !held && (asking.is_some() || transition.wake_at.is_some());
         if stops > 1 || (run.calls.is_empty() && !waits) {
-            return Ok(Ended::Paused);
+            return Ok(RunOutcome::Paused);
         }
         if held {
             run.local.handler.happened(&Event::Finishing { calls: run.unrepeatable() });
@@ -101,16 +101,16 @@ async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result
     let Some(decision) = decision else { return Ok(Answered::Declined) };
     let user = run.local.decider.clone();
     match run.decide(name, &user, decision).await {
-        Err(Refused::Session(Error::Evaluation { why, .. })) => {
+        Err(DecisionError::Session(Error::Evaluation { why, .. })) => {
             Ok(Answered::Refused(format!("{why}; give a shorter or simpler answer")))
         }
-        Ok(super::run::Counted::Decided) => Ok(Answered::Taken),
+        Ok(super::run::DecisionOutcome::Decided) => Ok(Answered::Taken),
         // It takes somebody else, or the run is asked to pause.
-        Ok(super::run::Counted::Needs { .. }) | Err(Refused::Session(Error::Interrupted { .. })) => {
+        Ok(super::run::DecisionOutcome::Needs { .. }) | Err(DecisionError::Session(Error::Interrupted { .. })) => {
             Ok(Answered::Declined)
         }
-        Err(Refused::Because(why)) => Ok(Answered::Refused(why)),
-        Err(Refused::Session(error)) => Err(error),
+        Err(DecisionError::Because(why)) => Ok(Answered::Refused(why)),
+        Err(DecisionError::Session(error)) => Err(error),
     }
 }
 

@@ -109,7 +109,7 @@ impl Home {
     }
 }
 
-/// How the program ended.
+/// The exit code of the program.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,

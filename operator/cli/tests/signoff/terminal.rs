@@ -10,7 +10,7 @@ use rexpect::{
 
 use super::*;
 
-/// How long a word may take to appear, in milliseconds: much, for a machine that is busy with builds.
+/// The longest wait for a word, in milliseconds: long, for a machine that is busy with builds.
 const PATIENCE: u64 = 60_000;
 
 fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySession {
@@ -21,7 +21,7 @@ fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySes
     spawn_command(command, Some(PATIENCE)).unwrap()
 }
 
-/// What is left to be read, and the code.
+/// The rest of the output, and the exit code.
 fn end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {

@@ -3,11 +3,11 @@
 //!
 //! It must not resolve names or open connections; it only judges. What is refused by default are
 //! the addresses that lead back into the machine or to a cloud's metadata service, in every
-//! notation that reaches them, and those of the operator's own surroundings.
+//! notation that reaches them, and those that the operator protects.
 
 mod cidr;
+mod protected;
 pub mod ranges;
-mod surroundings;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -16,9 +16,9 @@ use url::{Host, Url};
 
 pub use cidr::Cidr;
 use cidr::v4;
+use protected::Found;
+pub use protected::ProtectedSet;
 use ranges::{Range, Verdict, range_of};
-use surroundings::Found;
-pub use surroundings::Surroundings;
 
 /// One entry of the operator's setting `--allow-address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,16 +39,16 @@ pub enum Allowed {
     },
 }
 
-/// What is allowed beyond the default. The default refuses every special address.
+/// The addresses allowed beyond the default. The default refuses every special address.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Exceptions, by network or by name and port.
     pub allow: Vec<Allowed>,
-    /// What stands around the operator, as far as it is known.
-    pub surroundings: Surroundings,
+    /// The addresses around the operator, as far as they are known.
+    pub protected: ProtectedSet,
 }
 
-/// Why an address, URL or setting is not accepted. Every message names the remedy.
+/// The error of an address, URL or setting. Every message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A special address, met as a literal or behind a name.
@@ -56,12 +56,12 @@ pub enum Error {
     Special {
         /// The address, and the name that led to it.
         place: String,
-        /// What is special about it.
+        /// The class of the address.
         kind: &'static str,
         /// The value that would allow it.
         remedy: String,
     },
-    /// An address that may be one of the surroundings, of which not everything is known.
+    /// An address that may be a protected one: not all of them are known.
     #[error(
         "{place} may be {kind}, which the operator cannot tell ({why}): mend that, or let the setting \
          --allow-address {remedy} allow it"
@@ -69,9 +69,9 @@ pub enum Error {
     Unknown {
         /// The address, and the name that led to it.
         place: String,
-        /// What it may be.
+        /// The kind of address that it may be.
         kind: &'static str,
-        /// Why nobody knows.
+        /// The reason why it is unknown.
         why: String,
         /// The value that would allow it.
         remedy: String,
@@ -132,7 +132,7 @@ impl Settings {
     /// a literal.
     ///
     /// `port` is `None` where it is not known; entries for one port then do not apply. A range of
-    /// addresses opens neither an address of the surroundings nor a metadata service that has only a part of it.
+    /// addresses opens neither a protected address nor a metadata service that has only a part of it.
     ///
     /// # Errors
     /// The address, what is special about it, and the setting that would allow it.
@@ -151,7 +151,7 @@ impl Settings {
         {
             return Err(Error::Special { place: place(), kind: range.class.what, remedy: remedy() });
         }
-        match self.surroundings.find(judged) {
+        match self.protected.find(judged) {
             Found::Nothing => Ok(()),
             _ if covering.any(|entry| entry.names(address)) => Ok(()),
             Found::Here(kind) => Err(Error::Special { place: place(), kind, remedy: remedy() }),
@@ -361,11 +361,11 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_the_surroundings_is_opened_only_by_its_own_name() {
+    fn a_protected_address_is_opened_only_by_its_own_name() {
         let check = |entries: &[&str], url: &str| {
             let settings = allowing(entries);
             let around = ["10.0.0.7", "127.0.0.2", "8.8.4.4"].map(|ip| ip.parse().unwrap());
-            settings.surroundings.tell("a node of the cluster", around.into());
+            settings.protected.tell("a node of the cluster", around.into());
             settings.check_url(url).map_err(|error| error.to_string())
         };
         let refused = check(&[], "http://10.0.0.7:8080/").unwrap_err();
@@ -383,7 +383,7 @@ mod tests {
             assert!(check(&[entry], "http://10.0.0.7/").is_ok(), "{entry}");
         }
         let named = allowing(&["models.internal:443"]);
-        named.surroundings.tell("a node of the cluster", ["10.0.0.7".parse().unwrap()].into());
+        named.protected.tell("a node of the cluster", ["10.0.0.7".parse().unwrap()].into());
         let node = "10.0.0.7".parse().unwrap();
         assert!(named.check_address(node, Some(443), Some("models.internal")).is_ok());
         assert!(named.check_address(node, Some(443), Some("other.internal")).is_err());
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_is_refused_with_the_reason_and_the_remedy() {
         let settings = allowing(&["192.168.0.9:80"]);
-        settings.surroundings.hide("a node of the cluster", "nodes is forbidden");
+        settings.protected.hide("a node of the cluster", "nodes is forbidden");
         let refused = settings.check_url("http://10.1.1.1/").unwrap_err().to_string();
         assert_eq!(
             refused,

@@ -20,25 +20,25 @@ pub struct Range {
     pub name: &'static str,
     /// The RFC, or the cloud's documentation.
     pub source: &'static str,
-    /// What applies, and why.
+    /// The rule and its reason.
     pub class: &'static Class,
 }
 
-/// What applies to the addresses of a range, and why.
+/// The rule of a range of addresses, and its reason.
 #[derive(Debug)]
 pub struct Class {
     /// Whether calls may reach such an address.
     pub verdict: Verdict,
     /// Completes "`<address>` is …".
     pub what: &'static str,
-    /// Why it is refused or allowed.
+    /// The reason of the rule.
     pub reason: &'static str,
 }
 
 /// Whether calls may reach an address of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Allowed, unless it is one of the operator's surroundings.
+    /// Allowed, unless it is a protected address.
     Allowed,
     /// Refused, unless an entry of `--allow-address` covers it.
     Refused,

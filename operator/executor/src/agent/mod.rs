@@ -10,6 +10,8 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use signoff_api::journal::Usage;
+use signoff_engine::transition::{Message, Role};
 
 use crate::error::CallError;
 use crate::http::HttpClient;
@@ -27,27 +29,9 @@ pub enum ProviderConfig {
     },
     /// Any endpoint that speaks OpenAI's chat completions.
     OpenAi {
-        /// What stands before `/chat/completions`, such as `https://models.example.com/v1`.
+        /// The URL before `/chat/completions`, such as `https://models.example.com/v1`.
         base_url: String,
     },
-}
-
-/// Who said a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The run's side.
-    User,
-    /// The model's side.
-    Assistant,
-}
-
-/// One message of a conversation. Its `Debug` shows the length only.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Message {
-    /// Who said it.
-    pub role: Role,
-    /// What was said.
-    pub text: String,
 }
 
 /// One turn: the whole conversation so far, to be answered by one message.
@@ -71,24 +55,15 @@ pub struct TurnRequest {
     pub key: Option<SecretText>,
 }
 
-/// What the model answered.
+/// The answer of a model.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TurnReply {
     /// The answer's text.
     pub text: String,
-    /// What it cost; `None` where the provider did not say.
+    /// The tokens used, or `None` where the provider does not report them.
     pub usage: Option<Usage>,
     /// Whether the answer was cut at `max_tokens` or the model's own limit.
     pub truncated: bool,
-}
-
-/// Tokens of a turn, as the provider counted them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens of system prompt and messages.
-    pub input_tokens: u64,
-    /// Tokens of the answer.
-    pub output_tokens: u64,
 }
 
 /// A model that answers turns.
@@ -126,7 +101,7 @@ impl Model for Providers {
 }
 
 impl TurnRequest {
-    /// What the model is to answer: the newest message of the run's side.
+    /// Returns the message to answer: the newest of the run's side.
     fn last_user_message(&self) -> &str {
         self.messages.iter().rev().find(|message| message.role == Role::User).map_or("", |message| &message.text)
     }
@@ -134,12 +109,6 @@ impl TurnRequest {
     /// Every text that must not leave by way of an error.
     fn prompts(&self) -> impl Iterator<Item = &str> {
         self.system.as_deref().into_iter().chain(self.messages.iter().map(|message| message.text.as_str()))
-    }
-}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}({} bytes)", self.role, self.text.len())
     }
 }
 

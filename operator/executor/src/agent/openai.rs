@@ -7,11 +7,13 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use signoff_api::journal::Usage;
+use signoff_engine::transition::Role;
 
-use super::{Role, TurnReply, TurnRequest, Usage};
+use super::{TurnReply, TurnRequest};
 use crate::error::{CallError, ErrorClass};
-use crate::excerpt::{excerpt, on_a_line};
 use crate::http::{Answer, HttpClient, HttpRequest};
+use crate::redact::{excerpt, on_a_line};
 use crate::secrets::ExposeSecret as _;
 
 /// A provider's message that holds this many characters of a prompt in a row quotes it.
@@ -103,9 +105,16 @@ pub(super) async fn turn(http: &HttpClient, base_url: &str, request: &TurnReques
     }
     let text =
         text.ok_or_else(|| broken(format!("answered without text (finish reason {:?})", excerpt(&finish, []))))?;
-    let usage =
-        reply.usage.map(|tokens| Usage { input_tokens: tokens.prompt_tokens, output_tokens: tokens.completion_tokens });
+    let usage = reply.usage.map(|tokens| Usage {
+        input_tokens: count(tokens.prompt_tokens),
+        output_tokens: count(tokens.completion_tokens),
+    });
     Ok(TurnReply { text, usage, truncated: finish == "length" })
+}
+
+/// Returns a number of tokens as the journal keeps it; a number too large for it is its largest.
+fn count(tokens: u64) -> i64 {
+    i64::try_from(tokens).unwrap_or(i64::MAX)
 }
 
 /// The HTTP call that makes the turn.
@@ -146,7 +155,7 @@ fn call(base_url: &str, request: &TurnRequest) -> Result<HttpRequest, CallError>
     })
 }
 
-/// What the provider gives as the reason of a failure.
+/// Returns the provider's reason of a failure.
 fn reason(answer: &Answer, request: &TurnRequest) -> String {
     match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) => sentence(body.get("error").unwrap_or(&body), request),

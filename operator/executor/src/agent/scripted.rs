@@ -3,7 +3,9 @@
 //! It must not vary: no clock, no randomness, no memory of earlier turns. A script that holds no
 //! reply for a turn is an error, never a guess.
 
-use super::{TurnReply, TurnRequest, Usage};
+use signoff_api::journal::Usage;
+
+use super::{TurnReply, TurnRequest};
 use crate::error::{CallError, ErrorClass};
 
 /// One prepared reply; exactly one of `text` and `error` is set.
@@ -41,8 +43,8 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
     }
 }
 
-fn words(text: &str) -> u64 {
-    text.split_whitespace().count() as u64
+fn words(text: &str) -> i64 {
+    i64::try_from(text.split_whitespace().count()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -50,7 +52,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::time::Duration;
 
-    use super::super::{Message, ProviderConfig, Role};
+    use signoff_engine::transition::{Message, Role};
+
+    use super::super::ProviderConfig;
     use super::*;
 
     fn turn(messages: &[(Role, &str)]) -> TurnRequest {

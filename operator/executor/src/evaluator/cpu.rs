@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What one tick of `/proc/…/stat` is worth: Linux tells user programs 100 a second on every architecture.
+/// The duration of one tick of `/proc/…/stat`: Linux reports 100 a second to programs on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A thread whose CPU time can be read.
@@ -23,7 +23,7 @@ pub(super) struct ThreadClock {
     /// The folder of the thread in `/proc`, or `None` where the wall clock stands in.
     folder: Option<PathBuf>,
     began: Instant,
-    /// What was read last, in nanoseconds.
+    /// The last value read, in nanoseconds.
     last: Arc<AtomicU64>,
 }
 

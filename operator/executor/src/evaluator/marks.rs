@@ -29,7 +29,7 @@ struct Mark {
     part: Option<Part>,
 }
 
-/// How an evaluation is to be done.
+/// The way in which an evaluation runs.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
     /// With others.
@@ -95,7 +95,7 @@ impl Marks {
         Ok(MarkFile(Arc::new(Mutex::new(fs::File::create(self.folder.join(format!("{PREFIX}{thread}")))?))))
     }
 
-    /// How this evaluation is to be done. That it is deadly is said once; the next attempt is made alone.
+    /// Returns how this evaluation runs. `Deadly` is returned once; the next attempt runs alone.
     pub(super) fn judge(&self, subject: &Subject) -> Verdict {
         let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mark) = suspects.get_mut(&key(subject)) else { return Verdict::Trusted };

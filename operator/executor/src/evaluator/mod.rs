@@ -62,7 +62,7 @@ pub struct Subject {
     pub generation: i64,
 }
 
-/// Why an evaluation has no result.
+/// The reason why an evaluation has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
     /// It used more CPU time than the limit.

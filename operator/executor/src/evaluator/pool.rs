@@ -28,9 +28,9 @@ use super::{
 
 /// The stack of a thread. Only what is used of it takes memory.
 const STACK: usize = 8 << 20;
-/// How long a suspect waits at most until nothing else is admitted before it.
+/// The longest wait of a suspect until nothing else is admitted before it.
 const SUSPECT_WAIT: Duration = Duration::from_secs(30);
-/// How long nothing else is evaluated before a suspect begins: other runs only pause between two evaluations.
+/// The quiet time before a suspect begins: other runs only pause between two evaluations.
 const QUIET: Duration = Duration::from_secs(2);
 /// The pause between two attempts to start a thread that is missing.
 const RETRY: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ struct State {
     /// By namespace, and the order in which namespaces have their turn.
     queued: BTreeMap<String, VecDeque<Job>>,
     turns: VecDeque<String>,
-    /// What is done alone, once nothing else waits.
+    /// The evaluations that run alone, once nothing else waits.
     suspects: VecDeque<Job>,
     /// When an evaluation of anything else was submitted or ended last.
     last: Option<Instant>,
@@ -310,7 +310,7 @@ impl State {
         if self.quiet_left()? == Duration::ZERO { self.suspects.pop_front() } else { None }
     }
 
-    /// How long it must stay quiet until the next suspect begins, or `None` where that does not depend on time alone.
+    /// Returns the quiet time until the next suspect begins, or `None` where that does not depend on time alone.
     fn quiet_left(&self) -> Option<Duration> {
         let suspect = self.suspects.front().filter(|_| self.running.is_empty() && self.queued.is_empty())?;
         let since = self.last.map_or(suspect.since, |last| last.max(suspect.since));

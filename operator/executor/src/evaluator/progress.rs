@@ -25,7 +25,7 @@ struct Parts {
     longest: Option<(Part, Duration)>,
     /// The longest of those that read what somebody else than the author wrote.
     longest_foreign: Option<(Part, Duration)>,
-    /// What all of those took together.
+    /// The time of all of those together.
     foreign: Duration,
     note: Option<Arc<Note>>,
 }

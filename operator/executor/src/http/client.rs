@@ -17,10 +17,10 @@ use tokio::time::{Instant, timeout_at};
 use super::{Http, HttpReply, HttpRequest, headers, method, place};
 use crate::address::{Error as AddressError, Settings as AddressSettings};
 use crate::error::{CallError, ErrorClass};
-use crate::excerpt::excerpt;
+use crate::redact::excerpt;
 use crate::resolve::{Checked, PORT, System, refusal};
 
-/// How much of an answer with an unexpected status is read, for the message.
+/// The bytes read of an answer with an unexpected status, for the message.
 const ERROR_BODY_LIMIT: usize = 16 * 1024;
 
 /// A server cannot make a run wait longer than this by `Retry-After`.
@@ -109,7 +109,7 @@ impl HttpClient {
             .checked_add(request.timeout)
             .ok_or_else(|| CallError::invalid("the call's timeout is longer than any clock counts: shorten it"))?;
         // Just after a start nobody knows yet what stands around.
-        if timeout_at(deadline, self.addresses.surroundings.settled()).await.is_err() {
+        if timeout_at(deadline, self.addresses.protected.settled()).await.is_err() {
             let why = "what stands around the operator, such as the nodes of the cluster, is not known yet";
             return Err(CallError::new(
                 ErrorClass::Unreachable,
@@ -203,7 +203,7 @@ impl Answer {
     }
 }
 
-/// Why an answer's body was not read to its end.
+/// The reason why an answer's body was not read to its end.
 enum Broken {
     TooLarge(usize),
     Connection(String),

@@ -14,7 +14,7 @@ use reqwest::{Method, StatusCode};
 use url::Url;
 
 use crate::error::CallError;
-use crate::excerpt::excerpt;
+use crate::redact::excerpt;
 
 pub(crate) use client::Answer;
 pub use client::{HttpClient, HttpSettings};

@@ -114,7 +114,7 @@ async fn a_name_that_leads_to_what_stands_around_the_operator_is_refused_as_it_i
     let server = Server::answering("200 OK", "", "the inside").await;
     let names = Names { answers: vec![vec!["127.0.0.1".parse().unwrap()]], asked: AtomicUsize::new(0) };
     let addresses = AddressSettings { allow: vec!["127.0.0.0/8".parse().unwrap()], ..Default::default() };
-    let around = addresses.surroundings.clone();
+    let around = addresses.protected.clone();
     let client = HttpClient::with_resolver(settings(addresses), Arc::new(names)).unwrap();
     let (name, literal) = (format!("http://letters.example.com:{}/", server.address.port()), server.url("/"));
     around.announce("a node of the cluster");

@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use signoff_api::journal::Usage;
+use signoff_engine::transition::{Message, Role};
 use signoff_executor::{
-    CallError, ErrorClass, Message, Model as _, ProviderConfig, Providers, Role, ScriptedReply, SecretText, TurnReply,
-    TurnRequest, Usage,
+    CallError, ErrorClass, Model as _, ProviderConfig, Providers, ScriptedReply, SecretText, TurnReply, TurnRequest,
 };
 
 use crate::server::{Behaviour, Server, client};

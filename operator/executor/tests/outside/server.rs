@@ -13,7 +13,7 @@ use signoff_executor::{AddressSettings, HttpClient, HttpRequest};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What the server does with each connection after it has read the request.
+/// The behavior of the server on each connection after it has read the request.
 #[derive(Clone, Debug)]
 pub(crate) enum Behaviour {
     /// Writes these bytes and closes.
@@ -97,7 +97,7 @@ async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<Mutex<Vec<S
     }
 }
 
-/// What a TLS handshake begins with; nothing readable follows.
+/// The first byte of a TLS handshake; nothing readable follows.
 const HANDSHAKE: u8 = 0x16;
 
 /// Reads one request, head and body.

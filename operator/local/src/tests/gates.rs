@@ -24,7 +24,7 @@ async fn a_run_pauses_at_a_gate_and_goes_on_in_another_process_from_where_it_was
     let (id, gate) = paused(&local(&folder).caller(echo.clone()), chain(&steps)).await;
     // Nothing of the first process is left but the folder.
     let mut run = local(&folder).caller(echo.clone()).resume(&id).await.unwrap();
-    assert_eq!(run.decide(&gate, "erin", approve()).await.unwrap(), Counted::Decided);
+    assert_eq!(run.decide(&gate, "erin", approve()).await.unwrap(), DecisionOutcome::Decided);
     assert_eq!(run.go().await.unwrap(), succeeded("POST Hello was approved by erin"));
     assert_eq!(echo.count(), 1, "what was done is not done again");
     drop(run);
@@ -37,7 +37,7 @@ async fn a_handler_answers_at_once_and_is_told_that_the_run_goes_on() {
     struct Witness(Arc<Mutex<Vec<String>>>);
     #[async_trait]
     impl Handler for Witness {
-        async fn answer(&self, asked: Asked) -> Option<Decision> {
+        async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
             self.0.lock().unwrap().push(format!("asked {}", asked.request().prompt));
             Some(approve())
         }
@@ -60,7 +60,7 @@ async fn an_answer_that_does_not_fit_leaves_the_gate_open_and_says_why() {
     struct Stubborn(Arc<Mutex<Vec<String>>>);
     #[async_trait]
     impl Handler for Stubborn {
-        async fn answer(&self, asked: Asked) -> Option<Decision> {
+        async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
             let text = if asked.refused.is_some() { "Lisbon" } else { "lisbon" };
             self.0.lock().unwrap().extend(asked.refused);
             Some(Decision { response: Some(text.into()), ..Decision::new(Verdict::Respond) })
@@ -77,7 +77,7 @@ async fn an_answer_that_does_not_fit_leaves_the_gate_open_and_says_why() {
     assert_eq!(why, "answers.answer: one word, with a capital");
     assert!(run.decide(&name, "dana", respond(" ")).await.unwrap_err().to_string().contains("empty"));
     assert!(run.pending()[0].spec.decisions.is_empty(), "nothing was written of it");
-    assert_eq!(run.decide(&name, "dana", respond("Lisbon")).await.unwrap(), Counted::Decided);
+    assert_eq!(run.decide(&name, "dana", respond("Lisbon")).await.unwrap(), DecisionOutcome::Decided);
 }
 
 #[tokio::test]
@@ -85,14 +85,14 @@ async fn a_handler_that_is_always_wrong_is_asked_a_few_times_and_no_more() {
     struct Wrong(Arc<AtomicUsize>);
     #[async_trait]
     impl Handler for Wrong {
-        async fn answer(&self, _: Asked) -> Option<Decision> {
+        async fn answer(&self, _: GateQuestion) -> Option<Decision> {
             self.0.fetch_add(1, Ordering::SeqCst);
             Some(Decision::new(Verdict::Skip))
         }
     }
     let (folder, asked) = (tempfile::tempdir().unwrap(), Arc::new(AtomicUsize::new(0)));
     let local = local(&folder).handler(Wrong(Arc::clone(&asked)));
-    assert_eq!(local.begin(chain(GATE)).unwrap().go().await.unwrap(), Ended::Paused);
+    assert_eq!(local.begin(chain(GATE)).unwrap().go().await.unwrap(), RunOutcome::Paused);
     assert_eq!(asked.load(Ordering::SeqCst), 8);
 }
 
@@ -104,11 +104,11 @@ async fn two_people_are_two_people_also_without_a_cluster() {
     let (id, name) = paused(&local(&folder), chain(gate)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
     assert!(run.decide(&name, "dana", approve()).await.unwrap_err().to_string().contains("asked for this run"));
-    assert_eq!(run.decide(&name, "erin", approve()).await.unwrap(), Counted::Needs { have: 1, needed: 2 });
+    assert_eq!(run.decide(&name, "erin", approve()).await.unwrap(), DecisionOutcome::Needs { have: 1, needed: 2 });
     assert!(run.decide(&name, "erin", approve()).await.unwrap_err().to_string().contains("already"));
     drop(run);
     let mut run = local(&folder).resume(&id).await.unwrap();
-    assert_eq!(run.decide(&name, "bob", approve()).await.unwrap(), Counted::Decided);
+    assert_eq!(run.decide(&name, "bob", approve()).await.unwrap(), DecisionOutcome::Decided);
     assert_eq!(run.go().await.unwrap(), succeeded("approved"));
     let decided = history(&run.snapshot());
     assert_eq!(decided[0].user.as_deref(), Some("erin, bob"));
@@ -123,7 +123,7 @@ async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed(
     };
     let folder = tempfile::tempdir().unwrap();
     for (action, end) in [
-        ("action: Reject", Ended::Over(End::Rejected("ask: rejected: its time is up".into()))),
+        ("action: Reject", RunOutcome::Over(End::Rejected("ask: rejected: its time is up".into()))),
         ("action: Default, default: Lisbon", succeeded("Lisbon")),
     ] {
         let clock = Arc::new(paused_clock());
@@ -138,7 +138,7 @@ async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed(
         assert!(late.contains("decided already (Expired)"), "{late}");
         let ended = run.go().await.unwrap();
         assert_eq!(std::mem::discriminant(&ended), std::mem::discriminant(&end), "{ended:?}");
-        if let Ended::Over(End::Succeeded(_)) = end {
+        if let RunOutcome::Over(End::Succeeded(_)) = end {
             assert_eq!(ended, end);
         }
     }
@@ -149,7 +149,7 @@ async fn time_passes_also_while_somebody_ponders() {
     struct Ponders;
     #[async_trait]
     impl Handler for Ponders {
-        async fn answer(&self, _: Asked) -> Option<Decision> {
+        async fn answer(&self, _: GateQuestion) -> Option<Decision> {
             std::future::pending().await
         }
     }
@@ -171,7 +171,7 @@ async fn when_a_run_ends_nobody_is_asked_any_more() {
     run.decide(&name, "dana", Decision { reason: Some("enough".into()), ..Decision::new(Verdict::Abort) })
         .await
         .unwrap();
-    assert!(matches!(run.go().await.unwrap(), Ended::Over(End::Aborted(why)) if why.contains("enough")));
+    assert!(matches!(run.go().await.unwrap(), RunOutcome::Over(End::Aborted(why)) if why.contains("enough")));
     let snapshot = run.snapshot();
     assert!(snapshot.workflow.status.unwrap().pending.is_empty());
     assert!(snapshot.approvals.iter().all(|a| a.status.as_ref().unwrap().phase.is_end()));

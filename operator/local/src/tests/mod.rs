@@ -88,11 +88,11 @@ pub(super) fn approve() -> Decision {
 /// Begins a run and lets it pause; returns its id and the name of its first gate.
 pub(super) async fn paused(local: &Local, workflow: Workflow) -> (String, String) {
     let mut run = local.begin(workflow).unwrap();
-    assert_eq!(run.go().await.unwrap(), Ended::Paused);
+    assert_eq!(run.go().await.unwrap(), RunOutcome::Paused);
     let gate = run.pending()[0].metadata.name.clone().unwrap();
     (run.id().to_owned(), gate)
 }
 
-pub(super) fn succeeded(text: &str) -> Ended {
-    Ended::Over(End::Succeeded(text.to_owned()))
+pub(super) fn succeeded(text: &str) -> RunOutcome {
+    RunOutcome::Over(End::Succeeded(text.to_owned()))
 }

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use super::*;
-use crate::{durable::full_disk, object};
+use crate::{atomic_file::full_disk, object};
 
 #[test]
 fn a_workflow_with_a_container_is_refused_and_leaves_no_session() {
@@ -19,7 +19,7 @@ fn a_workflow_with_a_container_is_refused_and_leaves_no_session() {
 async fn of_two_processes_one_has_the_session_and_the_other_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = local(&folder).begin(chain(GATE)).unwrap();
-    assert_eq!(run.go().await.unwrap(), Ended::Paused);
+    assert_eq!(run.go().await.unwrap(), RunOutcome::Paused);
     let id = run.id().to_owned();
     let why = local(&folder).resume(&id).await.err().unwrap();
     assert!(why.to_string().contains(&format!("in use by process {}", std::process::id())), "{why}");
@@ -243,7 +243,7 @@ async fn a_disk_that_is_full_at_any_write_loses_nothing_that_was_written() {
         }
         match local.resume(&id).await {
             Ok(mut run) => match run.go().await.unwrap() {
-                Ended::Over(End::Failed(why)) => {
+                RunOutcome::Over(End::Failed(why)) => {
                     assert!(why.contains("send"), "{why}");
                     unknown += 1;
                 }

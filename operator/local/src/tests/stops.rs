@@ -28,7 +28,7 @@ async fn a_call_that_must_not_be_repeated_and_was_under_way_has_an_unknown_outco
     let (id, first) = killed_in(&folder, POST).await;
     let second = Echo::default();
     let mut run = local(&folder).caller(second.clone()).resume(&id).await.unwrap();
-    let Ended::Over(End::Failed(why)) = run.go().await.unwrap() else { panic!("it did not fail") };
+    let RunOutcome::Over(End::Failed(why)) = run.go().await.unwrap() else { panic!("it did not fail") };
     assert!(why.contains("send"), "{why}");
     assert_eq!((first.count(), second.count()), (1, 0));
     let step = run.snapshot().workflow.status.unwrap().steps[0].clone();
@@ -58,7 +58,7 @@ async fn whoever_asks_to_pause_waits_only_for_what_must_not_be_repeated() {
         stop.ask();
     };
     let (ended, ()) = tokio::join!(run.go(), ask);
-    assert_eq!(ended.unwrap(), Ended::Paused);
+    assert_eq!(ended.unwrap(), RunOutcome::Paused);
     drop(run);
     assert_eq!(local(&folder).resume(&id).await.unwrap().go().await.unwrap(), succeeded("GET Hello"));
 }
@@ -81,7 +81,7 @@ async fn a_call_that_must_not_be_repeated_is_waited_for_and_its_result_is_kept()
     struct Waits(Arc<tokio::sync::Notify>);
     #[async_trait]
     impl Handler for Waits {
-        async fn answer(&self, _: Asked) -> Option<Decision> {
+        async fn answer(&self, _: GateQuestion) -> Option<Decision> {
             None
         }
         fn happened(&self, event: &Event<'_>) {
@@ -103,7 +103,7 @@ async fn a_call_that_must_not_be_repeated_is_waited_for_and_its_result_is_kept()
         stop.ask();
     };
     let (ended, ()) = tokio::join!(run.go(), ask);
-    assert_eq!(ended.unwrap(), Ended::Paused);
+    assert_eq!(ended.unwrap(), RunOutcome::Paused);
     assert_eq!(run.snapshot().workflow.status.unwrap().steps.len(), 1, "nothing new began");
     drop(run);
     let again = Echo::default();
@@ -125,7 +125,7 @@ async fn whoever_asks_twice_waits_for_nothing() {
         stop.ask();
     };
     let (ended, ()) = tokio::join!(run.go(), ask);
-    assert_eq!(ended.unwrap(), Ended::Paused);
+    assert_eq!(ended.unwrap(), RunOutcome::Paused);
 }
 
 /// A clock that is put forward by hand.
@@ -188,7 +188,7 @@ async fn a_run_that_has_ended_stays_as_it_ended_however_often_it_is_told_to_go_o
     let ended = fs::read(&file).unwrap();
     for _ in 0..2 {
         let over = run.go().await.unwrap();
-        assert!(matches!(&over, Ended::Over(End::Failed(why)) if why.contains("activeDeadline")), "{over:?}");
+        assert!(matches!(&over, RunOutcome::Over(End::Failed(why)) if why.contains("activeDeadline")), "{over:?}");
     }
     assert_eq!(fs::read(&file).unwrap(), ended, "nothing is written after the end");
     drop(run);

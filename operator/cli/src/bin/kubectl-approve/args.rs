@@ -20,13 +20,13 @@ pub struct Arguments {
     /// Which cluster, and as whom.
     #[command(flatten)]
     pub connection: Connection,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The Approval to show, ask about and approve.
     #[arg(value_parser = name)]
     pub name: Option<String>,
-    /// How.
+    /// The common options.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -54,14 +54,14 @@ pub struct Connection {
     pub impersonate_group: Vec<String>,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Approvals that wait for you
     List(List),
     /// One Approval with everything one has to know to decide it
     Show(Show),
-    /// Who you are here, and what you may decide
+    /// Show who you are here, and what you can decide
     Whoami,
     /// Whether the rules that vouch for decisions are in force, what differs and how to mend it
     Doctor(Doctor),
@@ -140,19 +140,19 @@ pub struct Doctor {
     pub operator_service_account: Option<String>,
 }
 
-/// What every decision may have.
+/// The options that every decision has.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommonArgs {
-    /// Why; kept with the decision
+    /// The reason; kept with the decision
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Decide for this person; needs the verb delegate for them
     #[arg(long, value_name = "USER")]
     pub on_behalf_of: Option<String>,
-    /// Have it checked by the API server and not stored
+    /// Send the decision to the API server to be checked, and do not store it
     #[arg(long, value_name = "server|none", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
     pub dry_run: Option<DryRun>,
-    /// Do not ask
+    /// Skip the confirmation prompt
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -172,7 +172,7 @@ pub struct Plain {
     /// The Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// How.
+    /// The common options.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -192,7 +192,7 @@ pub struct Parameters {
     /// A JSON or YAML file with all parameters, or - for standard input; --set adds to it
     #[arg(short, long, value_name = "FILE")]
     pub from_file: Option<String>,
-    /// How.
+    /// The common options.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -216,7 +216,7 @@ pub struct Respond {
     /// An option of one of the questions; may be given more than once
     #[arg(long, value_name = "ID=OPTION", value_parser = pair)]
     pub choose: Vec<(String, String)>,
-    /// How.
+    /// The common options.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -227,10 +227,10 @@ pub struct Defer {
     /// The Approval
     #[arg(value_parser = name)]
     pub name: String,
-    /// What to do differently
+    /// The guidance: what the step is to do differently
     #[arg(long, value_name = "TEXT")]
     pub guidance: String,
-    /// How.
+    /// The common options.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -245,7 +245,7 @@ pub struct Escalate {
     /// the next level where it is missing
     #[arg(long, value_name = "WHOM")]
     pub to: Vec<String>,
-    /// How.
+    /// The common options.
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -255,15 +255,15 @@ pub struct Escalate {
 pub struct DecisionArgs {
     /// The Approval's name.
     pub name: String,
-    /// What to decide.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What goes with it.
+    /// The payload of the verdict.
     pub payload: Payload,
-    /// How.
+    /// The common options.
     pub common: CommonArgs,
 }
 
-/// What goes with a verdict.
+/// The payload of a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Nothing.

@@ -56,7 +56,7 @@ pub struct Session {
     pub namespace: String,
 }
 
-/// How many Approvals one answer of the API server may hold.
+/// The most Approvals in one answer of the API server.
 const PAGE: u32 = 500;
 
 impl Session {
@@ -83,7 +83,7 @@ impl Session {
         &self.client
     }
 
-    /// What an error means to a person.
+    /// Returns the failure that an error stands for, in the user's words.
     pub fn explain(&self, error: kube::Error) -> Failure {
         self.server.explain(error)
     }

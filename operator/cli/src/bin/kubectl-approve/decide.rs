@@ -146,7 +146,7 @@ fn read(path: &str) -> Result<String, Failure> {
     text.map_err(|error| Failure::Usage(format!("--from-file {path}: {error}")))
 }
 
-/// What one decides about, in three lines.
+/// Returns the subject of the decision in three lines.
 fn summary(approval: &Approval) -> String {
     let request = &approval.spec.request;
     format!(
@@ -159,7 +159,7 @@ fn summary(approval: &Approval) -> String {
     )
 }
 
-/// What the operator will count once it sees these decisions, by the very function that it counts with.
+/// Returns the operator's count of these decisions, by the same function that the operator counts with.
 ///
 /// # Errors
 /// Counting them costs too much.
@@ -186,7 +186,7 @@ fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure
     found.map_or(Ok(()), |invalid| Err(Failure::Refused(one_line(&invalid.why, 1024))))
 }
 
-/// How far a decision has brought its Approval.
+/// Returns how many approvals are recorded and needed after a decision.
 fn reached(approval: &Approval, entry: &Entry, now: Moment) -> String {
     let request = &approval.spec.request;
     let verdict = entry.decision.verdict;

@@ -8,11 +8,11 @@ use signoff_admission::{READER_ROLE, inspect_as, installed_for, serves_mutating_
 
 use crate::{args::Doctor, client::Session, error::Failure, impersonators};
 
-/// What the doctor found.
+/// The result of the check.
 pub struct Found {
     /// For people.
     pub page: String,
-    /// Whether all is in force.
+    /// Whether all rules are in force.
     pub healthy: bool,
 }
 

@@ -7,7 +7,7 @@ use signoff_api::{Approval, ApprovalRequest, Moment, gate::PersonRule};
 
 use crate::client::Me;
 
-/// Why this person cannot decide this Approval now; `None` when they can.
+/// Returns the reason why this user cannot decide this Approval now, or `None`.
 pub fn obstacle(approval: &Approval, me: &Me, now: Moment) -> Option<String> {
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();

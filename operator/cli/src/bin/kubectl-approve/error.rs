@@ -8,7 +8,7 @@ use signoff_expr::text::display;
 /// The most characters of a message that is shown.
 const LONGEST: usize = 4000;
 
-/// Why a command ended without what was asked for.
+/// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The API server, or the person, said no.
@@ -52,7 +52,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// What an error of the client means to a person.
+    /// Returns the failure that a client error stands for, in the user's words.
     pub fn explain(&self, error: kube::Error) -> Failure {
         match error {
             kube::Error::Api(status) => self.explain_answer(&status),

@@ -28,7 +28,7 @@ use crate::{
 pub struct Entry {
     /// One's own user name, or `<person> via <me>`.
     pub key: String,
-    /// What is sent.
+    /// The entry as it is sent.
     pub decision: Decision,
 }
 

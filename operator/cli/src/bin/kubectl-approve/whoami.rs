@@ -16,7 +16,7 @@ use crate::{
     sanitize::one_line,
 };
 
-/// What RBAC lets somebody do in one namespace.
+/// The verbs that RBAC allows a user in one namespace.
 struct Powers {
     approve: bool,
     grant: bool,

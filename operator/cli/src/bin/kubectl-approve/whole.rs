@@ -109,7 +109,7 @@ fn explained(failure: Failure, what: &str) -> Failure {
     }
 }
 
-/// What is read of a Workflow.
+/// The fields of a Workflow that are read.
 #[derive(Deserialize)]
 pub struct ValueNames {
     #[serde(default)]

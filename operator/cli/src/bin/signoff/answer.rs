@@ -41,7 +41,7 @@ pub enum Given {
     Text {
         /// The text.
         text: String,
-        /// Why.
+        /// The reason.
         reason: Option<String>,
     },
     /// A text of a file: as one of the command line, but a single word is always a verdict where the gate asks for one.

@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-/// How the process ends. Scripts rely on the numbers: one is never given another meaning.
+/// The exit code of the process. Scripts rely on the numbers: none is ever given another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -50,7 +50,7 @@ impl Exit {
         self as u8
     }
 
-    /// What it means, as the help and the documentation say it.
+    /// Returns the meaning of the code, as the help and the documentation print it.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "it worked; a reader of its output that went away is no failure",
@@ -90,7 +90,7 @@ pub fn table() -> String {
         .fold("Exit codes:\n".to_owned(), |text, exit| text + &format!("  {:>2}  {}\n", exit.code(), exit.meaning()))
 }
 
-/// Why a command failed, in one sentence with a remedy, and the code it fails with.
+/// The error of a command: one sentence with a remedy, and the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 struct Failure {

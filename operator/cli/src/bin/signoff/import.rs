@@ -26,7 +26,7 @@ pub struct Import {
     /// Overwrites the output file where there is one.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Who decides gates for which the file names nobody. Default: the user of this machine.
+    /// The approver of gates for which the file names none. Default: the user of this machine.
     #[arg(long, value_name = "USER")]
     approver: Option<String>,
     /// Ends well although something has no equivalent, and the run would do something else.
@@ -37,7 +37,7 @@ pub struct Import {
     format: Format,
 }
 
-/// How the result is written.
+/// The format of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// The Workflow, with its notes on standard error.
@@ -103,7 +103,7 @@ fn write(options: &Import, text: &str) -> anyhow::Result<()> {
         .map_err(|error| Exit::Output.because(format!("{error:#}")))
 }
 
-/// Who sits at this machine.
+/// Returns the user of this machine.
 ///
 /// # Errors
 /// The machine does not say.

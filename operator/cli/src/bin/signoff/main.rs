@@ -23,12 +23,12 @@ use crate::exit::Exit;
 #[derive(Debug, Parser)]
 #[command(name = "signoff", version, arg_required_else_help = true, after_long_help = exit::table())]
 struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     command: Command,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 enum Command {
     Explain(explain::Explain),

@@ -17,12 +17,12 @@ use crate::{exit::Exit, import, texts};
 pub struct Plan {
     /// The file of a Workflow or of the Strands CLI, or `-` for standard input.
     file: PathBuf,
-    /// How it is shown.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// How a plan is shown.
+/// The output format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For people.

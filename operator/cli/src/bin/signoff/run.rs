@@ -17,7 +17,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use signoff_api::{Approval, Decision, JsonObject, Verdict};
 use signoff_cli::{sanitize::one_line, terminal};
 use signoff_executor::{Evaluator, EvaluatorSettings};
-use signoff_local::{Ended, Error, Local, LocalSecrets, Run, Sessions, Stop};
+use signoff_local::{Error, Local, LocalSecrets, Run, RunOutcome, Sessions, Stop};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -56,7 +56,7 @@ pub struct Arguments {
     /// Replace files below --out that exist
     #[arg(long, requires = "out")]
     force: bool,
-    /// How the result is told on standard output
+    /// The format of the result on standard output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Write who decided what, as JSON
@@ -92,13 +92,13 @@ struct Answer {
     /// approve, reject, modify, respond, defer, escalate, abort, skip or retry the pending gate
     #[arg(long, help_heading = ANSWERS, conflicts_with_all = ["file", "answers"], value_parser = answer::verdict)]
     verdict: Option<Verdict>,
-    /// Why
+    /// The reason
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "given", conflicts_with = "file")]
     reason: Option<String>,
-    /// What to go on with instead, for modify and retry: an object in YAML or JSON
+    /// The changed parameters, for modify and retry: an object in YAML or JSON
     #[arg(long, help_heading = ANSWERS, value_name = "OBJECT", requires = "verdict", conflicts_with = "file", value_parser = parameters)]
     parameters: Option<JsonObject>,
-    /// What to do differently, for defer
+    /// The guidance, for defer
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "verdict", conflicts_with = "file")]
     guidance: Option<String>,
     /// Which pending gate is answered, where there are several: its name, its path or its Approval
@@ -120,7 +120,7 @@ pub struct Place {
     pub sessions_dir: Option<PathBuf>,
 }
 
-/// How a result is told.
+/// The output format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -193,11 +193,11 @@ pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
     let unwritten: Vec<_> = [written.map(drop), exported].into_iter().filter_map(Result::err).collect();
     unwritten.iter().for_each(|why| terminal::note(&format!("{why:#}")));
     Ok(match ended {
-        Ended::Over(end) => unwritten.first().map_or_else(|| output::exit(end.phase()), Exit::of),
+        RunOutcome::Over(end) => unwritten.first().map_or_else(|| output::exit(end.phase()), Exit::of),
         // That the run waits matters more: what was decided can still be written once it is over. An answer that was
         // given was for this gate.
-        Ended::Paused if terminal_handler.was_refused() => Exit::Usage,
-        Ended::Paused => Exit::Paused,
+        RunOutcome::Paused if terminal_handler.was_refused() => Exit::Usage,
+        RunOutcome::Paused => Exit::Paused,
     })
 }
 

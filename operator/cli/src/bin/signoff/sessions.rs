@@ -24,7 +24,7 @@ use crate::{
 /// Lists, shows and removes sessions: runs on this machine.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     command: Command,
 }
@@ -33,7 +33,7 @@ pub struct Arguments {
 enum Command {
     /// Every session
     List(List),
-    /// How one stands, what is pending and how to answer
+    /// Show the state of a session, its pending gates and the commands that answer them
     Show(Show),
     /// Removes sessions for good
     Delete(Delete),
@@ -47,7 +47,7 @@ struct List {
     /// Only those of this phase, such as waiting; may be given more than once
     #[arg(long, value_name = "PHASE", value_parser = phase)]
     status: Vec<WorkflowPhase>,
-    /// How they are told
+    /// The output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     #[command(flatten)]
@@ -59,7 +59,7 @@ struct List {
 struct Show {
     /// The session
     id: String,
-    /// How it is told
+    /// The output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Write who decided what, as JSON

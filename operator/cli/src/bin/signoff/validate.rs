@@ -22,12 +22,12 @@ pub struct Validate {
     /// Files, folders, or `-` for standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How problems are told.
+    /// The output format of problems.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// How problems are told.
+/// The output format of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// With the place marked.

@@ -28,13 +28,13 @@ pub struct Arguments {
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
     pub listen: SocketAddr,
-    /// What tells this operator from others; the moment of its start is always added.
+    /// The name of this operator among others; the time of its start is always added.
     #[arg(long, env = "POD_UID", default_value = "signoff-operator", value_name = "TEXT")]
     pub identity: String,
-    /// How long people have at a gate that does not say.
+    /// The timeout of a gate that sets none.
     #[arg(long, default_value = "24h", value_name = "DURATION")]
     pub default_gate_timeout: Span,
-    /// The longest time a gate may give.
+    /// The longest timeout of a gate.
     #[arg(long, default_value = "168h", value_name = "DURATION")]
     pub max_gate_timeout: Span,
     /// An address that calls may reach although it is refused by default, such as 127.0.0.1:8080 or 100.64.0.0/10; may
@@ -44,16 +44,16 @@ pub struct Arguments {
     /// The longest `timeout` of an http step and of a turn of an agent.
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     pub max_call_timeout: Span,
-    /// How many calls of models and addresses may be made at once.
+    /// The most calls of models and addresses in flight.
     #[arg(long, default_value_t = 64, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls: u16,
-    /// How many of them in one namespace. Default: half of them.
+    /// The most calls in flight in one namespace. Default: half of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_namespace: Option<u16>,
-    /// How many of them for one Workflow. Default: a quarter of them.
+    /// The most calls in flight for one Workflow. Default: a quarter of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_workflow: Option<u16>,
-    /// How many of them to one host: that of a provider's baseURL, or of an http step. Default: three quarters of them.
+    /// The most calls in flight to one host: that of a provider's baseURL, or of an http step. Default: three quarters of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_provider: Option<u16>,
     /// The most bytes that the spec of a Workflow may have as JSON, inputs included.
@@ -65,16 +65,16 @@ pub struct Arguments {
     /// The most bytes that the long values of all Workflows of a namespace may have together.
     #[arg(long, default_value_t = 536_870_912, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1_048_576..))]
     pub max_value_bytes_per_namespace: u64,
-    /// No step may be a Pod: the operator then needs no rights on Pods.
+    /// Refuse steps that are Pods: the operator then needs no rights on Pods.
     #[arg(long, conflicts_with = "pod_namespace")]
     pub no_pods: bool,
     /// A namespace in which steps may be Pods; may be repeated. Default: every namespace.
     #[arg(long, value_name = "NAME")]
     pub pod_namespace: Vec<String>,
-    /// How many Pods of steps may run at once in a namespace.
+    /// The most Pods of steps that run at once in a namespace.
     #[arg(long, default_value_t = 50, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_pods_per_namespace: u16,
-    /// How many Pods of steps may run at once for one Workflow.
+    /// The most Pods of steps that run at once for one Workflow.
     #[arg(long, default_value_t = 20, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_pods_per_workflow: u16,
     /// The CPU time that one evaluation of what users wrote may take.
@@ -84,7 +84,7 @@ pub struct Arguments {
     /// that ends the process is not found out.
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
-    /// The form of the log on standard error.
+    /// The format of the log on standard error.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
     /// Honour nothing while other people's webhooks or mutating policies match signoff.dev.
@@ -94,20 +94,20 @@ pub struct Arguments {
     /// so with --kubeconfig.
     #[arg(long)]
     pub one_server: bool,
-    /// Take no Lease: certainly no other operator runs.
+    /// Take no Lease: only where no other operator runs.
     #[arg(long)]
     pub no_lease: bool,
 }
 
-/// What to do instead of running.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// About the rules that vouch for decisions.
+    /// Commands about the admission policies that verify decisions.
     #[command(subcommand)]
     Guard(GuardCommand),
 }
 
-/// What to do about the rules.
+/// The commands about the admission policies.
 #[derive(Debug, Subcommand)]
 pub enum GuardCommand {
     /// Print what is in force, what differs and how to mend it. Ends with 0 where all is in force, else with 1.
@@ -118,7 +118,7 @@ pub enum GuardCommand {
     },
 }
 
-/// The form of the log.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people.
@@ -128,13 +128,13 @@ pub enum LogFormat {
 }
 
 impl Arguments {
-    /// What tells this process from every other one, also from earlier ones with the same identity.
+    /// Returns a name that no other process has, also no earlier one with the same identity.
     pub fn incarnation(&self, started: jiff::Timestamp) -> String {
         let identity: String = self.identity.chars().take(64).collect();
         format!("{identity}_{}", started.as_microsecond())
     }
 
-    /// How many calls of models and addresses run at once.
+    /// Returns the limits of calls in flight.
     pub fn call_limits(&self) -> CallLimits {
         let usual = CallLimits::of_total(self.max_calls.into());
         let or = |given: Option<u16>, usual: usize| given.map_or(usual, usize::from);
@@ -146,7 +146,7 @@ impl Arguments {
         }
     }
 
-    /// How many bytes long values may have.
+    /// Returns the limits of long values.
     pub fn values(&self) -> ValueSettings {
         ValueSettings {
             per_workflow: self.max_value_bytes_per_workflow,
@@ -174,7 +174,7 @@ impl Arguments {
         }
     }
 
-    /// What the administrator decided for all runs.
+    /// Returns the administrator's settings for all runs.
     pub fn settings(&self) -> Settings {
         Settings {
             default_gate_timeout: self.default_gate_timeout.duration(),

@@ -10,11 +10,11 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 use signoff_controller::metrics::Shared;
-use signoff_executor::Surroundings;
+use signoff_executor::ProtectedSet;
 
 use crate::arguments::Arguments;
 
-/// The way to the cluster.
+/// The connection to the cluster.
 pub struct Connection {
     pub client: Client,
     pub config: Config,
@@ -22,7 +22,7 @@ pub struct Connection {
     pub namespace: String,
 }
 
-/// A client that counts what it reads, and the operator's namespace.
+/// Returns a client that counts its reads, and the operator's namespace.
 pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
@@ -41,8 +41,9 @@ pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<C
     let client = client.context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
 }
-/// What stands around the operator, of which only its own way to the API server is known yet.
-pub async fn surroundings(config: &Config) -> Surroundings {
+
+/// Returns the protected addresses, of which only the operator's own way to the API server is known yet.
+pub async fn protected_set(config: &Config) -> ProtectedSet {
     let given = config.cluster_url.host().map(str::to_owned);
     let told = std::env::var("KUBERNETES_SERVICE_HOST").ok();
     let mut found = BTreeSet::new();
@@ -55,7 +56,7 @@ pub async fn surroundings(config: &Config) -> Surroundings {
             }
         }
     }
-    let surroundings = Surroundings::default();
-    surroundings.tell("the API server, as the operator reaches it", found);
-    surroundings
+    let protected = ProtectedSet::default();
+    protected.tell("the API server, as the operator reaches it", found);
+    protected
 }

@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::arguments::LogFormat;
 
-/// Begins to log.
+/// Starts the log.
 pub fn start(format: LogFormat) -> anyhow::Result<()> {
     // The client warns about every list of a kind that is not there yet, and shows whole objects.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,kube=error"));

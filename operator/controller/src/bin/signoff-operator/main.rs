@@ -13,8 +13,8 @@ use std::{net::SocketAddr, process::ExitCode, sync::Arc};
 use anyhow::Context;
 use clap::Parser;
 use signoff_controller::{
-    Config, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator, Outside, ProtectedAddresses,
-    metrics::Shared, secrets::ClusterSecrets,
+    Config, DefaultCaller, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator,
+    ProtectedAddresses, metrics::Shared, secrets::ClusterSecrets,
 };
 use signoff_executor::{AddressSettings, HttpClient, Providers, http::HttpSettings};
 use tokio::{
@@ -47,20 +47,20 @@ async fn main() -> anyhow::Result<ExitCode> {
 
     let metrics = Shared::default();
     let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics).await?;
-    let surroundings = cluster::surroundings(&way).await;
+    let protected = cluster::protected_set(&way).await;
     let http = HttpClient::new(HttpSettings {
-        addresses: AddressSettings { allow: arguments.allow_address.clone(), surroundings: surroundings.clone() },
+        addresses: AddressSettings { allow: arguments.allow_address.clone(), protected: protected.clone() },
         ..HttpSettings::default()
     });
     let http = http.context("preparing calls to models and addresses")?;
     let secrets = ClusterSecrets::new(client.clone());
     let outside =
-        Outside::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), clock.clone());
+        DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), clock.clone());
 
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;
     config.settings = arguments.settings();
-    config.targets = Some(ProtectedAddresses { namespace: namespace.clone(), surroundings });
+    config.targets = Some(ProtectedAddresses { namespace: namespace.clone(), protected });
     config.call_limits = arguments.call_limits();
     config.values = arguments.values();
     config.pods = arguments.pods();
@@ -90,7 +90,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ready when the process is asked to end: by Kubernetes, or from a terminal.
+/// Returns a future that is ready when the process is asked to end: by Kubernetes, or from a terminal.
 fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {

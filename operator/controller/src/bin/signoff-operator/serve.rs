@@ -12,7 +12,7 @@ use axum::{
 use signoff_controller::Probe;
 use tokio::net::TcpListener;
 
-/// Serves until it is aborted.
+/// Serves the pages until aborted.
 pub async fn serve(listener: TcpListener, probe: Probe) {
     let pages = Router::new()
         .route("/healthz", get(|| async { "alive\n" }))

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// The editor where nobody says which.
 const DEFAULT: &str = "vi";
 
-/// What the person made of a text; none where they left the editor with a failure, as `:cq` does.
+/// Returns the edited text, or `None` where the editor ended with a failure, as `:cq` does.
 ///
 /// # Errors
 /// The editor cannot be run, or the text is no text any more.

@@ -18,7 +18,7 @@ use rustix::{
 /// Standard input by lines.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// What was read beyond the last line, or of a line that has no end yet.
+    /// The bytes read after the last complete line.
     rest: Vec<u8>,
 }
 

@@ -9,7 +9,7 @@ use signoff_local::mistyped;
 
 use super::verdict;
 
-/// What can be chosen.
+/// The choices of a menu.
 #[derive(Debug)]
 pub struct Menu<'r> {
     /// The request of the gate, or `None` where this is one of several questions.
@@ -19,7 +19,7 @@ pub struct Menu<'r> {
     verdicts: Vec<Verdict>,
 }
 
-/// What was chosen.
+/// The choice of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Picked {
     /// A verdict, of which Respond still needs its answer.
@@ -79,7 +79,7 @@ impl<'r> Menu<'r> {
         lines
     }
 
-    /// What is said before the line is typed.
+    /// Returns the prompt of the line.
     pub fn hint(&self) -> &'static str {
         let several = self.question.is_some_and(|question| question.multiple == Some(true));
         match (self.options() > 0, self.takes_text(), several) {
@@ -92,7 +92,7 @@ impl<'r> Menu<'r> {
         }
     }
 
-    /// What a line chooses.
+    /// Returns the choice that a line stands for.
     pub fn pick(&self, line: &str) -> Picked {
         let typed = line.trim();
         if let Some(question) = self.question

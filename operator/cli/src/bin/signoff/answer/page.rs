@@ -63,7 +63,7 @@ pub fn asks(approval: &Approval) -> String {
     whom.iter().map(|subject: &Subject| one_line(&subject.to_string(), 253)).collect::<Vec<_>>().join(", ")
 }
 
-/// Who is asked, how many it takes, and until when.
+/// Returns the approvers, the number needed and the deadline.
 fn terms(approval: &Approval, now: Moment) -> String {
     let request = &approval.spec.request;
     let mut terms = format!("Asks {}", asks(approval));

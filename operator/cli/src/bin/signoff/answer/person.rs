@@ -13,7 +13,7 @@ use signoff_cli::{
     terminal,
 };
 use signoff_engine::gate::parameters;
-use signoff_local::Asked;
+use signoff_local::GateQuestion;
 use tokio::sync::Mutex;
 
 use super::{
@@ -37,7 +37,7 @@ pub struct Person {
     editing: Editing,
 }
 
-/// Why nothing was decided.
+/// The reason why no decision was made.
 enum Stop {
     /// The person leaves the gate for later: the input ended (ctrl-D), whatever was asked just then.
     Later,
@@ -61,7 +61,7 @@ impl Person {
     ///
     /// # Errors
     /// The terminal cannot be read.
-    pub async fn decide(&mut self, asked: &Asked) -> io::Result<Option<Decision>> {
+    pub async fn decide(&mut self, asked: &GateQuestion) -> io::Result<Option<Decision>> {
         // The editor of a gate that time decided may still be open.
         drop(self.editing.lock().await);
         self.lines.forget()?;
@@ -72,7 +72,7 @@ impl Person {
         }
     }
 
-    async fn ask(&mut self, asked: &Asked) -> Result<Decision, Stop> {
+    async fn ask(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
         let request = asked.request();
         let menu = Menu::of(request);
         match &asked.refused {
@@ -103,8 +103,8 @@ impl Person {
         }
     }
 
-    /// What a verdict needs beside itself; none where the person thought better of it.
-    async fn more(&mut self, asked: &Asked, verdict: Verdict) -> Result<Option<Decision>, Stop> {
+    /// Asks for the payload of a verdict. Returns `None` where the user took the verdict back.
+    async fn more(&mut self, asked: &GateQuestion, verdict: Verdict) -> Result<Option<Decision>, Stop> {
         let mut decision = Decision::new(verdict);
         match verdict {
             Verdict::Respond => decision.answers = Some(self.answers(asked.request()).await?),
@@ -159,8 +159,8 @@ impl Person {
         }
     }
 
-    /// What to go on with instead, from the person's editor.
-    async fn parameters(&mut self, asked: &Asked) -> Result<Option<JsonObject>, Stop> {
+    /// Returns the changed parameters from the user's editor.
+    async fn parameters(&mut self, asked: &GateQuestion) -> Result<Option<JsonObject>, Stop> {
         let Some(before) = draft(asked) else {
             terminal::note("What is reviewed is too long to be edited here: use --answers FILE with its parameters.");
             return Ok(None);
@@ -236,7 +236,7 @@ fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {
 
 /// What Modify begins with: the reviewed response, as YAML with a word on what is expected. None where only a part of
 /// that response is at hand.
-fn draft(asked: &Asked) -> Option<String> {
+fn draft(asked: &GateQuestion) -> Option<String> {
     let request = asked.request();
     let mut text = String::from("# What to go on with instead. Leave it as it is to decide nothing.\n");
     let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get(Verdict::Modify.name()));

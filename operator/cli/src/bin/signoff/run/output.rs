@@ -78,7 +78,7 @@ pub async fn result(sessions: &Sessions, report: &RunReport<'_>, format: Format)
     })
 }
 
-/// What the run has to show.
+/// Returns the text of the run's result.
 ///
 /// # Errors
 /// It is kept beside the session and cannot be read.
@@ -192,7 +192,7 @@ pub fn next(report: &RunReport<'_>) -> String {
     format!("Next: the run is over; {write} writes its artifacts, {delete} removes the session\n")
 }
 
-/// How a gate is answered, a command a verdict that it allows.
+/// Returns the commands that answer a gate, one for each verdict that it allows.
 fn commands(report: &RunReport<'_>, approval: &Approval, several: bool) -> Vec<String> {
     let request = &approval.spec.request;
     let gate: &[&str] = if several { &["--gate", &request.gate.path] } else { &[] };

@@ -11,7 +11,7 @@ use signoff_api::{
     journal::{StepKind, StepPhase, StepRecord},
 };
 use signoff_cli::{sanitize::one_line, terminal};
-use signoff_local::{Asked, Event, Handler, barred};
+use signoff_local::{Event, GateQuestion, Handler, barred};
 use tokio::sync::Mutex as Turns;
 
 use crate::answer::{
@@ -59,7 +59,7 @@ impl TerminalHandler {
         self.person.is_none() && self.state().refused
     }
 
-    /// What to say about answers that nobody asked for.
+    /// Returns a note about answers that no gate asked for.
     pub fn unused(&self) -> Vec<String> {
         let state = self.state();
         let gates = state.given.iter().flat_map(|answers| answers.unused());
@@ -71,7 +71,7 @@ impl TerminalHandler {
     }
 
     /// An answer that was given beforehand.
-    fn given(&self, asked: &Asked) -> Option<Decision> {
+    fn given(&self, asked: &GateQuestion) -> Option<Decision> {
         let (given, file) = {
             let mut state = self.state();
             let take =
@@ -100,7 +100,7 @@ impl TerminalHandler {
 
 #[async_trait]
 impl Handler for TerminalHandler {
-    async fn answer(&self, mut asked: Asked) -> Option<Decision> {
+    async fn answer(&self, mut asked: GateQuestion) -> Option<Decision> {
         let last = self.state().last.take().filter(|(name, _)| *name == asked.approval.metadata.name);
         if let Some((_, file)) = last
             && let Some(why) = asked.refused.take()
@@ -141,7 +141,7 @@ impl Handler for TerminalHandler {
     fn happened(&self, event: &Event<'_>) {
         match event {
             Event::Began(record) => terminal::note(&format!("{}: begins", name(record))),
-            Event::Ended(record) if record.kind != StepKind::Hitl => terminal::note(&ended(record)),
+            Event::StepEnded(record) if record.kind != StepKind::Hitl => terminal::note(&ended(record)),
             Event::Asks(approval) => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 terminal::note(&format!("{gate}: asks {}", one_line(&approval.spec.request.prompt, 200)));
@@ -151,7 +151,7 @@ impl Handler for TerminalHandler {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 terminal::note(&format!("{gate}: {}", one_line(&note.message, 500)));
             }
-            Event::Counted { approval, user } => {
+            Event::VoteCounted { approval, user } => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 let verdict = approval.spec.decisions.get(*user).map_or("a decision", |own| own.verdict.name());
                 let progress = progress(approval);

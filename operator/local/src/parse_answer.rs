@@ -85,7 +85,7 @@ fn is_option(request: &ApprovalRequest, text: &str) -> bool {
     request.form.iter().flat_map(|form| &form.questions).any(|question| question.option_named(text.trim()).is_some())
 }
 
-/// What a gate allows, as the end of a sentence.
+/// Returns the verdicts that a gate allows, as the end of a sentence.
 fn remedy(request: &ApprovalRequest) -> String {
     let names: Vec<_> = request.allowed_verdicts.iter().map(|verdict| verdict.name()).collect();
     let options = request.form.iter().flat_map(|form| &form.questions).flat_map(|question| &question.options);

@@ -18,10 +18,10 @@ use super::cidr::{Cidr, v4, v6};
 const PRIVATE: [Cidr; 4] =
     [v4([10, 0, 0, 0], 8), v4([172, 16, 0, 0], 12), v4([192, 168, 0, 0], 16), v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7)];
 
-/// What stands around the operator. Clones are the same surroundings; by itself nothing is announced, and nothing
-/// stands there.
+/// The addresses around the operator that no call reaches: nodes, Pods, Services, the API server. Clones share one set, which is
+/// empty at first.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub struct ProtectedSet {
     known: Arc<watch::Sender<BTreeMap<&'static str, Known>>>,
 }
 
@@ -30,11 +30,11 @@ enum Known {
     /// Soon, or not at all.
     Awaited,
     Here(BTreeSet<IpAddr>),
-    /// Why nobody can tell.
+    /// The reason why they cannot be read.
     Hidden(String),
 }
 
-/// What an address is.
+/// The kind of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Nothing of this.
@@ -45,13 +45,13 @@ pub(super) enum Found {
     Perhaps(&'static str, String),
 }
 
-impl Default for Surroundings {
+impl Default for ProtectedSet {
     fn default() -> Self {
         Self { known: Arc::new(watch::Sender::new(BTreeMap::new())) }
     }
 }
 
-impl Surroundings {
+impl ProtectedSet {
     /// Announces that the addresses of `what` will be told: until then nobody knows. `what` is said of each of them,
     /// as in "it is a node of the cluster".
     pub fn announce(&self, what: &'static str) {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_found_until_something_else_is_told() {
-        let around = Surroundings::default();
+        let around = ProtectedSet::default();
         around.clone().tell("a node", [ip("10.0.0.1"), ip("2a00::1")].into());
         around.tell("a service", [ip("10.96.0.1")].into());
         assert_eq!(around.find(ip("10.0.0.1")), Found::Here("a node"));
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn while_something_is_unknown_every_private_address_may_be_it() {
-        let around = Surroundings::default();
+        let around = ProtectedSet::default();
         assert_eq!(around.find(ip("10.0.0.1")), Found::Nothing, "nothing was announced");
         around.announce("a node");
         for private in ["10.0.0.1", "172.31.0.1", "192.168.7.7", "fd12::1"] {
@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_has_settled_once_everything_announced_is_told_or_hidden() {
-        let around = Surroundings::default();
+        let around = ProtectedSet::default();
         around.settled().await;
         around.announce("a node");
         around.announce("a service");

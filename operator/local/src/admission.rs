@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::SubjectKind};
 
-/// How deep what people give may be nested, as on a cluster.
+/// The deepest nesting of a decision, as on a cluster.
 const DEPTH: usize = 5;
 
-/// What may still be decided once a gate that waits for ever is overdue.
+/// The verdicts that are allowed once a gate that waits for ever is overdue.
 const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
 
 /// Checks a decision of a user.
@@ -56,7 +56,7 @@ pub fn barred(approval: &Approval, user: &str) -> Option<String> {
     is_excluded.then(|| format!("{user} is excluded from deciding this gate"))
 }
 
-/// What belongs to which verdict, and how long it may be.
+/// Checks that a payload belongs to its verdict and is within its bounds.
 fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
     let verdict = decision.verdict;
     let only = |given: bool, what: &str, of: &[Verdict]| {
