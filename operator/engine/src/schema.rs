@@ -343,8 +343,7 @@ impl<'s> Reader<'s> {
             return Err(refusal(&format!("is longer than {} characters: make it shorter", pattern::MAX_PATTERN)));
         }
         re2::read(source).map_err(|why| refusal(&why))?;
-        let states = pattern::states(source).ok_or_else(|| refusal("is no regular expression (RE2)"))?;
-        Ok(Measure { states: u64::try_from(states).unwrap_or(u64::MAX), ..Measure::ONE })
+        Ok(Measure { states: u64::try_from(pattern::states(source)).unwrap_or(u64::MAX), ..Measure::ONE })
     }
 }
 

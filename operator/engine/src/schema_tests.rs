@@ -85,7 +85,7 @@ fn size_depth_and_patterns_of_a_schema_are_bounded() {
     assert!(refusal(&json!({"description": "x".repeat(70_000)})).contains("bytes"));
     assert!(refusal(&json!({"enum": (0..6000).collect::<Vec<_>>()})).contains("more than 5000 values"));
     for (pattern, why) in [
-        ("(?=x)", "is no regular expression"),
+        ("(?=x)", "is not a regular expression"),
         (r"[a-z&&[^x]]", "RE2"),
         (r"(?:\pL{100}){9}(?:\pL{100}){9}", "too large"),
         (&"x".repeat(300), "longer than 256"),

@@ -2,6 +2,8 @@
 //!
 //! It must not be used for data: what a run sees of an answer is the whole answer.
 
+use signoff_expr::text::is_invisible;
+
 /// The most characters of foreign text that an error message quotes.
 const LIMIT: usize = 200;
 
@@ -38,13 +40,9 @@ pub(crate) fn on_a_line(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Characters that change what a terminal shows without being seen: controls, zero-width,
-/// bidirectional, tags.
+/// Whether a character changes what a terminal shows without being seen. A gap is none: it becomes a space.
 fn invisible(character: char) -> bool {
-    (character.is_control() && !character.is_whitespace())
-        || matches!(character,
-            '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{E0000}'..='\u{E0FFF}')
+    !character.is_whitespace() && (character.is_control() || is_invisible(character))
 }
 
 #[cfg(test)]
@@ -54,6 +52,8 @@ mod tests {
     #[test]
     fn foreign_text_becomes_one_short_visible_line() {
         assert_eq!(excerpt(" a\r\n\tb\u{1b}[31m \u{202e}c\u{200b} ", []), "a b[31m c");
+        // Line and paragraph separators are gaps; blank letters and fillers are nothing.
+        assert_eq!(excerpt("a\u{2028}b\u{2029}c\u{3164}d\u{115F}e\u{2800}f\u{34F}g", []), "a b cdefg");
         let long = excerpt(&"x".repeat(5000), []);
         assert_eq!(long.chars().count(), 201);
         assert!(long.ends_with('…'));

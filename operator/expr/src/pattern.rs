@@ -5,6 +5,8 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
+use super::{re2, text};
+
 /// Characters of a pattern.
 pub const MAX_PATTERN: usize = 256;
 /// Bytes a pattern may compile to, and those its matching may use besides.
@@ -20,25 +22,34 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// Compiles a pattern that is written out, and says what of it RE2 does not read.
+    ///
+    /// # Errors
+    /// The problem and the remedy, for the author of the pattern.
+    pub(super) fn written_out(pattern: &str) -> Result<Self, String> {
+        re2::read(pattern).map_err(|why| format!("the pattern {} {why}", text::display(pattern, 120)))?;
+        Ok(Self::compile(pattern)?)
+    }
+
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// Why there is none, in words for its author.
+    /// The problem without the pattern, which can contain a value that must not be shown.
     pub(super) fn compile(pattern: &str) -> Result<Self, &'static str> {
-        const NONE: &str = "the pattern is not a regular expression (RE2 syntax)";
         if pattern.chars().count() > MAX_PATTERN {
             return Err("the pattern is longer than 256 characters");
         }
-        let regex = regex::RegexBuilder::new(pattern)
+        let read = re2::read(pattern).map_err(|_| "the pattern is not a regular expression (RE2)")?;
+        let regex = regex::RegexBuilder::new(&read)
             .size_limit(MAX_COMPILED)
             .dfa_size_limit(MAX_COMPILED)
             .nest_limit(MAX_NESTING)
             .build()
             .map_err(|error| match error {
                 regex::Error::CompiledTooBig(_) => "the pattern is too large once compiled; use smaller repetitions",
-                _ => NONE,
+                _ => "the pattern nests deeper than 16 levels; use fewer groups",
             })?;
-        Ok(Self { regex, states: states(pattern).ok_or(NONE)? })
+        Ok(Self { regex, states: states(&read) })
     }
 
     /// Bytes to charge for matching a text of `bytes`.
@@ -55,11 +66,11 @@ impl Pattern {
     }
 }
 
-/// Returns the most states of a pattern that one character of a text keeps busy, repetitions expanded; `None` for what is no
-/// regular expression.
+/// Returns the most states of a pattern that one character of a text keeps busy, repetitions expanded. A text that is not a
+/// regular expression has the largest number.
 #[must_use]
-pub fn states(pattern: &str) -> Option<usize> {
-    regex_syntax::Parser::new().parse(pattern).ok().map(|hir| hir_states(&hir))
+pub fn states(pattern: &str) -> usize {
+    regex_syntax::Parser::new().parse(pattern).map_or(usize::MAX, |hir| hir_states(&hir))
 }
 
 fn hir_states(hir: &Hir) -> usize {
@@ -90,9 +101,9 @@ mod tests {
             ("a{10}", 10, 20),
             ("(?:a{10}){10}", 100, 300),
             (r"(?:\pL{50}){10}", 2000, 4000),
-            ("(", 0, 0),
+            ("(", usize::MAX, usize::MAX),
         ] {
-            let states = states(pattern).unwrap_or(0);
+            let states = states(pattern);
             assert!((least..=most).contains(&states), "{pattern}: {states}");
         }
     }

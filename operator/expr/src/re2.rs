@@ -66,7 +66,8 @@ const SCRIPTS: [&str; 34] = [
 /// # Errors
 /// What of the pattern RE2 does not read, or reads otherwise, and the remedy.
 pub fn read(pattern: &str) -> Result<String, String> {
-    let ast = Parser::new().parse(pattern).map_err(|why| format!("is no regular expression (RE2): {}", why.kind()))?;
+    let ast =
+        Parser::new().parse(pattern).map_err(|why| format!("is not a regular expression (RE2): {}", why.kind()))?;
     let mut written = pattern.to_owned();
     let found = visit(&ast, Reader { pattern, in_class: 0, budgets: vec![MOST], ascii: Vec::new() })?;
     // From the end, so that the places before stay what they were.
@@ -76,14 +77,34 @@ pub fn read(pattern: &str) -> Result<String, String> {
     Ok(written)
 }
 
-/// A pattern that must match from the first character to the last, and does so where it does for the API server.
+/// Returns the pattern compiled so that it matches only from the first character to the last, where it does so for the API server.
 ///
 /// # Errors
 /// One sentence for the author of the pattern.
 pub fn whole(pattern: &str) -> Result<regex::Regex, String> {
+    anchored("^", pattern, "$")
+}
+
+/// Returns the pattern compiled so that it matches only from the first character on.
+///
+/// # Errors
+/// As [`whole`].
+pub fn prefix(pattern: &str) -> Result<regex::Regex, String> {
+    anchored("^", pattern, "")
+}
+
+/// Returns the pattern compiled so that it matches only up to the last character.
+///
+/// # Errors
+/// As [`whole`].
+pub fn suffix(pattern: &str) -> Result<regex::Regex, String> {
+    anchored("", pattern, "$")
+}
+
+fn anchored(start: &str, pattern: &str, end: &str) -> Result<regex::Regex, String> {
     let about = |why: &str| format!("{} {why}", display(pattern, 120));
     let read = read(pattern).map_err(|why| about(&why))?;
-    let built = regex::RegexBuilder::new(&format!("^(?:{read})$")).size_limit(1 << 20).build();
+    let built = regex::RegexBuilder::new(&format!("{start}(?:{read}){end}")).size_limit(1 << 20).build();
     built.map_err(|_| about("is too large: repeat less"))
 }
 

@@ -71,10 +71,11 @@ fn name_into(out: &mut String, c: char) {
     out.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
 }
 
-/// Characters that show nothing of themselves but change what is around them, or hide: the format
+/// Whether a character shows nothing of itself but changes what is around it, or hides: the format
 /// characters of Unicode (bidirectional controls and zero-width characters among them), line and
 /// paragraph separators, variation selectors, tags, and letters that are drawn as nothing.
-fn is_invisible(c: char) -> bool {
+#[must_use]
+pub fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{00AD}' | '\u{034F}' | '\u{0600}'..='\u{0605}' | '\u{061C}' | '\u{06DD}' | '\u{070F}'
         | '\u{0890}'..='\u{0891}' | '\u{08E2}' | '\u{115F}'..='\u{1160}' | '\u{17B4}'..='\u{17B5}'

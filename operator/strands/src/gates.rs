@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value, json};
 use signoff_api::{Verdict, verdict::Word};
+use signoff_expr::re2;
 use signoff_manifest::source::Node;
 
 use super::{
@@ -119,10 +120,10 @@ impl Import<'_> {
         let field = format!("{path}.validation");
         self.notes.read(validation, "hitl.validation", &field);
         let pattern = validation.get("pattern")?.text()?.to_owned();
-        match regex::Regex::new(&pattern) {
+        match re2::whole(&pattern) {
             Ok(_) => Some(pattern),
-            Err(_) => {
-                let message = "this pattern looks ahead or back, which is not supported: any answer is taken";
+            Err(why) => {
+                let message = format!("the pattern {why}; any answer is taken");
                 self.tell_at(Weight::Unsupported, &format!("{field}.pattern"), validation, message);
                 None
             }
@@ -269,7 +270,7 @@ fn question(
 
 /// Whether a word is an answer that the whole pattern matches.
 fn fits(pattern: &str, word: &str) -> bool {
-    regex::Regex::new(&format!("^(?:{pattern})$")).is_ok_and(|pattern| pattern.is_match(word))
+    re2::whole(pattern).is_ok_and(|pattern| pattern.is_match(word))
 }
 
 /// A whole number; none where the field is missing.

@@ -393,12 +393,17 @@ fn patterns_are_bounded_and_checked_with_the_source() {
     for source in [
         "'a'.matches('(')",
         "'a'.matches('(?:a{1000}){1000}')",
-        "'a'.matches('\\\\w{900}')",
+        "'a'.matches('\\\\pL{900}')",
+        "'a'.matches('(?x)a b')",
+        "'a'.matches('[a-z&&[^b]]')",
         "'a'.matches('((((((((((((((((((a))))))))))))))))))')",
     ] {
         assert!(Condition::parse(source, "spec.when").is_err(), "{source}");
     }
     assert!(!holds("long.matches('(x+x+)+y')"));
+    let why = Condition::parse("'a'.matches('[a&&b]')", "spec.when").unwrap_err().to_string();
+    assert!(why.contains("which the API server (RE2) does not read so: list what the class has"), "{why}");
+    assert!(holds("'7'.matches('^\\\\d$') && !'\u{0667}'.matches('\\\\d')"), "as RE2, whose digits are ASCII");
 }
 
 #[test]
