@@ -84,6 +84,21 @@ impl Approval {
         }
     }
 
+    /// Returns the time after which no vote is accepted: of the request, or after an escalation of the status.
+    #[must_use]
+    pub fn closes_at(&self) -> Option<Moment> {
+        match &self.status {
+            Some(status) if status.level.unwrap_or(0) > 0 => status.closes_at,
+            _ => self.spec.request.closes_at,
+        }
+    }
+
+    /// Returns the time of the next timeout.
+    #[must_use]
+    pub fn deadline(&self) -> Moment {
+        self.status.as_ref().and_then(|status| status.deadline).unwrap_or(self.spec.request.deadline)
+    }
+
     /// Returns the groups of an approver that a vote must list, each once: all groups in `requiredFrom` of a quorum, and, if
     /// there are several quorums, the first matching group of each list of approvers. An escalation only appends approvers,
     /// so that first group stays valid. The admission policies compute the same list.

@@ -2,10 +2,12 @@
 //!
 //! read votes (`votes`) -> count them against the quorums (`quorum`) -> else compare the deadline (`deadline`) ->
 //! outcome (`tally`); every stage is *(pure)*. Votes count only in the guard's epoch in which they were recorded
-//! (`guard_epoch`).
+//! (`guard_epoch`). Who may decide is the subject of [`eligibility`], which clients and local runs ask too.
 
 mod deadline;
+pub mod eligibility;
 mod guard_epoch;
+pub mod persons;
 mod quorum;
 mod tally;
 mod votes;

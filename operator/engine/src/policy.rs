@@ -3,7 +3,6 @@
 //! **Invariant:** merging only tightens; neither an author nor another policy can loosen a requirement.
 
 mod gate;
-mod persons;
 
 use std::collections::BTreeMap;
 

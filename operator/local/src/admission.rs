@@ -5,13 +5,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::SubjectKind};
+use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, gate::SubjectKind};
+use signoff_engine::approval::eligibility::{self, Voter};
 
 /// The deepest nesting of a decision, as on a cluster.
 const DEPTH: usize = 5;
-
-/// The verdicts that are allowed once a gate that waits for ever is overdue.
-const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
 
 /// Checks a decision of a user.
 ///
@@ -19,21 +17,17 @@ const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Ab
 /// One sentence for that user: what is wrong, and the remedy.
 pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) -> Result<(), String> {
     let request = &approval.spec.request;
-    let status = approval.status.clone().unwrap_or_default();
-    if status.phase.is_end() {
-        return Err(format!("it was decided already ({})", status.phase.name()));
-    }
-    let closes = if status.level.unwrap_or(0) > 0 { status.closes_at } else { request.closes_at };
-    if let Some(closes) = closes.filter(|closes| now > *closes) {
-        return Err(format!("it closed at {closes}"));
+    if let Some(why) = eligibility::closed(approval, now) {
+        return Err(why.to_string());
     }
     if let Some(why) = barred(approval, user) {
         return Err(why);
     }
-    if user.is_empty() || user.len() > 253 || user.contains(" via ") {
-        return Err("the name of whoever decides has 1 to 253 characters, and no ` via `".to_owned());
+    if user.is_empty() || user.len() > 253 {
+        return Err("the name of the user who decides must have 1 to 253 characters".to_owned());
     }
-    let allowed = if status.phase == ApprovalPhase::Overdue { &WHEN_OVERDUE[..] } else { &request.allowed_verdicts };
+    let status = approval.status.clone().unwrap_or_default();
+    let allowed = eligibility::allowed_verdicts(request, &status);
     if !allowed.contains(&decision.verdict) {
         let names: Vec<_> = allowed.iter().map(|verdict| verdict.name()).collect();
         return Err(format!("{} is not allowed here: use one of {}", decision.verdict, names.join(", ")));
@@ -41,19 +35,13 @@ pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: M
     shape(request, decision)
 }
 
-/// Returns why a user cannot decide an Approval, whatever they decide, or `None` where they can.
+/// Returns why a user cannot decide an Approval, whatever they decide, or `None` where they can. A user decides locally in
+/// every group of the gate, and need not be among its approvers: nobody authenticates names here.
 #[must_use]
 pub fn barred(approval: &Approval, user: &str) -> Option<String> {
-    let request = &approval.spec.request;
-    if let Some(own) = approval.spec.decisions.get(user) {
-        return Some(format!("{user} decided {} already: somebody else has to decide too", own.verdict));
-    }
-    let is_requester = request.requested_by == user || request.requested_for.as_deref() == Some(user);
-    if is_requester && request.bars_requester() {
-        return Some(format!("{user} asked for this run, and the gate lets nobody decide who did"));
-    }
-    let is_excluded = request.excluded.iter().any(|name| name == user);
-    is_excluded.then(|| format!("{user} is excluded from deciding this gate"))
+    let groups = groups(&approval.spec.request);
+    let why = eligibility::barred(approval, &Voter::new(user, &groups)).filter(|why| !why.is_about_lists())?;
+    Some(why.to_string())
 }
 
 /// Checks that a payload belongs to its verdict and is within its bounds.
@@ -136,7 +124,10 @@ pub(super) fn groups(request: &ApprovalRequest) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use signoff_api::{JsonObject, approval::ApprovalSpec};
+    use signoff_api::{
+        JsonObject,
+        approval::{ApprovalPhase, ApprovalSpec},
+    };
 
     use super::*;
     use crate::sample::request as sample_request;
@@ -168,7 +159,7 @@ mod tests {
     fn whoever_asked_may_not_decide_where_the_gate_says_so() {
         let mut approval = gate(&[Verdict::Approve]);
         approval.spec.request.quorums[0].exclude_requester = Some(true);
-        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("dana asked for this run"));
+        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("dana is the requester"));
         assert_eq!(admit(&approval, "erin", &Decision::new(Verdict::Approve), now()), Ok(()));
     }
 

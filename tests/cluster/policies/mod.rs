@@ -5,6 +5,7 @@
 mod audit;
 mod blobs;
 mod delegation;
+mod eligibility;
 mod final_and_in_time;
 mod in_force;
 mod largest;

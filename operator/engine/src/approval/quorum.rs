@@ -3,56 +3,37 @@
 //! Votes count together only with equal verdict and equal payload; a person counts once, however they voted.
 
 use signoff_api::{
-    ApprovalRequest, ApprovalStatus, Verdict,
+    ApprovalRequest, Verdict,
     approval::ApprovalPhase,
-    gate::{PersonRule, RejectPolicy, RequiredFrom, Subject, SubjectKind},
+    gate::{Quorum, RejectPolicy, Subject, SubjectKind},
 };
-use signoff_expr::re2;
 
 use super::votes::Ballot;
+use crate::approval::eligibility::Electorate;
 
 /// The quorums of a request: the gate's own first.
-pub(super) struct Quorums {
-    all: Vec<CountedQuorum>,
-    persons: Vec<(regex::Regex, String)>,
-    /// Whether there are rules for persons at all: a name that none matches then does not count.
-    has_rules: bool,
+pub(super) struct Quorums<'a> {
+    all: Vec<CountedQuorum<'a>>,
+    electorate: Electorate<'a>,
 }
 
-/// One quorum, with the approvers in force.
-struct CountedQuorum {
-    approvers: Vec<Subject>,
-    threshold: usize,
-    required: Vec<RequiredFrom>,
-    reject: RejectPolicy,
-    excluded: Vec<String>,
-    /// The only quorum: the API server refused every vote from outside it, and groups need not be named.
-    alone: bool,
+/// One quorum and its position in the request.
+#[derive(Clone, Copy)]
+struct CountedQuorum<'a> {
+    at: usize,
+    quorum: &'a Quorum,
 }
 
-impl Quorums {
-    pub(super) fn of(request: &ApprovalRequest, status: &ApprovalStatus) -> Self {
-        let all = request.quorums.iter().enumerate().map(|(at, quorum)| {
-            let escalated = at == 0 && !status.approvers.is_empty();
-            let mut excluded = request.excluded.clone();
-            // Whom the first quorum excludes must not vote at all.
-            if quorum.excludes_requester() || request.bars_requester() {
-                excluded.extend(request.requested_for.iter().chain([&request.requested_by]).cloned());
-            }
-            CountedQuorum {
-                approvers: if escalated { status.approvers.clone() } else { quorum.approvers.clone() },
-                threshold: quorum.needed(),
-                required: quorum.required_from.clone(),
-                reject: quorum.reject_policy.unwrap_or_default(),
-                excluded,
-                alone: request.quorums.len() == 1,
-            }
-        });
-        Self {
-            all: all.collect(),
-            persons: request.persons.iter().filter_map(rule).collect(),
-            has_rules: !request.persons.is_empty(),
-        }
+impl CountedQuorum<'_> {
+    fn reject_policy(self) -> RejectPolicy {
+        self.quorum.reject_policy.unwrap_or_default()
+    }
+}
+
+impl<'a> Quorums<'a> {
+    pub(super) fn of(request: &'a ApprovalRequest, escalated: &'a [Subject]) -> Self {
+        let all = request.quorums.iter().enumerate().map(|(at, quorum)| CountedQuorum { at, quorum });
+        Self { all: all.collect(), electorate: Electorate::new(request, escalated) }
     }
 
     /// One ballot for each person who counts anywhere. Whoever voted under two names is counted by the more careful
@@ -68,38 +49,26 @@ impl Quorums {
             }
         }
         let ballots = counted.into_iter().map(|(_, ballot)| ballot);
-        ballots.filter(|ballot| self.all.iter().any(|quorum| self.counts(quorum, ballot))).collect()
+        ballots.filter(|ballot| self.all.iter().any(|quorum| self.counts(*quorum, ballot))).collect()
     }
 
-    /// The person behind a user name; none where there are rules and no rule matches.
     fn person(&self, user: &str) -> Option<String> {
-        if !self.has_rules {
-            return Some(user.to_owned());
-        }
-        self.persons.iter().find_map(|(pattern, person)| {
-            let found = pattern.captures(user)?;
-            let mut name = String::new();
-            found.expand(person, &mut name);
-            Some(name)
-        })
+        self.electorate.person(user)
     }
 
-    fn counts(&self, quorum: &CountedQuorum, ballot: &Ballot) -> bool {
-        let is_excluded = |name: &String| {
-            *name == ballot.user
-                || matches!((self.person(name), self.person(&ballot.user)), (Some(a), Some(b)) if a == b)
-        };
-        if quorum.excluded.iter().any(is_excluded) {
-            return false;
-        }
-        quorum.alone || quorum.approvers.iter().any(|subject| subject.means(&ballot.user, &ballot.groups))
+    fn counts(&self, quorum: CountedQuorum<'_>, ballot: &Ballot) -> bool {
+        self.electorate.counts(quorum.at, &ballot.user, &ballot.groups)
     }
 
-    fn met(&self, quorum: &CountedQuorum, ballots: &[&Ballot], threshold: usize) -> bool {
+    fn met(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> bool {
         let counted: Vec<_> = ballots.iter().filter(|b| self.counts(quorum, b)).collect();
         let from = |group: &String| counted.iter().filter(|b| b.groups.contains(group)).count();
-        counted.len() >= threshold
-            && quorum.required.iter().all(|r| from(&r.group) >= usize::try_from(r.min).unwrap_or(usize::MAX))
+        counted.len() >= quorum.quorum.needed()
+            && quorum
+                .quorum
+                .required_from
+                .iter()
+                .all(|r| from(&r.group) >= usize::try_from(r.min).unwrap_or(usize::MAX))
     }
 
     /// The people who reject with the weight that it takes, if they do.
@@ -107,26 +76,26 @@ impl Quorums {
         let no: Vec<_> = persons.iter().filter(|b| b.verdict == Verdict::Reject).copied().collect();
         self.all
             .iter()
-            .any(|quorum| match quorum.reject {
-                RejectPolicy::Any => no.iter().any(|b| self.counts(quorum, b)),
-                RejectPolicy::Threshold => no.iter().filter(|b| self.counts(quorum, b)).count() >= quorum.threshold,
+            .any(|quorum| match quorum.reject_policy() {
+                RejectPolicy::Any => no.iter().any(|b| self.counts(*quorum, b)),
+                RejectPolicy::Threshold => {
+                    no.iter().filter(|b| self.counts(*quorum, b)).count() >= quorum.quorum.needed()
+                }
             })
             .then_some(no)
     }
 
     /// The people who agree on one thing and meet every quorum, if there are such.
     pub(super) fn agreed<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
-        agreeing(persons)
-            .into_iter()
-            .find(|same| self.all.iter().all(|quorum| self.met(quorum, same, quorum.threshold)))
+        agreeing(persons).into_iter().find(|same| self.all.iter().all(|quorum| self.met(*quorum, same)))
     }
 
     /// Returns the threshold of the gate's own quorum, and the most people who agree so far on one payload.
     pub(super) fn progress(&self, persons: &[&Ballot]) -> (i32, i32) {
-        let Some(own) = self.all.first() else { return (0, 0) };
+        let Some(own) = self.all.first().copied() else { return (0, 0) };
         let counted = |same: &Vec<&Ballot>| same.iter().filter(|b| self.counts(own, b)).count();
         let have = agreeing(persons).iter().map(counted).max().unwrap_or(0);
-        (i32::try_from(own.threshold).unwrap_or(i32::MAX), i32::try_from(have).unwrap_or(i32::MAX))
+        (i32::try_from(own.quorum.needed()).unwrap_or(i32::MAX), i32::try_from(have).unwrap_or(i32::MAX))
     }
 
     /// Returns why no verdict can reach its quorum any more, or `None`.
@@ -139,22 +108,23 @@ impl Quorums {
         if phase == ApprovalPhase::Overdue {
             return None;
         }
-        for quorum in &self.all {
-            if quorum.approvers.iter().any(|s| s.kind != SubjectKind::User) {
+        for quorum in self.all.iter().copied() {
+            let (approvers, threshold) = (self.electorate.approvers(quorum.at), quorum.quorum.needed());
+            if approvers.iter().any(|s| s.kind != SubjectKind::User) {
                 continue;
             }
             let mut left: Vec<String> = Vec::new();
-            for subject in &quorum.approvers {
+            for subject in approvers {
                 let Some(person) = self.person(&subject.name) else { continue };
                 let voted = persons.iter().any(|b| self.person(&b.user).as_ref() == Some(&person));
-                let barred = quorum.excluded.iter().any(|name| self.person(name).as_ref() == Some(&person));
+                let barred = self.electorate.is_barred(quorum.at, &person);
                 if !voted && !barred && !left.contains(&person) {
                     left.push(person);
                 }
             }
             let alone = |verdict: &Verdict| !verdict.needs_quorum() && *verdict != Verdict::Reject;
             let one_suffices = request.allowed_verdicts.iter().any(alone)
-                || (request.allowed_verdicts.contains(&Verdict::Reject) && quorum.reject == RejectPolicy::Any);
+                || (request.allowed_verdicts.contains(&Verdict::Reject) && quorum.reject_policy() == RejectPolicy::Any);
             if one_suffices && !left.is_empty() {
                 continue;
             }
@@ -165,10 +135,9 @@ impl Quorums {
                 .chain([rejects])
                 .max()
                 .unwrap_or(0);
-            if have + left.len() < quorum.threshold {
+            if have + left.len() < threshold {
                 return Some(format!(
-                    "it takes {} people, at most {have} agree and {} have not decided yet",
-                    quorum.threshold,
+                    "it takes {threshold} people, at most {have} agree and {} have not decided yet",
                     left.len()
                 ));
             }
@@ -199,8 +168,4 @@ fn caution(verdict: Verdict) -> u8 {
         Verdict::Defer => 3,
         _ => 4,
     }
-}
-
-fn rule(rule: &PersonRule) -> Option<(regex::Regex, String)> {
-    Some((re2::whole(&rule.pattern).ok()?, rule.person.clone()))
 }

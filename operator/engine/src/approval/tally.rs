@@ -129,7 +129,8 @@ impl Tally<'_> {
 
     fn evaluate_votes(&mut self, costly: &BTreeMap<String, String>) {
         let ballots = self.record_votes(costly);
-        let quorums = Quorums::of(self.request, &self.status);
+        let escalated = self.status.approvers.clone();
+        let quorums = Quorums::of(self.request, &escalated);
         let persons = quorums.persons(&ballots);
         let first = |verdict: Verdict| persons.iter().find(|b| b.verdict == verdict).copied();
 

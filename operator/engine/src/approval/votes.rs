@@ -10,14 +10,12 @@ use signoff_api::{
 };
 
 use crate::{
+    approval::eligibility,
     crd_rules,
     evaluation::{Part, within},
     gate::decision::{self, Payload},
     transition::Now,
 };
-
-/// The verdicts that remain after the deadline of a gate that waits for ever.
-const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
 
 /// One usable decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,13 +66,13 @@ pub(super) fn read(
             continue;
         }
         let stale = decision.request_digest.as_ref().is_some_and(|d| d != request.digest.as_str());
-        if stale || (decision.on_behalf_of.is_some() != key.contains(" via ")) {
+        if stale || !eligibility::is_key_of(key, decision.on_behalf_of.as_deref()) {
             continue;
         }
         // The API server accepts nothing else once it is overdue: what is there all the same did not come through it.
         if status.phase == ApprovalPhase::Overdue
             && recorded(key).is_none()
-            && !WHEN_OVERDUE.contains(&decision.verdict)
+            && !eligibility::allowed_verdicts(request, status).contains(&decision.verdict)
         {
             continue;
         }

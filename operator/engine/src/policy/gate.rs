@@ -15,8 +15,9 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{Applied, Policies, persons};
+use super::{Applied, Policies};
 
+use crate::approval::persons::{self, Persons};
 use crate::gate::{
     decision,
     subject::{self, GateSubject},
@@ -151,7 +152,7 @@ fn required(list: &[RequiredFrom]) -> String {
 fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
     for applied in policies.iter().filter(|applied| !applied.identities.is_empty()) {
         for rule in &applied.identities {
-            if let Some(why) = persons::ambiguous(rule) {
+            if let Some(why) = persons::ambiguity(rule) {
                 let message = format!(
                     "{}: the pattern {} of its identities cannot be relied on: {why}",
                     applied.source, rule.pattern
@@ -352,17 +353,17 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
 
 /// Reports quorums of policies for which there are not enough approvers.
 fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<'_>) {
-    let nobody = |hitl: &HitlStep, persons: &persons::Persons| {
+    let nobody = |hitl: &HitlStep, persons: &Persons| {
         let mut excluded = hitl.excluded.clone();
         if hitl.exclude_requester == Some(true) {
             excluded.extend(requester.names());
         }
         let wanted = hitl.threshold.unwrap_or(1);
-        persons.countable(&hitl.approvers, &excluded).filter(|have| *have < usize::try_from(wanted).unwrap_or(1))
+        persons.count(&hitl.approvers, &excluded).filter(|have| *have < usize::try_from(wanted).unwrap_or(1))
     };
-    let persons = persons::Persons::of(&gate.persons);
+    let persons = Persons::new(&gate.persons);
     // What the author got wrong is the author's complaint.
-    if nobody(written, &persons::Persons::of(&[])).is_none()
+    if nobody(written, &Persons::new(&[])).is_none()
         && let Some(have) = nobody(&gate.hitl, &persons)
     {
         let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
@@ -379,7 +380,7 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
         if quorum.excludes_requester() || gate.hitl.exclude_requester == Some(true) {
             excluded.extend(requester.names());
         }
-        if let Some(have) = persons.countable(&quorum.approvers, &excluded)
+        if let Some(have) = persons.count(&quorum.approvers, &excluded)
             && have < quorum.needed()
         {
             let message = format!(

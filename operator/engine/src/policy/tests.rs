@@ -224,39 +224,6 @@ fn identities_say_who_counts_and_two_lists_are_not_joined() {
 }
 
 #[test]
-fn a_pattern_that_is_read_in_two_ways_is_refused() {
-    let why = |pattern: &str, person: &str| {
-        let rule = serde_json::from_value(json!({"pattern": pattern, "person": person})).unwrap();
-        persons::ambiguous(&rule).is_some()
-    };
-    for pattern in [
-        r"\d+",
-        r"a\w",
-        "(?i)alice",
-        "[a-z&&[^b]]",
-        "[[a]b]",
-        "[a--b]",
-        "a**",
-        "a{2}{3}",
-        "a{1001}",
-        "a{1,2000}",
-        "(",
-        "[~~]",
-    ] {
-        assert!(why(pattern, "x"), "{pattern}");
-    }
-    for pattern in
-        [r"(.+)@example\.com", "oidc:[^/]+/([a-z0-9.-]+)", "a+?b{2,3}", "[]x]", "[^]-]", "(alice|bob)", r"a\.b\+c"]
-    {
-        assert!(!why(pattern, "x"), "{pattern}");
-    }
-    for person in ["$2", "$0", "${1}", "$1x", "$1_team", "$$1", "a$"] {
-        assert!(why("(.+)", person), "{person}");
-    }
-    assert!(!why("(.+)@example.com", "$1@corp") && !why("(.+)", "$1"));
-}
-
-#[test]
 fn policies_of_the_cluster_come_first_and_only_those_that_match() {
     let policies = all(
         &[

@@ -103,7 +103,7 @@ async fn two_people_are_two_people_also_without_a_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let (id, name) = paused(&local(&folder), chain(gate)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
-    assert!(run.decide(&name, "dana", approve()).await.unwrap_err().to_string().contains("asked for this run"));
+    assert!(run.decide(&name, "dana", approve()).await.unwrap_err().to_string().contains("is the requester"));
     assert_eq!(run.decide(&name, "erin", approve()).await.unwrap(), DecisionOutcome::Needs { have: 1, needed: 2 });
     assert!(run.decide(&name, "erin", approve()).await.unwrap_err().to_string().contains("already"));
     drop(run);

@@ -11,6 +11,7 @@ use kube::{
 use serde::Deserialize;
 use serde_json::Value;
 use signoff_api::{Approval, Blob, Digest, Workflow, workflow::WorkflowPhase};
+use signoff_engine::approval::eligibility::Voter;
 
 use crate::{
     args::Connection,
@@ -25,6 +26,13 @@ pub struct Me {
     pub user: String,
     /// The groups.
     pub groups: Vec<String>,
+}
+
+impl Me {
+    /// Returns this user as a voter who decides for themselves.
+    pub fn voter(&self) -> Voter<'_> {
+        Voter::new(&self.user, &self.groups)
+    }
 }
 
 /// An Approval as it was read: the bytes' own structure, and our understanding of it.

@@ -1,15 +1,17 @@
 //! `list`: the Approvals that wait for whoever asks, soonest deadline first.
 //!
-//! It must not decide anything, and what it leaves out it leaves out only by `mine`.
+//! **Invariant:** it leaves out only what `signoff_engine::approval::eligibility` says the user cannot decide.
 
 use signoff_api::{Approval, Moment, Verdict, approval::ApprovalPhase};
+use signoff_engine::approval::eligibility::ineligible;
 
 use crate::{
     args::{Form, List},
     client::{Me, Seen, Session},
-    clock, eligibility,
+    clock,
     error::Failure,
     sanitize::{self, hides, one_line},
+    error::Failure,
     table::table,
     terminal,
 };
@@ -41,14 +43,10 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
     }
     let now = clock::now();
     if !options.all {
-        found.retain(|seen| eligibility::obstacle(&seen.approval, &me, now).is_none());
+        found.retain(|seen| ineligible(&seen.approval, &me.voter(), now).is_none());
     }
     found.sort_by_cached_key(|seen| {
-        (
-            eligibility::deadline(&seen.approval),
-            seen.approval.metadata.namespace.clone(),
-            seen.approval.metadata.name.clone(),
-        )
+        (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
     });
     if found.is_empty() && !matches!(options.output, Some(Form::Json | Form::Yaml)) {
         terminal::note(&nothing(session, options, &me));
@@ -104,7 +102,7 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     let tally = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default();
     let age = approval.metadata.creation_timestamp.as_ref().map(|at| clock::length(now.since(Moment::from(at.0))));
     let phase = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    let deadline = if phase.is_end() { "-".to_owned() } else { clock::distance(eligibility::deadline(approval), now) };
+    let deadline = if phase.is_end() { "-".to_owned() } else { clock::distance(approval.deadline(), now) };
     cells.extend([
         name(approval),
         one_line(&request.workflow.name, 63),

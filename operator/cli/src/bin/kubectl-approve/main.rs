@@ -7,7 +7,6 @@ mod args;
 mod client;
 mod decide;
 mod doctor;
-mod eligibility;
 mod error;
 mod impersonators;
 mod list;

@@ -13,14 +13,14 @@ use signoff_api::{
     values::JsonObject,
 };
 
-use signoff_engine::gate::parameters;
+use signoff_engine::{approval::eligibility, gate::parameters};
 
 use crate::{
     args::{DecisionArgs, Payload},
     client::Me,
-    eligibility,
     error::Failure,
     sanitize::one_line,
+    error::Failure,
 };
 
 /// A decision and the key it goes under.
@@ -51,9 +51,8 @@ pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &
             me.user.clone()
         }
     };
-    if eligibility::is_invalid(approval, &key) {
-        decision.attempt = approval.spec.decisions.get(&key).map(|before| before.attempt() + 1);
-    }
+    // A first attempt has no number.
+    decision.attempt = eligibility::next_attempt(approval, &key).filter(|attempt| *attempt > 1);
     canonical(&decision).map_err(|error| Failure::Usage(error.to_string()))?;
     Ok(Entry { key, decision })
 }

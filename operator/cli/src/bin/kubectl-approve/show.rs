@@ -10,15 +10,15 @@ use signoff_api::{
     journal::BlobRef,
 };
 
-use signoff_engine::gate::parameters;
+use signoff_engine::{approval::eligibility::ineligible, gate::parameters};
 
 use crate::{
     args::Show,
     client::{Me, RunNow, Seen, Session},
     clock::{self, distance},
-    eligibility,
     error::Failure,
     sanitize::{fenced, one_line, quoted},
+    error::Failure,
     table::table,
     whole::{self, Whole},
 };
@@ -109,7 +109,7 @@ fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment) -> String {
         }
         (_, Some(other)) if is_decided => format!("the run waits again: {}", command(&["approve", "show", other])),
         _ if is_decided => format!("the run goes on: {}", command(&[&workflow[..], &["--watch"]].concat())),
-        _ if eligibility::obstacle(approval, me, now).is_some() => {
+        _ if ineligible(approval, &me.voter(), now).is_some() => {
             format!("the run waits for {}", subjects(approval.approvers()))
         }
         _ => decides(approval, &command),
@@ -228,7 +228,7 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
         page.fact("After Reject", &format!("the run goes on with {targets}"));
     }
     if !status.phase.is_end() {
-        let deadline = eligibility::deadline(approval);
+        let deadline = approval.deadline();
         page.fact("Deadline", &format!("{} ({})", deadline.ceil_to_second(), distance(deadline, now)));
         page.fact("After that", &after_that(request, &status));
     }
@@ -423,9 +423,9 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
 
 fn standing(approval: &Approval, me: &Me, now: Moment) -> String {
     let user = one_line(&me.user, 253);
-    match eligibility::obstacle(approval, me, now) {
+    match ineligible(approval, &me.voter(), now) {
         None => format!("{user}, one of the approvers"),
-        Some(why) => format!("{user}: cannot decide, {}", one_line(&why, 400)),
+        Some(why) => format!("{user}: cannot decide, {}", one_line(&why.to_string(), 1000)),
     }
 }
 

@@ -7,13 +7,16 @@ use k8s_openapi::api::authorization::v1::{
     SelfSubjectRulesReviewSpec,
 };
 use signoff_api::GROUP;
+use signoff_engine::approval::eligibility::ineligible;
 
 use crate::{
     client::{Me, Session},
-    clock, eligibility,
+    clock,
     error::Failure,
     list,
     sanitize::one_line,
+    list,
+    error::Failure,
 };
 
 /// The verbs that RBAC allows a user in one namespace.
@@ -43,7 +46,7 @@ pub async fn whoami(session: &Session) -> Result<String, Failure> {
     // Users who cannot read Approvals still learns who they are.
     let waiting = session.list(false, &fields).await;
     let waiting = waiting.map(|(found, _)| {
-        found.iter().filter(|seen| eligibility::obstacle(&seen.approval, &me, clock::now()).is_none()).count()
+        found.iter().filter(|seen| ineligible(&seen.approval, &me.voter(), clock::now()).is_none()).count()
     });
     Ok(page(&me, &session.namespace, &powers, waiting))
 }

@@ -1,0 +1,321 @@
+//! Who may decide an Approval: the rules of the admission policy `signoff-approvals` about the voter.
+//!
+//! The API server judges every vote. The tally, the plugin and local runs ask this module, and `tests/cluster/policies/eligibility.rs`
+//! compares it with the policy.
+//!
+//! **Invariant:** no client and no clock. RBAC (the verbs `approve` and `delegate`) is not known here.
+
+use std::fmt;
+
+use signoff_api::{
+    Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
+    approval::ApprovalPhase,
+    gate::{Quorum, Subject, SubjectKind},
+};
+use signoff_expr::text;
+
+use super::persons::Persons;
+
+/// The separator between a person and the user who decides on their behalf, in a key of `spec.decisions`.
+const VIA: &str = " via ";
+
+/// The verdicts that remain after the deadline of a gate with the timeout action Expire.
+const WHEN_OVERDUE: [Verdict; 3] = [Verdict::Retry, Verdict::Reject, Verdict::Abort];
+
+/// A user who wants to decide.
+#[derive(Clone, Copy, Debug)]
+pub struct Voter<'a> {
+    /// The user name, as the API server authenticates it.
+    pub user: &'a str,
+    /// The groups of the user.
+    pub groups: &'a [String],
+    /// The person on whose behalf the user decides.
+    pub on_behalf_of: Option<&'a str>,
+}
+
+impl<'a> Voter<'a> {
+    /// Returns a user who decides for themselves.
+    #[must_use]
+    pub fn new(user: &'a str, groups: &'a [String]) -> Self {
+        Self { user, groups, on_behalf_of: None }
+    }
+
+    /// Returns the user name that is counted.
+    fn counted(&self) -> &'a str {
+        self.on_behalf_of.unwrap_or(self.user)
+    }
+
+    /// Returns the key of the vote in `spec.decisions`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self.on_behalf_of {
+            Some(person) => format!("{person}{VIA}{}", self.user),
+            None => self.user.to_owned(),
+        }
+    }
+}
+
+/// Whether a key of `spec.decisions` has the form that belongs to its entry.
+pub(crate) fn is_key_of(key: &str, on_behalf_of: Option<&str>) -> bool {
+    key.contains(VIA) == on_behalf_of.is_some()
+}
+
+/// A reason why a vote is refused, as a sentence for the voter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ineligible {
+    /// The Approval has an outcome.
+    Ended(ApprovalPhase),
+    /// The Approval is being deleted.
+    Deleting,
+    /// The time for decisions has passed.
+    Closed(Moment),
+    /// The request has no quorum.
+    NoQuorum,
+    /// The user name contains ` via `.
+    Via(String),
+    /// The user decides on behalf of themselves.
+    OnBehalfOfSelf(String),
+    /// The person has decided, and the decision is final.
+    Decided(String, Verdict),
+    /// A user has decided on behalf of the person, under this key.
+    DecidedFor(String, String),
+    /// No rule maps the user name to one person.
+    NoPerson(String),
+    /// The first quorum excludes the requester.
+    Requester(String),
+    /// The request excludes the person.
+    Excluded(String),
+    /// Only quorums that exclude the requester list the person, who is the requester; the sources of these quorums.
+    RequesterOf(String, String),
+    /// No quorum lists the user.
+    NotListed(String),
+    /// No quorum lists the person by user name.
+    NotListedByName(String),
+}
+
+impl Ineligible {
+    /// Whether the only reason is that no list of approvers contains the user.
+    #[must_use]
+    pub fn is_about_lists(&self) -> bool {
+        matches!(self, Self::NotListed(_) | Self::NotListedByName(_))
+    }
+}
+
+/// Formats as a sentence without its full stop: the problem, the field and the remedy.
+impl fmt::Display for Ineligible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |name: &str| text::display(name, 600);
+        match self {
+            Self::Ended(phase) => write!(f, "it was decided already ({})", phase.name()),
+            Self::Deleting => f.write_str("it is being deleted with its Workflow"),
+            Self::Closed(at) => write!(f, "it closed at {at}"),
+            Self::NoQuorum => f.write_str(
+                "it has no quorum (spec.request.quorums), so nobody can decide it: create its Workflow again",
+            ),
+            Self::Via(user) => write!(
+                f,
+                "the user name {} contains ` via `, which is reserved for decisions on behalf of others: decide under another user name",
+                shown(user)
+            ),
+            Self::OnBehalfOfSelf(user) => write!(f, "onBehalfOf names {} itself: leave it out", shown(user)),
+            Self::Decided(user, verdict) => write!(
+                f,
+                "{} decided {verdict} already, and a decision is final: another approver must decide",
+                shown(user)
+            ),
+            Self::DecidedFor(user, key) => write!(
+                f,
+                "a decision on behalf of {} is already recorded ({}): another approver must decide",
+                shown(user),
+                shown(key)
+            ),
+            Self::NoPerson(user) => write!(
+                f,
+                "no rule of spec.request.persons maps the user name {} to one person: decide under a user name that a rule maps",
+                shown(user)
+            ),
+            Self::Requester(user) => write!(
+                f,
+                "{} is the requester, and the requester must not decide this gate (excludeRequester): another approver must decide",
+                shown(user)
+            ),
+            Self::Excluded(user) => write!(
+                f,
+                "{} is excluded from deciding this gate (spec.request.excluded): another approver must decide",
+                shown(user)
+            ),
+            Self::RequesterOf(user, sources) => write!(
+                f,
+                "{} is the requester, and is an approver only for {}, which excludes the requester (excludeRequester): another approver must decide",
+                shown(user),
+                shown(sources)
+            ),
+            Self::NotListed(user) => write!(
+                f,
+                "{} is not an approver of this gate, by name or by group (spec.request.quorums): one of its approvers must decide",
+                shown(user)
+            ),
+            Self::NotListedByName(user) => write!(
+                f,
+                "{} is not an approver of this gate by user name (spec.request.quorums): leave out onBehalfOf, or name an approver",
+                shown(user)
+            ),
+        }
+    }
+}
+
+/// Returns why the API server would refuse a vote of this user now, or `None`.
+///
+/// The API server compares the time by whole seconds, so it can accept a vote up to a second longer.
+#[must_use]
+pub fn ineligible(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option<Ineligible> {
+    closed(approval, now).or_else(|| barred(approval, voter))
+}
+
+/// Returns why no user can decide an Approval now, or `None`.
+#[must_use]
+pub fn closed(approval: &Approval, now: Moment) -> Option<Ineligible> {
+    let status = approval.status.as_ref();
+    if let Some(status) = status.filter(|status| status.phase.is_end() || status.outcome.is_some()) {
+        return Some(Ineligible::Ended(status.phase));
+    }
+    if approval.metadata.deletion_timestamp.is_some() {
+        return Some(Ineligible::Deleting);
+    }
+    if let Some(closes) = approval.closes_at().filter(|closes| *closes < now) {
+        return Some(Ineligible::Closed(closes));
+    }
+    approval.spec.request.quorums.is_empty().then_some(Ineligible::NoQuorum)
+}
+
+/// Returns why this user cannot decide an Approval that is open, or `None`.
+#[must_use]
+pub fn barred(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligible> {
+    let user = voter.counted();
+    let named = || user.to_owned();
+    if let Some(name) = [voter.user, user].into_iter().find(|name| name.contains(VIA)) {
+        return Some(Ineligible::Via(name.to_owned()));
+    }
+    if voter.on_behalf_of == Some(voter.user) {
+        return Some(Ineligible::OnBehalfOfSelf(named()));
+    }
+    let key = voter.key();
+    let decisions = &approval.spec.decisions;
+    if let Some(own) = decisions.get(&key).filter(|_| next_attempt(approval, &key).is_none()) {
+        return Some(Ineligible::Decided(named(), own.verdict));
+    }
+    if let Some(own) = decisions.get(user).filter(|_| voter.on_behalf_of.is_some()) {
+        return Some(Ineligible::Decided(named(), own.verdict));
+    }
+    let for_user = |(other, decision): &(&String, &signoff_api::Decision)| {
+        **other != key && decision.on_behalf_of.as_deref() == Some(user)
+    };
+    if let Some((other, _)) = decisions.iter().find(for_user) {
+        return Some(Ineligible::DecidedFor(named(), other.clone()));
+    }
+    let electorate =
+        Electorate::new(&approval.spec.request, approval.status.as_ref().map_or(&[], |status| &status.approvers));
+    let Some(person) = electorate.person(user) else { return Some(Ineligible::NoPerson(named())) };
+    if electorate.request.bars_requester() && electorate.is_requester(&person) {
+        return Some(Ineligible::Requester(named()));
+    }
+    if electorate.is_excluded(&person) {
+        return Some(Ineligible::Excluded(named()));
+    }
+    electorate.unlisted(voter, &person)
+}
+
+/// Returns the attempt that a vote under this key must have, or `None` if the recorded one is final.
+#[must_use]
+pub fn next_attempt(approval: &Approval, key: &str) -> Option<i32> {
+    let Some(recorded) = approval.spec.decisions.get(key) else { return Some(1) };
+    let invalid = approval.status.as_ref()?.invalid.get(key)?;
+    (invalid.attempt == recorded.attempt()).then(|| recorded.attempt() + 1)
+}
+
+/// Returns the verdicts that the API server accepts now.
+#[must_use]
+pub fn allowed_verdicts<'a>(request: &'a ApprovalRequest, status: &ApprovalStatus) -> &'a [Verdict] {
+    if status.phase == ApprovalPhase::Overdue { &WHEN_OVERDUE } else { &request.allowed_verdicts }
+}
+
+/// The users who can decide a request: its quorums with the approvers in force, and its rules for persons.
+#[derive(Clone, Debug)]
+pub(crate) struct Electorate<'a> {
+    request: &'a ApprovalRequest,
+    /// The approvers of the status, which replace those of the first quorum after an escalation.
+    escalated: &'a [Subject],
+    persons: Persons,
+}
+
+impl<'a> Electorate<'a> {
+    /// Compiles the rules of a request. `escalated` are the approvers of the status, if there are any.
+    pub(crate) fn new(request: &'a ApprovalRequest, escalated: &'a [Subject]) -> Self {
+        Self { request, escalated, persons: Persons::new(&request.persons) }
+    }
+
+    /// Returns the person who decides under a user name, or `None` if the user name does not count.
+    pub(crate) fn person(&self, user: &str) -> Option<String> {
+        self.persons.voter(user)
+    }
+
+    /// Returns the approvers in force of a quorum.
+    pub(crate) fn approvers(&self, at: usize) -> &'a [Subject] {
+        if at == 0 && !self.escalated.is_empty() {
+            return self.escalated;
+        }
+        self.request.quorums.get(at).map_or(&[], |quorum| &quorum.approvers)
+    }
+
+    /// Whether a person is excluded from a quorum, by name or as the requester.
+    pub(crate) fn is_barred(&self, at: usize, person: &str) -> bool {
+        let excludes = self.request.quorums.get(at).is_some_and(Quorum::excludes_requester);
+        self.is_excluded(person) || ((excludes || self.request.bars_requester()) && self.is_requester(person))
+    }
+
+    /// Whether a recorded vote counts in a quorum. Groups are those in the vote. The only quorum counts every vote that the API
+    /// server accepted, because a vote need not name a group there.
+    pub(crate) fn counts(&self, at: usize, user: &str, groups: &[String]) -> bool {
+        let Some(person) = self.person(user) else { return false };
+        let is_only = self.request.quorums.len() == 1;
+        !self.is_barred(at, &person)
+            && (is_only || self.approvers(at).iter().any(|subject| subject.means(user, groups)))
+    }
+
+    fn is_requester(&self, person: &str) -> bool {
+        let mut requesters = self.request.requested_for.iter().chain([&self.request.requested_by]);
+        requesters.any(|name| self.persons.is(person, name))
+    }
+
+    fn is_excluded(&self, person: &str) -> bool {
+        self.request.excluded.iter().any(|name| self.persons.is(person, name))
+    }
+
+    fn unlisted(&self, voter: &Voter<'_>, person: &str) -> Option<Ineligible> {
+        let is_listed = |at: &usize| {
+            self.approvers(*at).iter().any(|subject| match voter.on_behalf_of {
+                Some(person) => subject.kind == SubjectKind::User && subject.name == person,
+                None => subject.means(voter.user, voter.groups),
+            })
+        };
+        let quorums = &self.request.quorums;
+        let listed: Vec<usize> = (0..quorums.len()).filter(is_listed).collect();
+        if listed.is_empty() {
+            let user = voter.counted().to_owned();
+            return Some(match voter.on_behalf_of {
+                Some(_) => Ineligible::NotListedByName(user),
+                None => Ineligible::NotListed(user),
+            });
+        }
+        if listed.iter().any(|at| !self.is_barred(*at, person)) {
+            return None;
+        }
+        let sources: Vec<_> =
+            listed.iter().filter_map(|at| quorums.get(*at)).map(|quorum| quorum.source.as_str()).collect();
+        Some(Ineligible::RequesterOf(voter.counted().to_owned(), sources.join(" and ")))
+    }
+}
+
+#[cfg(test)]
+#[path = "eligibility_tests.rs"]
+mod tests;

@@ -1,0 +1,140 @@
+//! The rules by which user names stand for persons, applied as the API server applies them.
+//!
+//! **Invariant:** a user name that can be read as two persons is no person, so it decides nothing.
+
+use signoff_api::gate::{PersonRule, Subject, SubjectKind};
+use signoff_expr::re2;
+
+/// The rules for persons of one request.
+#[derive(Clone, Debug)]
+pub struct Persons {
+    rules: Vec<Rule>,
+    /// Whether there are rules. Without rules every user name is a person of its own.
+    has_rules: bool,
+}
+
+/// One rule, compiled.
+#[derive(Clone, Debug)]
+struct Rule {
+    whole: regex::Regex,
+    person: String,
+    /// The pattern before and after its group, if the person contains the group. CEL cannot extract a group, so the API
+    /// server takes the text between the matches of these two.
+    around: Option<(regex::Regex, regex::Regex)>,
+}
+
+impl Rule {
+    fn new(rule: &PersonRule) -> Result<Self, String> {
+        let pattern = rule.pattern.as_str();
+        let around = match (pattern.find('('), pattern.rfind(')')) {
+            (Some(open), Some(close)) if open < close && rule.person.contains("$1") => {
+                let (before, after) = (pattern.get(..open), pattern.get(close + 1..));
+                Some((re2::prefix(before.unwrap_or_default())?, re2::suffix(after.unwrap_or_default())?))
+            }
+            _ => None,
+        };
+        Ok(Self { whole: re2::whole(pattern)?, person: rule.person.clone(), around })
+    }
+
+    /// Returns the person as the API server computes it: the user name itself if the texts around the group overlap.
+    fn by_text_around(&self, user: &str) -> String {
+        let Some((before, after)) = &self.around else { return self.person.clone() };
+        let start = before.find(user).map_or(0, |found| found.len());
+        let end = user.len() - after.find(user).map_or(0, |found| found.len());
+        user.get(start..end).map_or_else(|| user.to_owned(), |text| self.person.replace("$1", text))
+    }
+
+    /// Returns the person by the text that the group matches.
+    fn by_group(&self, user: &str) -> String {
+        let group = self.whole.captures(user).and_then(|found| Some(found.get(1)?.as_str()));
+        match (&self.around, group) {
+            (Some(_), Some(text)) => self.person.replace("$1", text),
+            (Some(_), None) => user.to_owned(),
+            (None, _) => self.person.clone(),
+        }
+    }
+}
+
+impl Persons {
+    /// Compiles the rules. If one of them cannot be read, no user name is a person: the API server refuses every vote then.
+    #[must_use]
+    pub fn new(rules: &[PersonRule]) -> Self {
+        let compiled = rules.iter().map(Rule::new).collect::<Result<_, _>>();
+        Self { rules: compiled.unwrap_or_default(), has_rules: !rules.is_empty() }
+    }
+
+    /// Returns the person who decides under a user name, or `None` if there are rules and none maps the name to one person.
+    #[must_use]
+    pub fn voter(&self, user: &str) -> Option<String> {
+        if !self.has_rules {
+            return Some(user.to_owned());
+        }
+        let rule = self.rules.iter().find(|rule| rule.whole.is_match(user))?;
+        let person = rule.by_text_around(user);
+        (person == rule.by_group(user)).then_some(person)
+    }
+
+    /// Whether a user name that a request lists stands for this person. A name that no rule matches stands for itself.
+    #[must_use]
+    pub fn is(&self, person: &str, listed: &str) -> bool {
+        match self.rules.iter().find(|rule| rule.whole.is_match(listed)) {
+            Some(rule) => rule.by_text_around(listed) == person || rule.by_group(listed) == person,
+            None => listed == person,
+        }
+    }
+
+    /// Returns how many persons these approvers are without the excluded ones, or `None` if one of them is a group.
+    pub(crate) fn count(&self, approvers: &[Subject], excluded: &[String]) -> Option<usize> {
+        if approvers.iter().any(|subject| subject.kind == SubjectKind::Group) {
+            return None;
+        }
+        let mut persons: Vec<String> = approvers
+            .iter()
+            .filter_map(|subject| self.voter(&user_name(subject)))
+            .filter(|person| !excluded.iter().any(|name| self.is(person, name)))
+            .collect();
+        persons.sort();
+        persons.dedup();
+        Some(persons.len())
+    }
+}
+
+/// Returns the user name of a user or of a service account.
+pub(crate) fn user_name(subject: &Subject) -> String {
+    match &subject.namespace {
+        Some(namespace) => format!("system:serviceaccount:{namespace}:{}", subject.name),
+        None => subject.name.clone(),
+    }
+}
+
+/// Returns why two programs could read a rule differently, or `None`. The CRD of approval policies refuses the same at
+/// `kubectl apply`; it is checked again because the CRD can be absent.
+pub(crate) fn ambiguity(rule: &PersonRule) -> Option<String> {
+    if let Err(why) = Rule::new(rule) {
+        return Some(why);
+    }
+    let pattern = rule.pattern.as_bytes();
+    if pattern.windows(2).any(|pair| matches!(pair, [b'\\', next] if next.is_ascii_alphanumeric())) {
+        return Some(
+            "escaped letters like \\d and \\w mean different characters to different programs: write [0-9]".to_owned(),
+        );
+    }
+    if rule.pattern.contains("(?") {
+        return Some("groups that begin with (? mean different things to different programs: remove them".to_owned());
+    }
+    let mut rest = rule.person.as_str();
+    while let Some((_, after)) = rest.split_once('$') {
+        let Some(after) = after.strip_prefix('1') else {
+            return Some("the person contains a $ that is not $1".to_owned());
+        };
+        if after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
+            return Some("a letter, digit or _ directly after $1 would be part of the name of the group".to_owned());
+        }
+        rest = after;
+    }
+    None
+}
+
+#[cfg(test)]
+#[path = "persons_tests.rs"]
+mod tests;
