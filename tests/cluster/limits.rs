@@ -141,7 +141,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     apply(&alone, "above", of(600_000)).await;
     let (status, reason, message) = condition(&ended(&alone, "above").await, "Accepted").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "TooLarge"));
-    assert!(message.contains("may have 524288") && message.contains("--max-workflow-bytes"), "{message}");
+    assert!(message.contains("the maximum is 524288") && message.contains("--max-workflow-bytes"), "{message}");
     apply(&alone, "below", of(500_000)).await;
     until(&alone, "below", "waits", |w| phase(w) == "Waiting").await;
 

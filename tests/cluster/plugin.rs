@@ -235,7 +235,8 @@ async fn a_bare_name_shows_asks_and_without_a_terminal_needs_a_yes() {
     let unmanned = place.approve("alice", &[&name]).await;
     assert!(unmanned.stderr.contains("Send this letter to ACME?"), "{unmanned:?}");
     assert!(
-        refusal(&unmanned).starts_with("refused: this is no terminal, so nobody can be asked: use --yes"),
+        refusal(&unmanned)
+            .starts_with("refused: standard input is not a terminal, so there is no confirmation: use --yes"),
         "{unmanned:?}"
     );
     assert!(place.stored(&name).await.spec.decisions.is_empty());

@@ -54,7 +54,7 @@ const NO_COMPLAINTS: [&str; 31] = [
     // What only policies bring about.
     "policies add {} gates",
     "{source} adds a gate named {}",
-    "a Reject here goes on with {}",
+    "after a Reject here the run continues with {}",
     "leave Defer out; a policy has a gate before that step",
     // What a request says of a Reject.
     "the end of the run",

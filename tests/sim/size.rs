@@ -56,7 +56,10 @@ async fn a_workflow_one_byte_too_large_is_refused_and_one_just_below_runs() {
     let refused = stage.ended("above").await;
     assert_eq!(condition(&refused, "Accepted"), ("False".to_owned(), "TooLarge".to_owned()));
     let why = refused["status"]["message"].as_str().unwrap_or_default();
-    assert!(why.starts_with("spec: it has 524289 bytes, 524") && why.contains("may have 524288; let a step"), "{why}");
+    assert!(
+        why.starts_with("spec: it has 524289 bytes, 524") && why.contains("the maximum is 524288; let a step"),
+        "{why}"
+    );
     stage.reaches("below", "Waiting").await;
     assert_eq!(condition(&stage.workflow("below"), "Accepted").0, "True");
 }

@@ -27,7 +27,7 @@ const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 pub struct Inspection {
     /// Every object on which the guard rests, in the order in which they were compared.
     pub objects: Vec<Object>,
-    /// Other people's webhooks and policies that could change a vote on its way, by kind and name.
+    /// Webhooks and policies of others that could change a vote before it is stored, by kind and name.
     pub external_mutators: Vec<String>,
     /// The operator that the rules were compared for; none where whoever asked is none.
     pub identity: Option<Identity>,
@@ -73,7 +73,7 @@ impl Inspection {
             State::AsShipped | State::NotServed => None,
             State::Missing => Some(format!("{kind} {name} is missing: {REMEDY}")),
             State::Differs(place) => {
-                Some(format!("{kind} {name} is not the one that this operator ships, {place} differs: {REMEDY}"))
+                Some(format!("{kind} {name} differs from the one that this operator ships, in {place}: {REMEDY}"))
             }
             State::Elsewhere => Some(format!("the API {name} is served by another server: delete that {kind}")),
         });
@@ -119,7 +119,7 @@ pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
     };
     if !me.extra.as_ref().is_some_and(|extra| extra.contains_key(POD_NAME)) {
         return Err(format!(
-            "the operator's token of {name} is bound to no pod: run it in a Pod, or with a token made by `kubectl create token --bound-object-kind=Pod`"
+            "the operator's token of {name} is not bound to a Pod: run it in a Pod, or with a token made by `kubectl create token --bound-object-kind=Pod`"
         ));
     }
     Ok(Identity::new(namespace, account))

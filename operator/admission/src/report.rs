@@ -33,9 +33,9 @@ impl Inspection {
         }
         let problems = self.problems();
         match problems.as_slice() {
-            [] => page.push_str("In force: votes are vouched for.\n"),
+            [] => page.push_str("In force: the API server verifies votes.\n"),
             problems => {
-                page.push_str("NOT in force: no decision is honoured until this is mended.\n");
+                page.push_str("NOT in force: no decision is counted until this is corrected.\n");
                 for problem in problems {
                     page.push_str(&format!("  {problem}\n"));
                 }
@@ -87,6 +87,6 @@ mod tests {
             objects: vec![object("APIService", "v1alpha1.signoff.dev", State::AsShipped)],
             ..Inspection::default()
         };
-        assert!(inspection.report().ends_with("In force: votes are vouched for.\n"));
+        assert!(inspection.report().ends_with("In force: the API server verifies votes.\n"));
     }
 }

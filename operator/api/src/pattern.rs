@@ -16,7 +16,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new(
     "(has(self.dag) ? 1 : 0) + (has(self.routing) ? 1 : 0) + (has(self.parallel) ? 1 : 0) + (has(self.evaluatorOptimizer) ? 1 : 0) + (has(self.orchestratorWorkers) ? 1 : 0) + (has(self.graph) ? 1 : 0) == 1")
-    .message("pattern is exactly one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers; a chain needs no pattern: its steps stand in spec.steps"))]
+    .message("pattern is exactly one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers; a chain needs no pattern: its steps are in spec.steps"))]
 pub struct Pattern {
     /// Each step begins as soon as the steps in its `dependsOn` have finished, such as `{maxParallel: 4}` or `{}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,7 @@ pub const FILES: &str = "signoff-files";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = kube::core::Rule::new("!has(self.tailLines) || (has(self.outputFrom) && self.outputFrom == 'log')")
-    .message("tailLines counts lines of the log: it needs outputFrom log").field_path(".tailLines"))]
+    .message("tailLines needs outputFrom: log").field_path(".tailLines"))]
 pub struct PodStep {
     /// The image. With `@sha256:…` exactly that image runs, even if the tag has moved.
     #[schemars(length(min = 1, max = 512))]

@@ -34,7 +34,7 @@ pub enum Error {
     },
     /// A part of a journal is not there, or is not a journal.
     #[error(
-        "{object}: its journal cannot be read whole: {why}; restore the Workflow's status from a backup, or delete the Workflow"
+        "{object}: its journal is incomplete: {why}; restore the Workflow's status from a backup, or delete the Workflow"
     )]
     JournalTorn {
         /// The Workflow.
@@ -43,7 +43,7 @@ pub enum Error {
         why: String,
     },
     /// An object that stands where one of the operator's should, and is not the operator's.
-    #[error("{object}: {name} exists and {why}: find out who made it, cancel this Workflow and apply it anew")]
+    #[error("{object}: {name} exists and {why}: find out who created it, cancel this Workflow and create it again")]
     Foreign {
         /// The Workflow.
         object: String,

@@ -90,7 +90,7 @@ impl Default for Metrics {
         );
         registry.register(
             "guard_foreign_mutations",
-            "Other people's webhooks and policies that could change a vote on its way",
+            "Webhooks and policies of others that could change a vote before it is stored",
             all.foreign.clone(),
         );
         registry.register(

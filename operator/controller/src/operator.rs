@@ -200,7 +200,7 @@ impl Operator {
 fn lost(kept: Result<Result<Held, String>, JoinError>) -> String {
     match kept {
         Ok(Err(why)) => why,
-        Ok(Ok(_)) => "nobody renewed the Lease any more".to_owned(),
+        Ok(Ok(_)) => "the Lease was not renewed".to_owned(),
         Err(broken) => format!("what renewed the Lease broke off: {broken}"),
     }
 }

@@ -141,7 +141,7 @@ impl PolicyIndex {
 impl Inner {
     fn policies(&self, namespace: &str) -> Known {
         let held = |kind: &str, name: &str, why: &str| {
-            format!("{kind} {name} cannot be read, so that nobody knows what it demands: mend or delete it ({why})")
+            format!("{kind} {name} cannot be read, so its requirements are unknown: correct or delete it ({why})")
         };
         let mut cluster = Vec::new();
         for (name, policy) in &self.cluster.objects {

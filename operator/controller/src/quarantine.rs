@@ -154,7 +154,7 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
 /// The message of the condition `Quarantined`.
 pub(crate) fn message(why: &Stopped, aside: &Aside) -> String {
     format!(
-        "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and apply it anew, or cancel it; tried again after {}",
+        "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and create it again, or cancel it; tried again after {}",
         aside.generation, aside.failures, aside.until
     )
 }

@@ -285,7 +285,7 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
     (bytes > most).then(|| FieldError {
         field: "spec".to_owned(),
         message: format!(
-            "it has {bytes} bytes, {} of them in spec.inputs, and may have {most}; let a step fetch what is large, or ask an administrator to raise --max-workflow-bytes",
+            "it has {bytes} bytes, {} of them in spec.inputs; the maximum is {most}; let a step fetch what is large, or ask an administrator to raise --max-workflow-bytes",
             json_bytes(&spec.inputs).unwrap_or_default()
         ),
         reason: reason::TOO_LARGE,
@@ -299,13 +299,13 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
 pub(crate) fn safe_path(path: &str) -> Result<(), String> {
     let parts = || path.split(['/', '\\']);
     let what = if path.trim().is_empty() || path.ends_with('/') {
-        "it names no file"
+        "the path names no file"
     } else if path.starts_with(['/', '\\', '~']) || path.chars().nth(1) == Some(':') {
-        "it is absolute"
+        "the path is absolute"
     } else if parts().any(|part| part == "..") {
-        "it leads out by `..`"
+        "the path leaves the output folder by `..`"
     } else if path.chars().any(char::is_control) || path.contains('\\') {
-        "it holds a backslash or a control character"
+        "the path contains a backslash or a control character"
     } else {
         return Ok(());
     };

@@ -128,7 +128,7 @@ impl Reader<'_> {
     }
 
     fn refuse<T>(&self, span: &Span, remedy: &str) -> Result<T, String> {
-        Err(format!("has {}, which the API server (RE2) does not read so: {remedy}", display(self.source(span), 60)))
+        Err(format!("has {}, which the API server (RE2) reads differently: {remedy}", display(self.source(span), 60)))
     }
 
     fn flags(&self, flags: &Flags) -> Result<(), String> {

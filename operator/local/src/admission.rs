@@ -56,7 +56,7 @@ fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
         }
     };
     let short = |text: &Option<String>, what: &str, most: usize| match text.as_ref().map(|text| text.chars().count()) {
-        Some(length) if length > most => Err(format!("{what} has {length} characters and may have {most}")),
+        Some(length) if length > most => Err(format!("{what} has {length} characters; the maximum is {most}")),
         _ => Ok(()),
     };
     only(decision.parameters.is_some(), "parameters", &[Verdict::Modify, Verdict::Retry])?;
@@ -65,7 +65,7 @@ fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
     only(decision.guidance.is_some(), "guidance", &[Verdict::Defer])?;
     only(!decision.escalate_to.is_empty(), "escalateTo", &[Verdict::Escalate])?;
     if decision.grant.is_some() {
-        return Err("a grant needs somebody who vouches for people: a local run has nobody".to_owned());
+        return Err("a grant needs verified identities: a local run has none".to_owned());
     }
     if verdict == Verdict::Defer && decision.guidance.as_ref().is_none_or(|text| text.trim().is_empty()) {
         return Err("Defer needs guidance: say what to do differently".to_owned());

@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// A file is not as it was written.
     #[error(
-        "{file} is not as this program wrote it ({why}): it was torn or edited, and nothing of it is used. Restore it, or run the Workflow anew"
+        "{file} is not as this program wrote it ({why}): it was torn or edited, and nothing of it is used. Restore it, or run the Workflow again"
     )]
     Damaged {
         /// The file.
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The spec in the session is not the one that was accepted.
     #[error(
-        "the spec of session {id} was changed while it was paused (its digest was {was} and is {is}): a run keeps the spec it began with; run the changed Workflow anew"
+        "the spec of session {id} was changed while it was paused (its digest was {was} and is {is}): a run keeps the spec it began with; run the changed Workflow again"
     )]
     SpecChanged {
         /// The session.
@@ -82,7 +82,7 @@ pub enum Error {
         most: i32,
     },
     /// A large value of the run is not there.
-    #[error("session {id}: the value {digest} is not in its blobs any more: restore it, or run the Workflow anew")]
+    #[error("session {id}: the value {digest} is not in its blobs any more: restore it, or run the Workflow again")]
     ValueGone {
         /// The session.
         id: String,
@@ -105,7 +105,7 @@ pub enum Error {
     },
     /// The text of the Workflow, or of an answer, cannot be evaluated.
     #[error(
-        "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it anew, or the answer and resume it"
+        "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it again, or the answer and resume it"
     )]
     Evaluation {
         /// The session.

@@ -232,8 +232,7 @@ impl Local {
         workflow.spec.requested_by.clone_from(&self.user);
         let plan = self.plan(&workflow)?;
         if workflow.spec.suspend == Some(true) {
-            let why =
-                "nobody could set it to false again in a local run: leave it out; ctrl-C pauses, --resume goes on";
+            let why = "a local run has no way to set it to false again: leave it out; ctrl-C pauses, --resume goes on";
             return Err(Error::invalid("spec.suspend", why));
         }
         Ok(Run::new(self.clone(), self.sessions.create(workflow)?, plan, Journal::default()))

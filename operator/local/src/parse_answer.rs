@@ -23,7 +23,7 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
         _ => None,
     };
     match word {
-        Some(Verdict::Modify) => Err("Modify needs parameters: say what to go on with instead".to_owned()),
+        Some(Verdict::Modify) => Err("Modify needs parameters: give the value that replaces the response".to_owned()),
         Some(Verdict::Defer) => Err("Defer needs guidance: say what to do differently".to_owned()),
         Some(verdict) => Ok(Decision::new(verdict)),
         None => match mistyped(request, text, false) {

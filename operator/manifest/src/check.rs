@@ -99,7 +99,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
     }
     match schema::of(&kind) {
         Some(_) if kind == "Approval" => {
-            let message = "the operator makes Approvals, nobody writes them: write a Workflow with a hitl step";
+            let message = "only the operator creates Approvals: write a Workflow with a hitl step";
             problems.error("UnknownKind", "kind", place(node, "kind"), message);
         }
         Some(schema) => {

@@ -73,12 +73,7 @@ fn wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_
         (_, "a list") => ": begin each item with `- `",
         _ => "",
     };
-    problems.error(
-        "WrongType",
-        field,
-        node.at.clone(),
-        format!("{wanted} belongs here, this is {}{hint}", node.kind()),
-    );
+    problems.error("WrongType", field, node.at.clone(), format!("expected {wanted}, found {}{hint}", node.kind()));
 }
 
 fn object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
@@ -121,10 +116,10 @@ fn unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
     let remedy = match (old_fields::remedy(path), nearest(&key.name, names.iter().copied())) {
         (Some(remedy), _) => remedy.to_owned(),
         (None, Some(near)) => format!("did you mean {near}?"),
-        (None, None) if names.is_empty() => "nothing belongs here".to_owned(),
+        (None, None) if names.is_empty() => "no field is allowed here".to_owned(),
         (None, None) => format!("there are {}", names.join(", ")),
     };
-    problems.error("UnknownField", path, key.at.clone(), format!("there is no field {}: {remedy}", key.name));
+    problems.error("UnknownField", path, key.at.clone(), format!("unknown field {}: {remedy}", key.name));
 }
 
 fn list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
@@ -136,7 +131,7 @@ fn list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
             "OutOfBounds",
             field,
             node.at.clone(),
-            format!("at least {least} {word} needed, here are {count}"),
+            format!("at least {least} {word} needed; there are {count}"),
         );
     }
     if let Some(most) = schema["maxItems"].as_u64().filter(|most| count > *most) {
@@ -144,7 +139,7 @@ fn list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
             "OutOfBounds",
             field,
             node.at.clone(),
-            format!("at most {most} items are allowed, here are {count}"),
+            format!("at most {most} items are allowed; there are {count}"),
         );
     }
     for (at, item) in items.iter().enumerate() {
@@ -231,7 +226,7 @@ fn form(pattern: &str) -> String {
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",
         "^[a-zA-Z_][a-zA-Z0-9_]*$" => "letters, digits and `_`, and no digit first",
         "^https?://" => "an address that begins with http:// or https://",
-        _ if pattern.contains("ms|s|m|h") => "a length of time such as 90s, 15m or 24h",
+        _ if pattern.contains("ms|s|m|h") => "a duration such as 90s, 15m or 24h",
         _ => return format!("it must match {pattern}"),
     };
     format!("write {words}")
@@ -241,7 +236,7 @@ fn number(node: &Node, kind: &str, schema: &Json, field: &str, problems: &mut Pr
     let wanted = if kind == "integer" { "a whole number" } else { "a number" };
     let Value::Number(number) = &node.value else { return wrong_type(node, wanted, field, problems) };
     if kind == "integer" && number.is_f64() {
-        return problems.error("WrongType", field, node.at.clone(), "a whole number belongs here, this has a fraction");
+        return problems.error("WrongType", field, node.at.clone(), "expected a whole number, found a fraction");
     }
     let value = number.as_f64().unwrap_or_default();
     let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
@@ -264,6 +259,6 @@ fn one_of(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) 
             Some(near) => format!("did you mean {near}? There are {}", names.join(", ")),
             None => format!("there are {}", names.join(", ")),
         };
-        problems.error("NotOneOf", field, node.at.clone(), format!("{given} is none of the allowed values: {remedy}"));
+        problems.error("NotOneOf", field, node.at.clone(), format!("{given} is not an allowed value: {remedy}"));
     }
 }

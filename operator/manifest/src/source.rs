@@ -192,7 +192,7 @@ fn said(error: &serde_saphyr::Error) -> String {
         Some((what, _)) => what,
         None => first,
     };
-    format!("this is no YAML: {}", told.trim_end_matches([':', ',']))
+    format!("not valid YAML: {}", told.trim_end_matches([':', ',']))
 }
 
 /// Where documents begin and end: a line that starts with `---` begins one wherever it stands, and one that starts with
@@ -331,7 +331,7 @@ mod tests {
         let read = documents("a: [1\n---\nb: 2\n---\nc: 'x\n");
         assert!(read[0].is_err() && read[1].is_ok() && read[2].is_err(), "{read:?}");
         let problem = read[0].as_ref().unwrap_err();
-        assert_eq!((problem.why.as_str(), problem.at.start), ("this is no YAML: unclosed bracket '['", 3));
+        assert_eq!((problem.why.as_str(), problem.at.start), ("not valid YAML: unclosed bracket '['", 3));
     }
 
     #[test]

@@ -110,7 +110,7 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
         stage.apply("dana", name, spec.clone()).await;
         let refused = stage.ended(name).await;
         assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
-        assert!(message(&refused).contains("a Reject here goes on with send"), "{}", message(&refused));
+        assert!(message(&refused).contains("after a Reject here the run continues with send"), "{}", message(&refused));
     }
     stage.delete_cluster_policy("alpha").await;
     policy["gates"]["allowContinueAfterReject"] = json!(true);

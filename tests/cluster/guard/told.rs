@@ -49,7 +49,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
             if doctor.code == 0 { Ok(doctor) } else { Err(doctor.stdout + &doctor.stderr) }
         })
         .await;
-    assert!(doctor.stdout.contains("In force: votes are vouched for."), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("In force: the API server verifies votes."), "{}", doctor.stdout);
     let unknown = "Who could impersonate the operator is unknown: you cannot list clusterroles";
     assert!(doctor.stdout.contains(unknown), "{}", doctor.stdout);
     let edit = ["create", "rolebinding", "neighbors", "--clusterrole=edit", "--user=eve@example.com"];

@@ -112,7 +112,7 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
     person.exp_string("Lisbon").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("7").unwrap();
-    person.exp_string("none of 1 to 3").unwrap();
+    person.exp_string("a number from 1 to 3").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("2").unwrap();
     let (rest, code) = end(person);
@@ -223,7 +223,7 @@ fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_el
     person.send_control('d').unwrap();
     person.send("ect").unwrap();
     person.flush().unwrap();
-    person.exp_string("expired by nobody in time").unwrap();
+    person.exp_string("expired by the deadline").unwrap();
     person.exp_string("And now?").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("approve").unwrap();

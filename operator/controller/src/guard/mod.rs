@@ -79,12 +79,12 @@ impl fmt::Display for GuardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("the admission policies have not been read yet"),
-            Self::Looking(why) => write!(f, "no decision is honoured for the moment: {why}"),
+            Self::Looking(why) => write!(f, "no decision is counted for the moment: {why}"),
             Self::InForce(Guarded { epoch, external_mutators, .. }) => {
                 write!(f, "the admission policies are in force (epoch {epoch})")?;
                 if external_mutators.is_empty() { Ok(()) } else { write!(f, "; {}", foreign_words(external_mutators)) }
             }
-            Self::Broken(why) => write!(f, "no decision is honoured: {}", why.join("; ")),
+            Self::Broken(why) => write!(f, "no decision is counted: {}", why.join("; ")),
         }
     }
 }

@@ -306,7 +306,7 @@ async fn every_server_refuses(
         let answer = answer.map_err(|_| format!("{name} does not answer within {PATIENCE:?}"))?;
         match answer.map_err(|error| format!("{name} cannot be asked: {}", plain(&error)))? {
             probe::Answer::Refused(at) => earliest = earliest.into_iter().chain(at).min(),
-            probe::Answer::Otherwise(what) => return Err(format!("{name} does not go by the rules: {what}")),
+            probe::Answer::Otherwise(what) => return Err(format!("{name} does not enforce the policies: {what}")),
         }
     }
     Ok(earliest)

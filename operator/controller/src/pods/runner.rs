@@ -91,7 +91,7 @@ enum There {
 }
 
 /// The message about another user's Pod.
-const OTHERS: &str = "exists and is not this step's: find out who made it";
+const OTHERS: &str = "exists and is not this step's: find out who created it";
 
 impl PodRunner {
     /// Runs the Pod of a call until its container has terminated. `begins`: it was certainly never created before.
@@ -152,7 +152,7 @@ impl PodRun<'_> {
                 (_, _, Some(Gone::Watched)) => return Err(self.gone(pod.as_deref())),
                 (_, _, Some(Gone::Relisted)) => match self.ask(latest).await? {
                     Some(there) if there.uid() == uid => self.by.book.record(there),
-                    _ => return Err(self.lost("it is gone, and nobody saw how it ended")),
+                    _ => return Err(self.lost("it is gone, and its end was not observed")),
                 },
                 _ => {}
             }
@@ -162,7 +162,7 @@ impl PodRun<'_> {
                 // What the watch shows may be old: what has ended by now is not too late.
                 let Some(newest) = self.ask(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
                     self.by.book.forget(&self.name, &uid);
-                    return Err(self.lost("it is gone, and nobody saw how it ended"));
+                    return Err(self.lost("it is gone, and its end was not observed"));
                 };
                 let (stand, is_due) = (newest.state(), self.due(created, Some(&newest)) <= now);
                 self.by.book.record(newest);
@@ -405,7 +405,7 @@ impl PodRun<'_> {
             "" | "Error" | "Completed" | "OOMKilled" if pod.deletion_requested_before_exit(end) => {
                 let (reason, why) = match pod.disrupted() {
                     Some(PodProblem { message, .. }) => ("Evicted", message),
-                    None => ("Deleted", "somebody deleted its Pod".to_owned()),
+                    None => ("Deleted", "its Pod was deleted".to_owned()),
                 };
                 (reason, format!("{why}; it ended with exit code {code}"))
             }
@@ -431,7 +431,7 @@ impl PodRun<'_> {
         match (never_ran, &self.termination) {
             (true, Some((why, _))) => known(&why.reason, format!("{}: {}", self.told(), why.message), true),
             (true, None) => known("Deleted", format!("{} was deleted before it ran", self.told()), true),
-            (false, _) => self.lost("it was deleted at once, and nobody saw how its container ended"),
+            (false, _) => self.lost("it was deleted without grace, and the end of its container was not observed"),
         }
     }
 

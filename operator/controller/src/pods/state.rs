@@ -163,7 +163,7 @@ impl StepPod {
     /// Why it ended before the step's container began, where nobody ended it.
     fn failed_otherwise(&self) -> PodProblem {
         let Some((name, end)) = &self.failed_before else {
-            return PodProblem { reason: "PodFailed".to_owned(), message: "nobody said why".to_owned() };
+            return PodProblem { reason: "PodFailed".to_owned(), message: "the cluster gave no reason".to_owned() };
         };
         let words: Vec<_> = [&end.reason, &end.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
         let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(": ")) };

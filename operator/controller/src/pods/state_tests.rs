@@ -204,7 +204,7 @@ fn an_odd_status_is_read_as_far_as_it_goes() {
     }
     assert_eq!(
         state(json!({"phase": "Succeeded"})),
-        PodState::Failed(trouble("PodFailed", "nobody said why")),
+        PodState::Failed(trouble("PodFailed", "the cluster gave no reason")),
         "nobody saw its container"
     );
 }

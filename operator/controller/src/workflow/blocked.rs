@@ -1,8 +1,6 @@
-//! Reports a run that cannot go on: held by policies, of the old shape, written by a newer operator, or unreadable *(I/O)*.
+//! Reports a run that cannot go on: held by policies, of the old shape, or unreadable *(I/O)*.
 //!
 //! **Invariant:** the journal stays unchanged unless the run is cancelled, so that an operator that can read it goes on.
-
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
@@ -10,36 +8,12 @@ use serde_json::{Value, json};
 use signoff_api::{
     Moment, Workflow,
     conditions::{self, ConditionUpdate, reason},
-    journal,
 };
-use signoff_cluster::{
-    events::Report,
-    kinds::{Name, uid},
-};
+use signoff_cluster::{events::Report, kinds::Name};
 use signoff_expr::text;
 
 use super::{commit::open_records, observe::Seen, plan::Refusal, quarantine, status};
 use crate::{context::Context, error::Error};
-
-/// The time after which a run with a newer journal is reported again. A write by another operator triggers a reconcile anyway.
-const LOOK_AGAIN: Duration = Duration::from_secs(600);
-
-/// Reports that a run is left to a newer operator. Returns when to report it again.
-pub(super) fn newer_journal(context: &Context, workflow: &Workflow) -> Option<Moment> {
-    let version = workflow.status.as_ref().and_then(|status| status.journal_version).unwrap_or(journal::VERSION);
-    if version <= journal::VERSION {
-        return None;
-    }
-    let why = format!(
-        "status.journalVersion is {version}, and this operator reads up to {}: the run is left alone until the operator that wrote it, or a newer one, is installed again",
-        journal::VERSION
-    );
-    let key = format!("version-{version}");
-    let told = Report::about(workflow, "JournalTooNew", &why, &key, context.clock.now());
-    context.reporter.report(told.warning(true));
-    tracing::error!(workflow = %Name::of(workflow), uid = uid(workflow), "{why}");
-    Some(context.now().after(LOOK_AGAIN))
-}
 
 /// Writes that policies hold the run. A change of the policies triggers the next reconcile.
 pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {

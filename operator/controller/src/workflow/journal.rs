@@ -1,8 +1,10 @@
-//! Loads the journal of a run from its status and its segments *(I/O)*.
+//! Loads the journal of a run from its status and its segments *(I/O)*, unless a newer operator wrote it.
 //!
 //! **Invariant:** all of it or an error: a missing record would be an activity that is done again.
 
-use signoff_api::{Workflow, WorkflowStatus};
+use std::time::Duration;
+
+use signoff_api::{Moment, Workflow, WorkflowStatus, journal};
 use signoff_cluster::{
     events::Report,
     kinds::{Name, uid},
@@ -54,4 +56,24 @@ pub(super) fn keep(context: &Context, uid: &str, folded: Vec<NewSegment>) {
     for NewSegment { digest, text, records } in folded {
         context.segments.keep(uid, &digest, records, text.len());
     }
+}
+
+/// The time after which a run with a newer journal is reported again. A write by another operator triggers a reconcile anyway.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+
+/// Reports that a run is left to a newer operator. Returns when to report it again.
+pub(super) fn newer_journal(context: &Context, workflow: &Workflow) -> Option<Moment> {
+    let version = workflow.status.as_ref().and_then(|status| status.journal_version).unwrap_or(journal::VERSION);
+    if version <= journal::VERSION {
+        return None;
+    }
+    let why = format!(
+        "status.journalVersion is {version}, and this operator reads up to {}: the run is left alone until the operator that wrote it, or a newer one, is installed again",
+        journal::VERSION
+    );
+    let key = format!("version-{version}");
+    let told = Report::about(workflow, "JournalTooNew", &why, &key, context.clock.now());
+    context.reporter.report(told.warning(true));
+    tracing::error!(workflow = %Name::of(workflow), uid = uid(workflow), "{why}");
+    Some(context.now().after(LOOK_AGAIN))
 }

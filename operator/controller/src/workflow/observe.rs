@@ -76,7 +76,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<Observed, 
         let due = signoff_cluster::kinds::ReconciledKind::delete_at(&*workflow);
         return Ok(Observed::Over { uid, due });
     }
-    if let Some(until) = super::blocked::newer_journal(context, &workflow) {
+    if let Some(until) = super::journal::newer_journal(context, &workflow) {
         return Ok(Observed::NewerJournal { until });
     }
     let guarded = match context.guard.borrow().clone() {

@@ -55,7 +55,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         return Ok(Planned::OldShape(Refusal {
             reason: reason::OLD_SHAPE,
             message: format!(
-                "{}: the run was accepted with its steps within spec.pattern, where this version has none: it stands still; every step stands in spec.steps: cancel or delete the Workflow, write it so and apply it again",
+                "{}: the run was accepted with its steps within spec.pattern, where this version has none: it is blocked, because all steps belong in spec.steps: cancel or delete the Workflow, move the steps and apply it again",
                 conditions::ACCEPTED
             ),
         }));
@@ -64,7 +64,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         return Ok(Planned::Refused(Refusal {
             reason: reason::SPEC_TAMPERED,
             message: format!(
-                "{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and apply the Workflow anew",
+                "{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and create the Workflow again",
                 conditions::ACCEPTED
             ),
         }));
@@ -103,7 +103,7 @@ fn unverified(seen: &Seen) -> Option<Refusal> {
     (created.is_none_or(|created| created < since)).then(|| Refusal {
         reason: reason::REQUESTER_UNVERIFIED,
         message: format!(
-            "spec.requestedBy cannot be vouched for: this Workflow was created before {since}, when the admission policies were changed or not yet in force; delete it and apply it again"
+            "spec.requestedBy is not verified: this Workflow was created before {since}, when the admission policies were changed or not yet in force; delete it and apply it again"
         ),
     })
 }

@@ -110,7 +110,7 @@ impl fmt::Display for Ineligible {
             Self::Deleting => f.write_str("it is being deleted with its Workflow"),
             Self::Closed(at) => write!(f, "it closed at {at}"),
             Self::NoQuorum => f.write_str(
-                "it has no quorum (spec.request.quorums), so nobody can decide it: create its Workflow again",
+                "it has no quorum (spec.request.quorums), so it cannot be decided: create its Workflow again",
             ),
             Self::Via(user) => write!(
                 f,

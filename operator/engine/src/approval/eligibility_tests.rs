@@ -189,7 +189,7 @@ fn an_approval_without_a_quorum_cannot_be_decided() {
     approval.status.get_or_insert_default().approvers = vec![Subject::user(ALICE)];
     assert_eq!(
         why(&approval, ALICE, &[]),
-        "it has no quorum (spec.request.quorums), so nobody can decide it: create its Workflow again"
+        "it has no quorum (spec.request.quorums), so it cannot be decided: create its Workflow again"
     );
 }
 

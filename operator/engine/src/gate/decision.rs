@@ -158,7 +158,7 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
     endless::meet("answer", given);
     let length = given.chars().count();
     if let Some(most) = question.max_length.and_then(|most| usize::try_from(most).ok()).filter(|most| length > *most) {
-        return Err(format!("it has {length} characters and may have {most}"));
+        return Err(format!("it has {length} characters; the maximum is {most}"));
     }
     budget::charge(given.len()).map_err(|stopped| stopped.to_string())?;
     if let Some(pattern) = &question.pattern

@@ -77,7 +77,7 @@ fn what_is_required_must_be_there_and_strangers_must_not() {
 fn a_length_counts_characters() {
     let short = json!([{"id": "a", "maxLength": 3}]);
     assert!(read(short.clone(), json!({"response": "äöü"})).is_ok());
-    assert!(read(short, json!({"response": "four"})).unwrap_err().contains("4 characters and may have 3"));
+    assert!(read(short, json!({"response": "four"})).unwrap_err().contains("4 characters; the maximum is 3"));
 }
 
 #[test]

@@ -60,12 +60,12 @@ impl GateSubject {
                 (Verdict::Defer, "no agent could write it again: allow Modify or Respond"),
                 (Verdict::Retry, "no agent could write it again: allow Modify or Respond"),
             ],
-            Self::Result => &[(Verdict::Defer, "there is no one step that could run again: allow Modify or Respond")],
+            Self::Result => &[(Verdict::Defer, "there is no single step to run again: allow Modify or Respond")],
             Self::Route(_) | Self::Subtasks(_) | Self::Draft => {
-                &[(Verdict::Skip, "there is nothing to go on with: allow Reject or Abort")]
+                &[(Verdict::Skip, "there is nothing to continue with: allow Reject or Abort")]
             }
             Self::Workers => &[
-                (Verdict::Skip, "there is nothing to go on with: allow Approve or Abort"),
+                (Verdict::Skip, "there is nothing to continue with: allow Approve or Abort"),
                 (Verdict::Respond, "no step would read the answer: allow Modify, or Defer with guidance"),
             ],
             Self::Start(_) => &[

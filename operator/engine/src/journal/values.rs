@@ -38,7 +38,7 @@ impl ValueLimits {
         let Self { of_run, left_in_namespace } = *self;
         if bytes > of_run {
             return Some(format!(
-                "the long values of this run would have {bytes} bytes together and may have {of_run}: let steps answer with less, split the Workflow, or have an administrator raise --max-value-bytes-per-workflow"
+                "the long values of this run would have {bytes} bytes together; the maximum is {of_run}: let steps answer with less, split the Workflow, or have an administrator raise --max-value-bytes-per-workflow"
             ));
         }
         (bytes > left_in_namespace).then(|| {

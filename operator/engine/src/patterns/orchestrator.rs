@@ -125,11 +125,11 @@ fn subtasks(text: &str, most: usize) -> Result<Vec<Value>, String> {
         return Err("there is no JSON array in it".to_owned());
     };
     if found.len() > most {
-        return Err(format!("it has {} parts and may have {most}", found.len()));
+        return Err(format!("it has {} parts; the maximum is {most}", found.len()));
     }
     let is_task = |part: &Value| part.get("task").and_then(Value::as_str).is_some_and(|task| !task.trim().is_empty());
     match found.iter().position(|part| !is_task(part)) {
-        Some(at) => Err(format!("part {at} is no object with a text `task`")),
+        Some(at) => Err(format!("part {at} is not an object with a text `task`")),
         None => Ok(found),
     }
 }

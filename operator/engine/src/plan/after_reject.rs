@@ -121,7 +121,7 @@ impl Validator<'_> {
             return;
         }
         let message = format!(
-            "a Reject here goes on with {}, and {} demands that it ends the run: let onReject, the edges and onError stop there, or let the policy say gates.allowContinueAfterReject: true",
+            "after a Reject here the run continues with {}, and {} requires that it ends: let onReject, the edges and onError stop there, or let the policy say gates.allowContinueAfterReject: true",
             gate.after_reject.join(", "),
             gate.ends_on_reject.join(" and ")
         );

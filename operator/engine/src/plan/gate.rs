@@ -50,7 +50,7 @@ impl Validator<'_> {
             .as_ref()
             .and_then(|source| self.known_template(source, &format!("{field}.contextDisplay"), &context.known));
         if !matches!(subject, GateSubject::Step(_)) && hitl.reviews.is_some() {
-            self.error(format!("{field}.reviews"), "what this gate asks about is given by its place: leave it out");
+            self.error(format!("{field}.reviews"), "the type of the gate says what it reviews: leave reviews out");
         }
         // A run that was accepted goes on: a Reject stops it there.
         let is_bound = self.accepted && context.before.is_some();
@@ -119,8 +119,7 @@ impl Validator<'_> {
             Some(name) => {
                 let found = calls().find(|(_, step)| step.name == *name).map(|(at, _)| *at);
                 if found.is_none() {
-                    let message =
-                        format!("{name} is not an earlier step of this list that could be reviewed: gates are not");
+                    let message = format!("{name} is not an earlier step of this list: name one that is not a gate");
                     self.error(format!("{field}.reviews"), message);
                 }
                 found
@@ -169,7 +168,7 @@ impl Validator<'_> {
         let open_ended = hitl.approvers.iter().any(|s| s.kind == SubjectKind::Group);
         if !hitl.approvers.is_empty() && !open_ended && named.len() < usize::try_from(threshold).unwrap_or(1) {
             let message = format!(
-                "it takes {threshold} people and only {} of the named approvers may decide: lower it or name more people or a group",
+                "the threshold is {threshold}, and only {} of the listed approvers can decide: lower it, or list more people or a group",
                 named.len()
             );
             self.error(format!("{field}.threshold"), message);
@@ -210,19 +209,19 @@ impl Validator<'_> {
         let disallowed_verdicts = subject.disallowed_verdicts().iter().filter(|(verdict, _)| allowed.contains(verdict));
         let disallowed_verdicts: Vec<_> = disallowed_verdicts.filter(|(verdict, _)| !approves(verdict)).collect();
         for (verdict, instead) in disallowed_verdicts {
-            self.error(&field, format!("{verdict} means nothing at this gate: {instead}"));
+            self.error(&field, format!("{verdict} has no effect at this gate: {instead}"));
         }
         let nothing = matches!(subject, GateSubject::Step(None));
         for verdict in [Verdict::Modify, Verdict::Defer] {
             if allowed.contains(&verdict) && nothing {
-                self.error(&field, format!("{verdict} needs an earlier step to be reviewed, and there is none"));
+                self.error(&field, format!("{verdict} needs an earlier step to review, and there is none: move the gate behind a step, or leave {verdict} out"));
             }
         }
         if let (true, GateSubject::Step(Some(from))) = (allowed.contains(&Verdict::Defer) && !self.accepted, subject) {
             let again = context.earlier.iter().skip_while(|(at, _)| at != from);
             for (_, step) in again.filter(|(_, step)| !step.is_idempotent()) {
                 let remedy = match step.policy_gates.is_empty() {
-                    true => "leave Defer out, or say idempotent: true where that is so",
+                    true => "leave Defer out, or set idempotent: true if the step can be repeated",
                     false => {
                         "leave Defer out; a policy has a gate before that step, so its kind and method say what may be repeated"
                     }
@@ -233,7 +232,7 @@ impl Validator<'_> {
         }
         let free_text = form.is_some_and(|form| form.questions.iter().any(Question::takes_text));
         if allowed.contains(&Verdict::Respond) && hitl.threshold.unwrap_or(1) > 1 && free_text {
-            self.error(&field, "Respond with free text and a threshold above 1 would let the last one to write decide alone: ask with options, or leave Respond out");
+            self.error(&field, "Respond with free text and a threshold above 1 would let the last responder decide alone: ask with options, or leave Respond out");
         }
         let chain = hitl.timeout.as_ref().is_some_and(|t| !t.escalation.is_empty());
         if allowed.contains(&Verdict::Escalate) && hitl.escalate_to.is_empty() && !chain {

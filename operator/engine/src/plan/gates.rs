@@ -91,32 +91,35 @@ impl Validator<'_> {
                 SpecGateType::OutputValidation | SpecGateType::ErrorEscalation | SpecGateType::StepStart
             );
             if !of_steps && !gate.steps.is_empty() {
-                self.error(format!("{field}.steps"), "gates of this type are for the run, not for steps: leave it out");
+                self.error(
+                    format!("{field}.steps"),
+                    "a gate of this type applies to the run, not to steps: leave steps out",
+                );
             }
             for name in gate.steps.iter().filter(|name| of_steps && !gates.met.borrow().contains(*name)) {
                 let hint = self.did_you_mean(name, gates.met.borrow().iter().map(String::as_str));
-                let message = format!("there is no step {name} that could be asked about{hint}");
+                let message = format!("there is no step {name} to which this gate could apply{hint}");
                 self.error(format!("{field}.steps"), message);
             }
             let unmet = gate.steps.is_empty() && !gates.asking.borrow().contains(field);
             match type_ {
                 SpecGateType::OutputValidation if unmet => self.error(
                     format!("{field}.steps"),
-                    "it would never ask, for no step has an outputSchema: name steps, or give one a schema",
+                    "the gate would never open, because no step has an outputSchema: list steps, or give a step an outputSchema",
                 ),
                 SpecGateType::ErrorEscalation if unmet => self.error(
                     format!("{field}.steps"),
-                    "it would never ask, for no step has `onError: escalate`: name steps, or let one escalate",
+                    "the gate would never open, because no step has `onError: escalate`: list steps, or set it at a step",
                 ),
                 SpecGateType::StepStart if unmet => self.error(
                     format!("{field}.steps"),
-                    "it would never ask, for no step is a pod or a request: leave the gate out, or use a hitl step",
+                    "the gate would never open, because no step is a pod or an http request: leave the gate out, or use a hitl step",
                 ),
                 _ => {}
             }
             let plans = pattern.routing.is_some() || pattern.orchestrator_workers.is_some();
             if type_ == SpecGateType::PlanApproval && !plans {
-                let message = "planApproval asks about a route or about subtasks: this pattern makes neither";
+                let message = "planApproval asks about a route or about subtasks, and this pattern has neither: leave the gate out, or use another type";
                 self.error(format!("{field}.type"), message);
             }
         }
@@ -127,7 +130,7 @@ impl Validator<'_> {
         }
         for type_ in [SpecGateType::PlanApproval, SpecGateType::FinalResponse] {
             for (field, _) in gates.of_type(type_).skip(1) {
-                self.error(format!("{field}.type"), "one gate of this type is enough: merge them");
+                self.error(format!("{field}.type"), "there is already a gate of this type: merge them");
             }
         }
     }
@@ -193,7 +196,8 @@ impl Validator<'_> {
         let Some(((field, gate), named)) = found else { return };
         if !can_be_shown {
             if named {
-                let message = format!("step {} is neither a pod nor a request: use a hitl step before it", step.name);
+                let message =
+                    format!("step {} is neither a pod nor an http request: use a hitl step before it", step.name);
                 self.error(format!("{field}.steps"), message);
             }
             return;
@@ -204,7 +208,7 @@ impl Validator<'_> {
             let field = format!("{}.pod.image", context.field);
             self.warn(
                 &field,
-                "people approve a tag, which may mean another image by the time it runs: name it by digest",
+                "people approve a tag, which can point to another image when the step runs: name the image by its digest",
             );
         }
         let subject = GateSubject::Start(step.can_be_changed());
@@ -248,7 +252,7 @@ impl Validator<'_> {
             return None;
         };
         if gate.type_.is_some() {
-            let message = format!("gate {name} has a type, so it asks by itself: name a gate without a type");
+            let message = format!("gate {name} has a type, so it opens by itself: name a gate without a type");
             self.error(field, message);
             return None;
         }
@@ -263,7 +267,7 @@ impl Validator<'_> {
     fn untyped_gate(&mut self, field: &str, gate: &Gate, gates: &Gates<'_>) {
         if !gates.named.borrow().contains_key(&gate.name) {
             let message = format!(
-                "gate {} would never ask, for it has no type and the pattern does not name it: give it a type, or name it in the pattern",
+                "gate {} would never open: it has no type, and the pattern does not name it: give it a type, or name it in the pattern",
                 gate.name
             );
             self.error(field, message);

@@ -161,8 +161,8 @@ impl Validator<'_> {
         let given = given(pattern);
         if given.len() != 1 {
             let message = match given.as_slice() {
-                [] => "it names no pattern: give one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers, or leave pattern out for a chain; the steps stand in spec.steps".to_owned(),
-                several => format!("a run has one pattern, here are {}: keep one of them", several.join(" and ")),
+                [] => "no pattern is set: set one of dag, graph, parallel, routing, evaluatorOptimizer and orchestratorWorkers, or leave pattern out for a chain; the steps are in spec.steps".to_owned(),
+                several => format!("a run has one pattern; this one has {}: keep one of them", several.join(" and ")),
             };
             self.error("spec.pattern", message);
             return None;

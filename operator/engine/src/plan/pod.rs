@@ -156,7 +156,7 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
     let mut no = |place: String, why: &str| refused.push((place, why.to_owned()));
     for (name, value) in template {
         for (place, _) in within(value).into_iter().filter(|(_, found)| found.is_null()) {
-            no(format!(".{name}{place}"), "null would take away what is there: leave it out");
+            no(format!(".{name}{place}"), "null would remove a value: leave it out");
         }
     }
     for (part, value) in template {
@@ -174,7 +174,7 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                             for key in ours {
                                 no(
                                     format!(".metadata.{name}[{key}]"),
-                                    "what begins with signoff.dev is the operator's",
+                                    "names below signoff.dev are reserved for the operator: choose another name",
                                 );
                             }
                         }
@@ -184,16 +184,22 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
             }
             ("spec", Value::Object(spec)) => {
                 for name in OF_POD.iter().filter(|name| spec.contains_key(**name)) {
-                    no(format!(".spec.{name}"), "the step says this by its own fields, or has no choice: leave it out");
+                    no(format!(".spec.{name}"), "the step has a field for it, or the operator sets it: leave it out");
                 }
                 for list in ["containers", "initContainers", "volumes"] {
                     let items = spec.get(list).and_then(Value::as_array).into_iter().flatten();
                     for (at, item) in items.enumerate() {
                         let name = item.get("name").and_then(Value::as_str);
                         match name {
-                            None => no(format!(".spec.{list}[{at}]"), "it needs a name, by which it is merged"),
+                            None => no(
+                                format!(".spec.{list}[{at}]"),
+                                "the name is missing: containers are merged by their names",
+                            ),
                             Some(name) if list == "volumes" && ours.contains(&name) => {
-                                no(format!(".spec.{list}[{at}].name"), "the step has a volume of this name");
+                                no(
+                                    format!(".spec.{list}[{at}].name"),
+                                    "the step already has a volume of this name: choose another name",
+                                );
                             }
                             Some(_) => {}
                         }
@@ -206,7 +212,7 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                         for field in OF_CONTAINER.iter().filter(|field| item.get(**field).is_some()) {
                             let is_refused = name == Some(CONTAINER) || *field == "restartPolicy";
                             if list == "containers" && is_refused {
-                                let why = "the step says this by its own fields: leave it out";
+                                let why = "the step has a field for it: leave it out";
                                 no(format!(".spec.containers[{at}].{field}"), why);
                             }
                         }

@@ -75,7 +75,7 @@ impl Validator<'_> {
     pub(super) fn at_most(&mut self, steps: &SpecSteps<'_>, most: usize, pattern: &str) {
         let count = steps.all().len();
         if count > most {
-            let message = format!("a {pattern} has at most {most} steps, here are {count}");
+            let message = format!("a {pattern} has at most {most} steps; this one has {count}");
             self.error("spec.steps", message);
         }
     }

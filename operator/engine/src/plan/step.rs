@@ -120,8 +120,7 @@ impl Validator<'_> {
         let kinds =
             [step.agent.is_some(), step.pod.is_some(), step.http.is_some(), step.set.is_some(), step.hitl.is_some()];
         if kinds.into_iter().filter(|given| *given).count() != 1 {
-            let message =
-                format!("step {} does exactly one thing: give one of agent, pod, http, set and hitl", step.name);
+            let message = format!("step {} needs exactly one of agent, pod, http, set and hitl", step.name);
             self.error(&context.field, message);
         }
         let vars = self.vars(step, context);
@@ -196,7 +195,7 @@ impl Validator<'_> {
             if RESERVED.contains(&name.as_str()) || !is_identifier(name) {
                 self.error(
                     &field,
-                    "a variable's name has letters, digits and `_` and is none that templates know already",
+                    "a variable's name has letters, digits and `_`, and must not be a name that templates define",
                 );
             }
             if let Some(template) = self.known_template(source, &field, &context.known) {

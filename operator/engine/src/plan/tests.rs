@@ -117,7 +117,7 @@ fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
 #[test]
 fn a_gate_without_anybody_to_decide_is_refused_at_once() {
     refuses(&of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "no approver could decide");
-    refuses(&of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the named");
+    refuses(&of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the listed");
     let alone = json!({"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true});
     refuses(&of_gate(alone), &format!("{STEPS}[2].hitl.threshold"), "only 0");
     let twice = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"},
@@ -152,7 +152,7 @@ fn combinations_that_could_only_go_wrong_are_refused() {
     refuses(
         &of_gate(json!({"approvers": group, "threshold": 2, "allowedVerdicts": ["Respond"]})),
         &verdicts,
-        "last one to write",
+        "last responder",
     );
     refuses(&of_gate(json!({"allowedVerdicts": ["Escalate"]})), &verdicts, "further approvers");
     refuses(
@@ -265,7 +265,7 @@ fn a_spec_is_refused_beyond_its_bytes_and_accepted_up_to_them() {
     assert_eq!(of_bytes(512 * 1024), Vec::<String>::new());
     let found = of_bytes(512 * 1024 + 1);
     refuses(&found, "spec", "it has 524289 bytes, ");
-    refuses(&found, "spec", "and may have 524288; let a step fetch what is large");
+    refuses(&found, "spec", "the maximum is 524288; let a step fetch what is large");
 }
 
 #[test]

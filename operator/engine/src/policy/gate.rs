@@ -197,7 +197,7 @@ fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester:
         }
         if !gate.hitl.approvers.contains(&Subject::group(&wanted.group)) {
             let message = format!(
-                "{source} demands {} of group {}, which is not among the approvers: add it to them",
+                "{source} requires {} of group {}, which is not among the approvers: add it to them",
                 people(wanted.min),
                 wanted.group
             );
@@ -217,7 +217,7 @@ fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester:
             field: "excludeRequester",
             reason: reason::REQUESTER_IS_MACHINE,
             message: format!(
-                "RequesterIsMachine: {source} demands that the requester does not decide, and a service account created this Workflow: set spec.requestedFor to the person it acts for"
+                "RequesterIsMachine: {source} requires that the requester does not decide, and a service account created this Workflow: set spec.requestedFor to the person it acts for"
             ),
         });
     }
@@ -260,7 +260,7 @@ fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &
             let by = sources(demands, |demand| demand.min_threshold.is_some() || demand.deciders.is_some());
             if !by.is_empty() {
                 let message = format!(
-                    "{by} demands several people, and Respond with free text would let the last one to write decide alone: ask with options, or leave Respond out"
+                    "{by} requires several people, and Respond with free text would let the last responder decide alone: ask with options, or leave Respond out"
                 );
                 gate.contradict("allowedVerdicts", message);
             }
@@ -368,7 +368,7 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
     {
         let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
         let message = format!(
-            "{} demands {} here, and {have} of the named approvers may decide: name more people or a group",
+            "{} requires {} here, and only {have} of the listed approvers can decide: list more people or a group",
             by.join(" and "),
             people(gate.hitl.threshold.unwrap_or(1))
         );
@@ -384,7 +384,7 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
             && have < quorum.needed()
         {
             let message = format!(
-                "{} demands {} of its own, and {have} of those it names may decide: name more people there, or a group",
+                "{} requires {} of its own quorum, and only {have} of the approvers that it lists can decide: list more people there, or a group",
                 quorum.source,
                 people(quorum.threshold)
             );

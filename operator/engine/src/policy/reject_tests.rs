@@ -148,7 +148,10 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
             let found = errors(&cluster(&[("prod", json!({"gates": demand}))]), &spec);
             let [(message, reason)] = found.as_slice() else { panic!("{what} under {demand}: {found:?}") };
             assert_eq!(*reason, "PolicyConflict");
-            let said = format!("a Reject here goes on with {}, and ClusterApprovalPolicy prod", targets.join(", "));
+            let said = format!(
+                "after a Reject here the run continues with {}, and ClusterApprovalPolicy prod",
+                targets.join(", ")
+            );
             assert!(message.contains(&said), "{what}: {message}");
             let mut allows = demand.clone();
             allows["allowContinueAfterReject"] = json!(true);
@@ -188,7 +191,7 @@ fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() 
     run.decide(&strict, "one", Verdict::Approve);
     assert!(run.asks().is_empty(), "nobody is asked");
     assert!(
-        run.transition.blocked[0].message.contains("a Reject here goes on with send"),
+        run.transition.blocked[0].message.contains("after a Reject here the run continues with send"),
         "{:?}",
         run.transition.blocked
     );

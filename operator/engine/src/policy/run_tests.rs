@@ -280,7 +280,7 @@ fn a_gate_in_conflict_with_policies_is_held_until_they_are_corrected() {
     assert!(run.asks().is_empty() && run.transition.end.is_none());
     let [why] = run.transition.blocked.as_slice() else { panic!("{:?}", run.transition.blocked) };
     assert_eq!(why.reason, "PolicyConflict");
-    assert!(why.message.contains("ClusterApprovalPolicy prod demands 1 person of group legal"), "{why}");
+    assert!(why.message.contains("ClusterApprovalPolicy prod requires 1 person of group legal"), "{why}");
     assert!(run.journal.get("two", 1).is_none(), "nothing has begun");
     run.take(&none(), Vec::new());
     run.asked("two");

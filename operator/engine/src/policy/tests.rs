@@ -157,7 +157,7 @@ fn several_people_do_not_answer_in_free_text() {
     let gate = under(json!({"minThreshold": 2}), json!({}));
     assert!(!gate.allowed.contains(&Verdict::Respond), "by default it is left out");
     let gate = under(json!({"minThreshold": 2}), json!({"allowedVerdicts": ["Approve", "Respond"]}));
-    contradicts(&gate, "ClusterApprovalPolicy policy demands several people, and Respond with free text");
+    contradicts(&gate, "ClusterApprovalPolicy policy requires several people, and Respond with free text");
 }
 
 #[test]
@@ -165,9 +165,9 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
     let named = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "dana"}]});
     contradicts(
         &under(json!({"minThreshold": 3}), named.clone()),
-        "2 of the named approvers may decide: name more people",
+        "2 of the listed approvers can decide: list more people",
     );
-    contradicts(&under(json!({"minThreshold": 2, "excludeRequester": true}), named), "1 of the named approvers");
+    contradicts(&under(json!({"minThreshold": 2, "excludeRequester": true}), named), "1 of the listed approvers");
     contradicts(
         &under(json!({"requiredFrom": [{"group": "legal", "min": 1}]}), json!({})),
         "group legal, which is not among",
@@ -177,11 +177,14 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
         "leaves no verdict with which the run could go on",
     );
     let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
-    contradicts(&under(own, json!({})), "demands 1 person of its own, and 0 of those it names may decide");
+    contradicts(&under(own, json!({})), "requires 1 person of its own quorum, and only 0 of the approvers");
     // Whom the gate's own quorum excludes must not vote at all.
     let dana = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}]}});
     assert!(under(dana.clone(), json!({})).contradictions.is_empty());
-    contradicts(&under(dana, json!({"excludeRequester": true})), "and 0 of those it names may decide");
+    contradicts(
+        &under(dana, json!({"excludeRequester": true})),
+        "and only 0 of the approvers that it lists can decide",
+    );
 }
 
 #[test]
@@ -214,10 +217,10 @@ fn identities_say_who_counts_and_two_lists_are_not_joined() {
         "approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "oidc:alice"}]}));
     contradicts(
         &merge_into(&cluster(std::slice::from_ref(&one)), &two_names, DANA),
-        "demands 2 people here, and 1 of the named",
+        "requires 2 people here, and only 1 of the listed",
     );
     let unknown = written(json!({"approvers": [{"kind": "User", "name": "bob"}]}));
-    contradicts(&merge_into(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and 0 of the named");
+    contradicts(&merge_into(&cluster(std::slice::from_ref(&one)), &unknown, DANA), "and only 0 of the listed");
     let two = ("two", json!({"identities": [{"pattern": "bob", "person": "bob"}]}));
     contradicts(&merge_into(&cluster(&[one.clone(), two]), &written(json!({})), DANA), "put all of them into one");
     assert!(merge_into(&cluster(&[one.clone(), ("same", one.1)]), &written(json!({})), DANA).contradictions.is_empty());

@@ -45,7 +45,7 @@ pub(super) fn call<'a>(
     }
     if all > MAX_FILES {
         let why =
-            format!("pod.files: they come to {all} bytes and may have {MAX_FILES}: pass a reference, or a volume");
+            format!("pod.files: they have {all} bytes; the maximum is {MAX_FILES}: pass a reference, or a volume");
         return Err(RenderError::Invalid(why));
     }
     if let Some(image) = invocation.overrides.parameters.get("image") {
@@ -64,7 +64,7 @@ pub(super) fn call<'a>(
     }
     let size = serde_json::to_vec(&spec).map_or(usize::MAX, |bytes| bytes.len());
     if size > MAX_POD {
-        let why = format!("pod: with its values it comes to {size} bytes and may have {MAX_POD}: pass references");
+        let why = format!("pod: with its values it has {size} bytes; the maximum is {MAX_POD}: pass references");
         return Err(RenderError::Invalid(why));
     }
     let plan = run.plan;

@@ -104,7 +104,7 @@ pub(crate) fn ask<'a>(
         (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));
     if let Some(text) = whole_context.iter().chain(&whole_review).find(|text| text.len() > MAX_VALUE) {
         let why = format!(
-            "what people would be shown has {} bytes and may have {MAX_VALUE}: show a part, or where it is",
+            "what people would be shown has {} bytes; the maximum is {MAX_VALUE}: show a part, or where it is",
             text.len()
         );
         return Err(RenderError::Invalid(why));

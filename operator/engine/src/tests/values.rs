@@ -41,7 +41,7 @@ fn a_value_for_which_there_is_no_room_fails_its_step_and_says_what_to_do() {
     let record = run.record("two");
     let error = record.error.as_ref().unwrap();
     assert_eq!((record.phase, error.class.as_str()), (StepPhase::Failed, TOO_LARGE));
-    for words in ["10000 bytes", "may have 6000", "--max-value-bytes-per-workflow"] {
+    for words in ["10000 bytes", "the maximum is 6000", "--max-value-bytes-per-workflow"] {
         assert!(error.message.contains(words), "{words} in {}", error.message);
     }
     assert!(run.failed().contains("two"), "{}", run.failed());
@@ -64,7 +64,7 @@ fn a_gate_whose_context_has_no_room_does_not_ask() {
     let shown = gate(json!({"contextDisplay": "x".repeat(5000)}));
     let run = within(4999, json!([{"name": "ask", "hitl": shown}]));
     let error = run.record("ask").error.clone().unwrap();
-    assert!(error.message.contains("may have 4999"), "{}", error.message);
+    assert!(error.message.contains("the maximum is 4999"), "{}", error.message);
     let fits = within(5000, json!([{"name": "ask", "hitl": shown}]));
     assert_eq!(fits.transition.pending.len(), 1);
     assert_eq!(bytes_of(&fits), Some(5000), "a gate's context counts while it waits, and after");
@@ -77,7 +77,7 @@ fn outputs_for_which_there_is_no_room_fail_the_run() {
     let values = ValueLimits { of_run: 5000, ..ValueLimits::default() };
     let run = TestRun::under(spec, Control { values, ..Control::default() });
     let why = run.failed();
-    assert!(why.contains("outputs") && why.contains("may have 5000"), "{why}");
+    assert!(why.contains("outputs") && why.contains("the maximum is 5000"), "{why}");
     assert_eq!(bytes_of(&run), None);
 }
 

@@ -402,7 +402,7 @@ fn patterns_are_bounded_and_checked_with_the_source() {
     }
     assert!(!holds("long.matches('(x+x+)+y')"));
     let why = Condition::parse("'a'.matches('[a&&b]')", "spec.when").unwrap_err().to_string();
-    assert!(why.contains("which the API server (RE2) does not read so: list what the class has"), "{why}");
+    assert!(why.contains("which the API server (RE2) reads differently: list what the class has"), "{why}");
     assert!(holds("'7'.matches('^\\\\d$') && !'\u{0667}'.matches('\\\\d')"), "as RE2, whose digits are ASCII");
 }
 

@@ -59,7 +59,7 @@ async fn a_spec_that_was_changed_while_paused_is_refused_however_well_it_was_don
     object::write(&file, &workflow).unwrap();
     let refused = local(&folder).resume(&id).await.err().unwrap();
     assert!(matches!(refused, Error::SpecChanged { .. }), "{refused}");
-    assert!(refused.to_string().contains("run the changed Workflow anew"));
+    assert!(refused.to_string().contains("run the changed Workflow again"));
 }
 
 #[tokio::test]

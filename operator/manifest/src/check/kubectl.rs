@@ -8,7 +8,7 @@ use crate::{
     source::{Node, Value},
 };
 
-const MESSAGE: &str = "kubectl cannot read a `?` in a text without quotes within {…} or […]: put the text in quotes";
+const MESSAGE: &str = "kubectl cannot read a `?` in an unquoted text within {…} or […]: put the text in quotes";
 
 /// Warns of every text that kubectl refuses.
 pub(super) fn refused(text: &str, node: &Node, problems: &mut Problems<'_>) {

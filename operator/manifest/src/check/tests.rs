@@ -53,13 +53,13 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
         [
             "8:13 UnknownKind apiVersion: write apiVersion: signoff.dev/v1alpha1",
             "9:7 UnknownKind kind: write the kind: did you mean Workflow?",
-            "11:4 NotYaml : this is no YAML: unclosed bracket '['",
+            "11:4 NotYaml : not valid YAML: unclosed bracket '['",
             "15:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
             "16:1 NotChecked spec: names, references and gates are checked once the fields above can be read",
             "18:5 RuleBroken spec.steps[0]: a step must have exactly one of agent, pod, http, set and hitl",
-            "19:5 UnknownField spec.steps[0].sett: there is no field sett: did you mean set?",
-            "25:20 WrongType spec.steps[2].hitl.prompt: a text belongs here, this is a number: put it into quotes",
-            "25:42 NotOneOf spec.steps[2].hitl.approvers[0].kind: Person is none of the allowed values: there are User, Group, ServiceAccount",
+            "19:5 UnknownField spec.steps[0].sett: unknown field sett: did you mean set?",
+            "25:20 WrongType spec.steps[2].hitl.prompt: expected a text, found a number: put it into quotes",
+            "25:42 NotOneOf spec.steps[2].hitl.approvers[0].kind: Person is not an allowed value: there are User, Group, ServiceAccount",
         ]
     );
 }
@@ -68,7 +68,7 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
 fn the_first_error_of_an_old_shape_says_where_steps_stand_now() {
     let old = GOOD.replace("  steps:", "  pattern: {chain: {steps: []}}\n  steps:");
     let problems = found(&old);
-    let moved = "there is no field chain: a chain has no pattern: move its steps to spec.steps, and leave pattern out";
+    let moved = "unknown field chain: a chain has no pattern: move its steps to spec.steps, and leave pattern out";
     assert!(problems[0].ends_with(moved), "{problems:?}");
     assert!(!problems.iter().any(|problem| problem.contains("it names no pattern")), "{problems:?}");
 }
@@ -112,10 +112,7 @@ fn bounds_of_the_schema_are_said_in_words() {
         found.iter().any(|it| it.contains("OutOfBounds spec.steps[0].retry.limit: 99 is not between 0 and 20")),
         "{found:#?}"
     );
-    assert!(
-        found.iter().any(|it| it.contains("WrongForm spec.steps[0].timeout: write a length of time")),
-        "{found:#?}"
-    );
+    assert!(found.iter().any(|it| it.contains("WrongForm spec.steps[0].timeout: write a duration")), "{found:#?}");
     assert!(found.iter().any(|it| it.contains("skipIf: it is empty: write something")), "{found:#?}");
 }
 
@@ -131,7 +128,7 @@ fn policies_are_checked_by_their_schema() {
     let text = "apiVersion: signoff.dev/v1alpha1\nkind: ClusterApprovalPolicy\nmetadata: {name: p}\nspec:\n  identities: [{pattern: '(', person: x}]\n  stesp: []\n";
     let found = found(text);
     assert!(
-        found.iter().any(|it| it.contains("UnknownField spec.stesp: there is no field stesp: did you mean steps?")),
+        found.iter().any(|it| it.contains("UnknownField spec.stesp: unknown field stesp: did you mean steps?")),
         "{found:#?}"
     );
     assert!(found.iter().any(|it| it.contains("RuleBroken spec.identities")), "{found:#?}");

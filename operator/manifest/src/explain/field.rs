@@ -64,7 +64,7 @@ fn walk<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
                 None if known.is_empty() => "nothing is within it".to_owned(),
                 None => format!("there are {}", known.join(", ")),
             };
-            format!("there is no field {name} {place}: {remedy}")
+            format!("unknown field {name} {place}: {remedy}")
         })?;
     }
     Ok(schema)

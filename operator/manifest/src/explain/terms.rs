@@ -52,7 +52,7 @@ pub const TERMS: &[Term] = &[
     term(
         VERDICT,
         "Escalate",
-        "Ask more people. The Approval stays open, its timers begin anew, votes that were given stand.",
+        "Ask more people. The Approval stays open, its timers restart, and recorded votes still count.",
     ),
     term(
         "rule of a gate",
@@ -62,11 +62,11 @@ pub const TERMS: &[Term] = &[
     term(VERDICT, "Abort", "End the whole run as Aborted. One person suffices. Results so far are kept."),
     term(VERDICT, "Skip", "Go on without an answer: the step is recorded as skipped."),
     term(VERDICT, "Retry", "Ask again: this Approval ends, and the gate asks as its next visit."),
-    term(TIMEOUT, "Reject", "Nobody decided in time: as if somebody had rejected. The default."),
+    term(TIMEOUT, "Reject", "The deadline passed without a decision: counts as a Reject. The default."),
     term(
         TIMEOUT,
         "Approve",
-        "Nobody decided in time: the run goes on although nobody looked. It must be chosen on purpose, and is warned about.",
+        "The deadline passed without a decision: the run continues without one. It must be set explicitly, and causes a warning.",
     ),
     term(TIMEOUT, "Retry", "Nobody decided in time: the gate asks again, at most three times more, then it rejects."),
     term(
@@ -352,7 +352,7 @@ pub const TERMS: &[Term] = &[
     term(
         CONTAINER,
         "OutcomeUnknown",
-        "The Pod is gone and nobody saw how it ended, or an operator died while a request was under way: it may have done its work. It is never repeated by itself, unless it is idempotent: look what was done, then decide at the errorEscalation gate.",
+        "The Pod is gone and its end was not observed, or an operator died while a request was in flight: it may have done its work. It is never repeated automatically, unless it is idempotent. Check what was done, then decide at the errorEscalation gate.",
     ),
     term(
         CONTAINER,

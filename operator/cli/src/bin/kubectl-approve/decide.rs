@@ -63,7 +63,7 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     if !args.common.yes {
         if !terminal::is_manned() {
             return Err(Failure::Refused(format!(
-                "this is no terminal, so nobody can be asked: use --yes, or kubectl approve approve {}",
+                "standard input is not a terminal, so there is no confirmation: use --yes, or kubectl approve approve {}",
                 args.name
             )));
         }
@@ -126,7 +126,7 @@ fn trusted(seen: &Seen) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Refused(format!(
-        "the digest of this request ({}) is not the digest of what it says: do not decide it, and tell whoever runs Signoff here",
+        "the digest of this request ({}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff",
         seen.approval.spec.request.digest
     )))
 }

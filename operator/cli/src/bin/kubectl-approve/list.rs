@@ -11,7 +11,6 @@ use crate::{
     clock,
     error::Failure,
     sanitize::{self, hides, one_line},
-    error::Failure,
     table::table,
     terminal,
 };

@@ -20,7 +20,6 @@ use crate::{
     client::Me,
     error::Failure,
     sanitize::one_line,
-    error::Failure,
 };
 
 /// A decision and the key it goes under.

@@ -18,7 +18,6 @@ use crate::{
     clock::{self, distance},
     error::Failure,
     sanitize::{fenced, one_line, quoted},
-    error::Failure,
     table::table,
     whole::{self, Whole},
 };
@@ -67,7 +66,7 @@ pub fn page(seen: &Seen, me: &Me, now: Moment, whole: Option<&Whole>) -> String 
         let (whole, is_cut) = (whole.and_then(|whole| whole.context.as_deref()), reference.is_some());
         let text = Text { shown: context, whole, reference, is_cut };
         let digest = reference.map_or_else(|| Digest::of_bytes(context.as_bytes()), |whole| whole.digest.clone());
-        let title = "Context, in the run's own words (of models, tools and people; nobody has checked them)";
+        let title = "Context, in the run's own words (of models, tools and people; not checked)";
         page.section(title, &text.body(&digest, &command));
     }
     for question in request.form.iter().flat_map(|form| &form.questions) {
@@ -122,7 +121,7 @@ fn decides(approval: &Approval, command: &dyn Fn(&[&str]) -> String) -> String {
     let request = &approval.spec.request;
     let name = approval.metadata.name.as_deref().unwrap_or_default();
     let mut verdicts = request.allowed_verdicts.iter().map(|verdict| verdict.name().to_lowercase());
-    let Some(first) = verdicts.next() else { return "nobody can decide it: no verdict is allowed".to_owned() };
+    let Some(first) = verdicts.next() else { return "it cannot be decided: no verdict is allowed".to_owned() };
     let reason: &[&str] = if request.require_reason == Some(true) { &["--reason", "…"] } else { &[] };
     let command = command(&[&["approve", first.as_str(), name], reason].concat());
     let others: Vec<String> = verdicts.collect();
@@ -209,7 +208,7 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
             page.fact("And", &and(quorum));
         }
     } else {
-        page.fact("Quorum", "none: nobody can decide it");
+        page.fact("Quorum", "none: it cannot be decided");
     }
     for by in &request.required_by {
         page.fact("Required by", &format!("{}:", one_line(&by.source, 253)));
@@ -278,7 +277,7 @@ fn after_that(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
         TimeoutAction::Retry => "it ends and is asked again, a few times at most".into(),
         TimeoutAction::Escalate => match request.timeout.escalation.get(level) {
             Some(next) => format!("{} will be asked too", subjects(&next.to)),
-            None => "it counts as rejected: nobody is left to be asked".into(),
+            None => "it counts as rejected: there are no further approvers".into(),
         },
         TimeoutAction::Abort => "the whole run is aborted".into(),
         TimeoutAction::Skip => "the run goes on without an answer".into(),

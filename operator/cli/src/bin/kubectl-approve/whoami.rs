@@ -15,8 +15,6 @@ use crate::{
     error::Failure,
     list,
     sanitize::one_line,
-    list,
-    error::Failure,
 };
 
 /// The verbs that RBAC allows a user in one namespace.

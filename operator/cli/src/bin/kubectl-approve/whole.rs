@@ -94,7 +94,7 @@ fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Resul
 
 fn mismatch(what: &str, why: &str) -> Failure {
     Failure::Other(format!(
-        "DIGEST MISMATCH: {what} cannot be shown, {}: do not decide this request, and tell whoever runs Signoff here",
+        "DIGEST MISMATCH: {what} cannot be shown, {}: do not decide this request, and tell the administrators of Signoff",
         one_line(why, 600)
     ))
 }

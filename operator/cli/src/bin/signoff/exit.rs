@@ -53,16 +53,16 @@ impl Exit {
     /// Returns the meaning of the code, as the help and the documentation print it.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Ok => "it worked; a reader of its output that went away is no failure",
-            Self::Usage => "the command line makes no sense",
-            Self::Invalid => "a file is no valid Workflow, or values do not fit its inputs",
+            Self::Ok => "success, also where the reader of the output closed it early",
+            Self::Usage => "the command line is invalid",
+            Self::Invalid => "a file is not a valid Workflow, or values do not fit its inputs",
             Self::Failed => "the run failed",
             Self::Output => "outputs could not be written",
-            Self::Stopped => "the run ended Rejected, Aborted or Cancelled: a person, a timeout or a budget said no",
+            Self::Stopped => "the run ended Rejected, Aborted or Cancelled, by a person, a timeout or a budget",
             Self::Unsupported => "the file is valid and asks for something that this program cannot do",
             Self::Paused => "the run waits for people; nothing is lost, and it says how to answer",
             Self::Session => "a session cannot be read, written or taken over",
-            Self::Unexpected => "anything else: a mistake of this program, please report it",
+            Self::Unexpected => "internal error; please report this as a bug",
         }
     }
 

@@ -80,7 +80,7 @@ fn names_are_unique_deps_are_known_and_there_is_no_circle() {
     );
     let found =
         errors(dag(json!([after(set("one", "x"), &["two"]), after(set("two", "x"), &["one"]), set("three", "x"),])));
-    assert!(found[0].contains("one, two wait for each other in a circle"), "{found:?}");
+    assert!(found[0].contains("one, two depend on each other in a circle"), "{found:?}");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_gate_does_not_defer_what_others_go_by_without_waiting_for_it() {
         after(set("other", "{{ steps.draft.response }}"), &["draft"]),
     ])));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("step other goes by it without waiting for review"), "{found:?}");
+    assert!(found[0].contains("step other uses its response without waiting for review"), "{found:?}");
 }
 
 #[test]

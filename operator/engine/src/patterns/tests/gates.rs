@@ -460,8 +460,8 @@ fn what_a_gate_could_not_do_is_refused_at_apply() {
     let found = errors(spec).join("\n");
     for words in [
         "spec.gates[0].hitl.onReject: nothing could go on after a Reject",
-        "spec.gates[0].hitl.allowedVerdicts: Retry means nothing at this gate: no agent",
-        "spec.gates[0].hitl.allowedVerdicts: Defer means nothing at this gate: no agent",
+        "spec.gates[0].hitl.allowedVerdicts: Retry has no effect at this gate: no agent",
+        "spec.gates[0].hitl.allowedVerdicts: Defer has no effect at this gate: no agent",
     ] {
         assert!(found.contains(words), "{words}\n{found}");
     }
@@ -471,7 +471,7 @@ fn what_a_gate_could_not_do_is_refused_at_apply() {
         "steps": [in_branch("a", set("s", "x")), in_branch("b", set("s", "x")), reduce],
     }));
     let found = errors(spec).join("\n");
-    assert!(found.contains("Defer means nothing at this gate: there is no one step"), "{found}");
+    assert!(found.contains("Defer has no effect at this gate: there is no single step"), "{found}");
 }
 
 #[test]
@@ -491,7 +491,7 @@ fn gates_that_could_never_ask_are_refused() {
         "spec.gates[1].steps: there is no step nobody",
         "spec.gates[1].afterAttempts",
         "spec.gates[2].steps",
-        "spec.gates[3].type: one gate of this type is enough",
+        "spec.gates[3].type: there is already a gate of this type",
         "spec.gates[3].name: duplicate name fin",
         "spec.gates[4].steps: it would never ask, for no step has an outputSchema",
         "spec.gates[5].steps: it would never ask, for no step has `onError: escalate`",

@@ -56,9 +56,9 @@ fn a_malformed_answer_is_asked_for_again_twice() {
     run.reply(".orchestrator", 1, "boil it");
     assert!(run.prompt_at(".orchestrator/.ask-2").contains("no JSON array"));
     run.reply(".orchestrator/.ask-2", 1, r#"[{"job": "x"}]"#);
-    assert!(run.prompt_at(".orchestrator/.ask-3").contains("part 0 is no object with a text `task`"));
+    assert!(run.prompt_at(".orchestrator/.ask-3").contains("part 0 is not an object with a text `task`"));
     run.reply(".orchestrator/.ask-3", 1, r#"[{"task": "x"}, {"task": "y"}]"#);
-    assert!(run.failed().contains("2 parts and may have 1"), "{}", run.failed());
+    assert!(run.failed().contains("2 parts; the maximum is 1"), "{}", run.failed());
 }
 
 #[test]

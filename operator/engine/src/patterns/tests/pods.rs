@@ -71,7 +71,7 @@ fn a_container_that_is_given_more_than_a_pod_can_hold_fails_and_says_so() {
     let env: Vec<_> = (0..30).map(|n| json!({"name": format!("V{n}"), "value": "x".repeat(14_000)})).collect();
     let run = TestRun::new(json!([pod("build", json!({"env": env}))]));
     let error = run.record("build").error.clone().unwrap();
-    assert!(error.class == "Input" && error.message.contains("may have 393216"), "{error:?}");
+    assert!(error.class == "Input" && error.message.contains("the maximum is 393216"), "{error:?}");
 }
 
 #[test]
@@ -270,7 +270,7 @@ mod before_it_begins {
         assert!(run.asked("build/.start").request.reviews.as_ref().unwrap().response.contains("http://x/ACME"));
         let mut spec = chain_of(json!([set("build", "x")]));
         spec["gates"] = json!([{"name": "human", "type": "stepStart", "steps": ["build"], "hitl": gate(json!({}))}]);
-        assert!(errors(spec)[0].contains("neither a pod nor a request"));
+        assert!(errors(spec)[0].contains("neither a pod nor an http request"));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Validator<'_> {
         self.agent(agent, &field(agent_field), context);
         let planned_agent = context.plan.agents.get(agent);
         if input.is_none() && planned_agent.is_some_and(|agent| agent.system.is_none()) {
-            let message = format!("agent {agent} has no system prompt to go by: say what it is told");
+            let message = format!("agent {agent} has no system prompt: set this input");
             self.error(field(input_field), message);
         }
         let input = match input {

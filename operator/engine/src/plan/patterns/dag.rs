@@ -103,7 +103,7 @@ impl Validator<'_> {
         if stuck.is_empty() {
             return Some(order);
         }
-        let message = format!("{} wait for each other in a circle: remove one from their dependsOn", stuck.join(", "));
+        let message = format!("{} depend on each other in a circle: remove one from dependsOn", stuck.join(", "));
         self.error("spec.steps", message);
         None
     }
@@ -115,7 +115,7 @@ impl Validator<'_> {
             let saw = again.iter().any(|at| seen.contains(at));
             if saw && other != gate && !again.contains(&other) && !seen.contains(&gate) {
                 let message = format!(
-                    "Defer runs {} again, and step {} goes by it without waiting for {}: let it depend on {}, or leave Defer out",
+                    "Defer runs {} again, but step {} uses its response without waiting for {}: add {} to its dependsOn, or leave Defer out",
                     again.iter().map(|at| name(*at)).collect::<Vec<_>>().join(", "),
                     name(other),
                     name(gate),

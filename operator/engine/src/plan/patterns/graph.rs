@@ -41,7 +41,7 @@ impl Validator<'_> {
         for one in steps {
             let mut context = StepContext::new(plan, &one.field, "", known.clone());
             context.earlier = nodes.iter().enumerate().collect();
-            self.depends_on_nothing(one, "draw an edge");
+            self.depends_on_nothing(one, "add an edge to spec.pattern.graph.edges");
             if let Some(step) = self.step(one.step, &context) {
                 nodes.push(step);
             }
@@ -146,10 +146,10 @@ impl Validator<'_> {
                 &one.field,
                 if is_drawn {
                     format!(
-                        "no run comes to {name}: at the step where its edge begins, an earlier edge always matches, or no run comes there"
+                        "step {name} would never run: an earlier edge from the same step always matches, or no path leads to that step: order the edges differently, or remove the step"
                     )
                 } else {
-                    format!("no edge leads to {name}: draw one, or remove the step")
+                    format!("no edge leads to {name}: add one, or remove the step")
                 },
             );
         }

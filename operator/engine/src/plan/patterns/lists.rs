@@ -38,7 +38,7 @@ impl Validator<'_> {
         self.no_branches(steps);
         let steps = steps.all();
         if steps.is_empty() {
-            let message = "a run needs at least one step: every step stands in spec.steps, whatever the pattern, and never within pattern";
+            let message = "a run needs at least one step: add it to spec.steps, whatever the pattern";
             self.error("spec.steps", message);
         }
         let planned = self.list(plan, steps, "", base);
@@ -69,7 +69,7 @@ impl Validator<'_> {
             count if count > MOST_ROUTES => {
                 self.error(
                     "spec.steps",
-                    format!("a router chooses among at most {MOST_ROUTES} routes, here are {count}"),
+                    format!("a router chooses among at most {MOST_ROUTES} routes; this one has {count}"),
                 );
             }
             _ => {}
@@ -122,7 +122,10 @@ impl Validator<'_> {
                 self.error("spec.steps", message);
             }
             count if count > MOST_BRANCHES => {
-                self.error("spec.steps", format!("at most {MOST_BRANCHES} branches run in parallel, here are {count}"));
+                self.error(
+                    "spec.steps",
+                    format!("at most {MOST_BRANCHES} branches run in parallel; this pattern has {count}"),
+                );
             }
             _ => {}
         }

@@ -41,7 +41,7 @@ Reviewed: what step draft made:
   | Dear ACME,
   | we refund 420 EUR.
 
-Context, in the run's own words (of models, tools and people; nobody has checked them):
+Context, in the run's own words (of models, tools and people; not checked):
   | Dear ACME,
   | we refund 420 EUR.
 
@@ -239,7 +239,7 @@ fn the_next_people_of_an_escalation_are_named() {
     .unwrap();
     assert!(shown(approval.clone()).contains("After that:   group directors will be asked too\n"));
     approval.status.get_or_insert_default().level = Some(1);
-    assert!(shown(approval).contains("After that:   it counts as rejected: nobody is left to be asked\n"));
+    assert!(shown(approval).contains("After that:   it counts as rejected: there are no further approvers\n"));
 }
 
 #[test]

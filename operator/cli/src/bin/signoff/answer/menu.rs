@@ -117,7 +117,7 @@ impl<'r> Menu<'r> {
                 let names = options.flat_map(|option| [option.id.as_str(), option.label()]);
                 let known = names.chain(self.verdicts.iter().flat_map(|verdict| verdict.words()).copied());
                 let hint = one_line(&did_you_mean(typed, known), 300);
-                Picked::Unknown(format!("that is none of 1 to {}{hint}", self.options() + self.verdicts.len()))
+                Picked::Unknown(format!("enter a number from 1 to {}{hint}", self.options() + self.verdicts.len()))
             }
         }
     }
@@ -199,7 +199,7 @@ mod tests {
         );
         let options = request(&[Approve, Reject], json!({"id": "answer"}));
         let Picked::Unknown(why) = Menu::of(&options).pick("rejcet") else { panic!("it was chosen") };
-        assert_eq!(why, "that is none of 1 to 2; did you mean reject?");
+        assert_eq!(why, "enter a number from 1 to 2; did you mean reject?");
     }
 
     #[test]

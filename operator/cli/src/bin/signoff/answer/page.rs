@@ -32,7 +32,7 @@ pub fn page(approval: &Approval, context: Option<&str>, reviewed: Option<&str>, 
         }
     }
     if let Some(shown) = context.or(request.context.as_deref()) {
-        page += &section("Context, in the run's own words (nobody has checked them)", shown);
+        page += &section("Context, in the run's own words (not checked)", shown);
     }
     page += &format!("\n{}\n", terms(approval, now));
     page

@@ -154,7 +154,7 @@ impl Person {
                 _ if line.trim().is_empty() => {}
                 Picked::Options(options) => return Ok(Some(Answer { options, text: None })),
                 Picked::Text(text) => return Ok(Some(Answer { options: Vec::new(), text: Some(text) })),
-                Picked::Verdict(_) | Picked::Unknown(_) => terminal::note("that is none of the options"),
+                Picked::Verdict(_) | Picked::Unknown(_) => terminal::note("enter one of the options"),
             }
         }
     }
@@ -238,7 +238,7 @@ fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {
 /// that response is at hand.
 fn draft(asked: &GateQuestion) -> Option<String> {
     let request = asked.request();
-    let mut text = String::from("# What to go on with instead. Leave it as it is to decide nothing.\n");
+    let mut text = String::from("# The value to continue with. Leave it unchanged to decide nothing.\n");
     let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get(Verdict::Modify.name()));
     if let Some(schema) = schema {
         let such_as = Value::Object(parameters::example(schema)).to_string();

@@ -130,7 +130,7 @@ impl Handler for TerminalHandler {
     fn resumed(&self, approval: &Approval) {
         let Some(outcome) = approval.status.as_ref().and_then(|status| status.outcome.as_ref()) else { return };
         let by = if outcome.decided_by.is_empty() {
-            "nobody in time".to_owned()
+            "the deadline".to_owned()
         } else {
             one_line(&outcome.decided_by.join(", "), 300)
         };
