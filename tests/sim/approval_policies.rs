@@ -126,7 +126,7 @@ async fn a_run_in_conflict_with_a_policy_is_refused_or_after_acceptance_held() {
     assert_eq!(stage.condition("Held"), ("True".to_owned(), "PolicyConflict".to_owned()));
     let held = stage.workflow(RUN);
     assert!(held["status"]["finishedAt"].is_null(), "{held}");
-    assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy policy demands"), "{held}");
+    assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy policy requires"), "{held}");
     assert_eq!(stage.events("Held").len(), 1);
     remove_policy(&stage);
     stage.people().decides("alice", "two", 60, verdict("Approve")).await;

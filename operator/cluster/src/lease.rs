@@ -181,7 +181,7 @@ impl Lease {
         Ok(Held { lease, object, lease_guard })
     }
 
-    /// How long before the others may act the holder stops.
+    /// Returns the time between the holder's stop and the first moment at which another may act.
     fn margin(&self) -> Duration {
         self.settings.ttl * 2 / 3
     }

@@ -75,7 +75,7 @@ pub(crate) struct Context {
     pub(crate) evaluating: AtomicUsize,
     pub(crate) quarantines: Quarantines,
     pub(crate) segments: SegmentCache,
-    /// How much of a journal is kept in its Workflow.
+    /// The limits of the part of a journal that stays in its Workflow.
     pub(crate) room: JournalLimits,
     /// The slots for calls.
     pub(crate) call_slots: Arc<CallSlots>,
@@ -268,7 +268,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Whose large values a Workflow's are.
+/// Returns the owner of a Workflow's long values.
 pub(crate) fn owner(name: &Name, uid: &str) -> Owner {
     Owner { namespace: name.namespace.to_string(), workflow: name.name.to_string(), uid: uid.to_owned() }
 }

@@ -58,9 +58,9 @@ use crate::{
 
 /// The number of lost threads that ends the process.
 const MOST_LOST: usize = 2;
-/// How long setting aside what they evaluated may take before the process ends.
+/// The time for setting aside the objects that lost threads evaluated, before the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(10);
-/// How many times `max_reconciles` may be in flight where most of them wait for an evaluation.
+/// The factor by which reconciles in flight may exceed `max_reconciles` while most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
 
 type Reconciled = (Result<Option<signoff_api::Moment>, Error>, Duration);

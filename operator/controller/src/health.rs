@@ -54,7 +54,7 @@ impl Probe {
         }
     }
 
-    /// How far it has come, now and whenever that changes.
+    /// Returns the current stage and its changes.
     #[must_use]
     pub fn stage(&self) -> watch::Receiver<Stage> {
         self.stage.clone()

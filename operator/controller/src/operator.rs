@@ -47,15 +47,15 @@ pub struct Config {
     pub blobs: Option<Arc<dyn BlobStore>>,
     /// The administrator's settings for all runs.
     pub settings: Settings,
-    /// How much of a journal is kept in its Workflow; the rest goes to `blobs`.
+    /// The limits of the part of a journal that stays in its Workflow; the rest goes to `blobs`.
     pub room: JournalLimits,
     /// The unique identity of this process, at most 128 characters.
     pub incarnation: String,
     /// The Lease under which it acts; `None` where it is certainly alone.
     pub lease: Option<LeaseSettings>,
-    /// How it learns whether the admission policies are in force.
+    /// The way to find out whether the admission policies are in force.
     pub guard: GuardMode,
-    /// What calls must not reach because of where it stands, and who is told of it; nobody where there are no calls.
+    /// The addresses that calls must not reach, and their receiver; `None` where there are no calls.
     pub targets: Option<ProtectedAddresses>,
     /// The limits of calls in flight.
     pub call_limits: CallLimits,
@@ -65,7 +65,7 @@ pub struct Config {
     pub pods: PodSettings,
     /// The threads on which text of users is evaluated.
     pub evaluator: Evaluator,
-    /// How many objects may be reconciled at once. What they take in memory is bounded besides.
+    /// The number of concurrent reconciles. Their memory has a bound of its own.
     pub max_reconciles: usize,
     /// The time in which calls in flight must finish while the operator stops.
     pub grace: Duration,

@@ -38,7 +38,7 @@ struct Inner {
     cluster: WatchedSet<ClusterApprovalPolicySpec>,
     own: WatchedSet<ApprovalPolicySpec>,
     namespaces: WatchedSet<BTreeMap<String, String>>,
-    /// What was given out last, by namespace, so that it is known whom a change concerns.
+    /// The policies returned last, by namespace: they say which runs a change concerns.
     given: BTreeMap<Arc<str>, Known>,
 }
 

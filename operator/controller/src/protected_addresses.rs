@@ -36,7 +36,7 @@ const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 pub struct ProtectedAddresses {
     /// The operator's own namespace.
     pub namespace: String,
-    /// Who is told.
+    /// The receiver of the addresses.
     pub protected: ProtectedSet,
 }
 

@@ -17,7 +17,7 @@ use crate::{
     source::{self, Node},
 };
 
-/// Who is taken to ask where a file does not say: the API server stamps it, and nobody types it.
+/// The assumed requester of a file: the API server writes the real one.
 pub const REQUESTER: &str = "the requester";
 
 /// One document of a text.
@@ -136,7 +136,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
     Checked { title, workflow, is_named, problems: problems.found }
 }
 
-/// What the API server asks of the name and the namespace of every object.
+/// Checks name and namespace of an object like the API server.
 fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
     if let Some(namespace) = node.get("metadata").and_then(|metadata| metadata.get("namespace"))
         && !names::is_label(namespace.text().unwrap_or_default())

@@ -18,7 +18,7 @@ pub struct Problem {
     pub reason: &'static str,
     /// Where: `spec.steps[1].hitl.prompt`; empty for a document as a whole.
     pub field: String,
-    /// What is wrong, and the remedy.
+    /// The error and its remedy.
     pub message: String,
     /// The line, from 1.
     pub line: usize,
@@ -29,7 +29,7 @@ pub struct Problem {
     pub at: Range<usize>,
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -76,7 +76,7 @@ impl<'t> Problems<'t> {
     }
 }
 
-/// What of a value is marked: its first line, and at least one character.
+/// Returns the part of a value that is underlined: its first line, and at least one character.
 fn marked(text: &str, at: Range<usize>) -> Range<usize> {
     let mut start = at.start.min(text.len());
     while !text.is_char_boundary(start) {

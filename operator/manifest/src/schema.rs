@@ -36,7 +36,7 @@ pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
     SCHEMAS.keys().map(String::as_str)
 }
 
-/// What the API server itself fills in, which a file may leave out.
+/// The required fields that the API server fills in.
 const STAMPED: [&str; 1] = ["spec.requestedBy"];
 
 /// Looks for everything that a value breaks of its schema.
@@ -220,7 +220,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     known.is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// What a pattern of the schema asks for, in words where it is one that people meet.
+/// Returns what a pattern of the schema requires, in words for the common ones.
 fn form(pattern: &str) -> String {
     let words = match pattern {
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",

@@ -17,7 +17,7 @@ pub struct Node {
     pub at: Range<usize>,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Nothing.
@@ -43,10 +43,10 @@ pub struct Key {
     pub at: Range<usize>,
 }
 
-/// Why a document could not be read.
+/// The reason why a document could not be read.
 #[derive(Clone, Debug)]
 pub struct Unreadable {
-    /// What is wrong, in one sentence.
+    /// The error, in one sentence.
     pub why: String,
     /// The bytes of the text.
     pub at: Range<usize>,
@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// What kind of value it is, as people call it.
+    /// Returns the kind of the value, with its article.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Null => "nothing",
@@ -134,10 +134,10 @@ impl Node {
     }
 }
 
-/// How deep lists and objects may stand in each other: a stack as small as a worker thread's holds that many.
+/// The deepest nesting of lists and objects: it fits into the small stack of a worker thread.
 const MAX_DEPTH: usize = 40;
 
-/// How words and numbers without quotes are read.
+/// The rules by which unquoted words and numbers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     /// As kubectl does: `yes` is true and `010` is eight.
@@ -181,7 +181,7 @@ fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Un
     }
 }
 
-/// What the reader found, in one line without the place, which stands beside it anyway, and without advice to programmers.
+/// Returns the reader's message on one line, without the position and without advice for programmers.
 fn said(error: &serde_saphyr::Error) -> String {
     if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() {
         return format!("duplicate field {key} in the same object: keep one of them");

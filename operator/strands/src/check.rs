@@ -37,14 +37,14 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
     }
 }
 
-/// What [`read_any`] reads.
+/// The result of [`read_any`].
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// What shall run.
+    /// The Workflow to run.
     pub workflow: Box<Workflow>,
-    /// What an import of it has to tell; nothing for a Workflow of our own.
+    /// The notes of its import; none for a Workflow of Signoff.
     pub notes: Vec<Note>,
-    /// What was perhaps not meant.
+    /// The suspicious parts.
     pub warnings: Vec<Problem>,
 }
 
@@ -90,7 +90,7 @@ pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<Read,
     }
 }
 
-/// What is wrong with an imported Workflow, at the top of the file it came from.
+/// Returns the problems of an imported Workflow, at the first line of its file.
 pub(crate) fn of_import(text: &str, imported: &Imported, settings: &Settings) -> Vec<Problem> {
     let mut problems = Problems::of(text);
     let yaml = imported.to_yaml();

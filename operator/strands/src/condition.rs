@@ -46,7 +46,7 @@ fn bare(source: &str) -> &str {
     source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(source).trim()
 }
 
-/// What turns expressions into CEL.
+/// The translator of expressions into CEL.
 struct Conditions<'n> {
     names: &'n Names,
 }

@@ -6,7 +6,7 @@ use signoff_expr::nearest;
 
 use super::kind::Kind::{self, Any, Either, List, Map, Number, Object, Text, Whole};
 
-/// What becomes of a field.
+/// The effect of a field on the import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is kept, here.
@@ -29,7 +29,7 @@ const NAMED: Kind = Map(&Object);
 /// The fields of one kind of object.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
-    /// What the objects are called in the documentation.
+    /// The name of the objects in the documentation.
     pub name: &'static str,
     /// Each field, the kind of its value, and its fate.
     pub fields: &'static [(&'static str, Kind, Fate)],

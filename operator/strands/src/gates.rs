@@ -13,7 +13,7 @@ use super::{
     words::{self, Compared},
 };
 
-/// How long a gate without a timeout stays open before it is overdue, in seconds: the longest that is allowed.
+/// The seconds after which a gate without a timeout is overdue: the maximum.
 const LONGEST: u64 = 7 * 24 * 3600;
 
 /// Where a gate stands, for what may be decided at it.

@@ -25,7 +25,7 @@ pub(super) struct Import<'t> {
     pub(super) names: Names,
     pub(super) approver: &'t str,
     pub(super) compared: Vec<Compared>,
-    /// How often steps of agents are tried again.
+    /// The retries of agents' steps.
     pub(super) retry: Option<Value>,
     /// The schema of what each agent answers.
     pub(super) schemas: BTreeMap<String, Value>,
@@ -34,9 +34,9 @@ pub(super) struct Import<'t> {
     /// The first names of everything that templates and conditions ask for.
     pub(super) roots: BTreeSet<String>,
     pub(super) found: Found,
-    /// How many calls may be in flight.
+    /// The number of concurrent calls.
     pub(super) max_parallel: Option<u64>,
-    /// How many steps a graph may take.
+    /// The step limit of a graph.
     pub(super) max_steps: Option<u64>,
     /// `spec.steps` so far.
     pub(super) spec_steps: Vec<Value>,

@@ -15,7 +15,7 @@ use super::{gates::plain, import::Import, notes::Weight};
 const EVERYWHERE: [&str; 7] = ["inputs", "run", "hitl", "hitl_response", "last_response", "loop", "range"];
 
 impl Import<'_> {
-    /// What inputs are called, before any template is read.
+    /// Registers the names of the inputs, before any template is read.
     pub(super) fn prepare_inputs(&mut self, inputs: &Node) {
         for section in ["required", "optional", "values"] {
             for (key, spec) in inputs.get(section).map(Node::fields).unwrap_or_default() {

@@ -62,7 +62,7 @@ fn called(name: &str, arguments: &[String]) -> Option<String> {
     }
 }
 
-/// What JMESPath puts into backticks.
+/// Returns a literal in the form of JMESPath, which uses backticks.
 pub(super) fn literal(token: &Token) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(token.unquoted()?.trim()).ok()?;
     Some(value.to_string())

@@ -46,10 +46,10 @@ impl fmt::Display for Kind {
 
 /// A value that is of another kind than its field.
 pub(super) struct Misfit {
-    /// What leads to it from the field: `[2]`, or nothing for the field's own value.
+    /// The path from the field to it: `[2]`, or empty for the field's own value.
     pub(super) below: String,
     pub(super) at: Range<usize>,
-    /// What is wrong, and what belongs there.
+    /// The error and the expected value.
     pub(super) message: String,
 }
 

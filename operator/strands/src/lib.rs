@@ -47,7 +47,7 @@ pub use notes::{Note, Weight};
 /// An imported file.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// What it is here, without who asks for it.
+    /// The imported object, without its requester.
     pub object: Value,
     /// The same, as the engine reads it.
     pub workflow: Box<Workflow>,

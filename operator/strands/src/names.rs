@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rewrite::context::Context;
 
-/// What is called otherwise in the imported Workflow.
+/// The names that differ in the imported Workflow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     /// Where the ids are asked for: `nodes`, `tasks` or `branches`.

@@ -15,11 +15,11 @@ use super::fields::{self, Fate};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
-    /// How much it matters.
+    /// Its severity.
     pub weight: Weight,
     /// The field of the imported file.
     pub field: String,
-    /// What became of it.
+    /// The effect on the import.
     pub message: String,
     /// Its line, from 1.
     pub line: usize,
@@ -27,7 +27,7 @@ pub struct Note {
     pub column: usize,
 }
 
-/// How much a note matters.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {

@@ -4,7 +4,7 @@
 
 use super::tokens::Token;
 
-/// How deep expressions may be.
+/// The deepest nesting of expressions.
 const MAX_DEPTH: usize = 24;
 
 /// The signs that compare.

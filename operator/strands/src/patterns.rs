@@ -307,7 +307,7 @@ impl Import<'_> {
     }
 }
 
-/// What ids a pattern has and where they are asked for; what the file compares answers with.
+/// Registers the ids of a pattern and their references, and the values that answers are compared with.
 pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
     let ids = |field: &str| -> Vec<String> {
         config.get(field).map(Node::items).unwrap_or_default().iter().filter_map(|n| n.get("id")).map(plain).collect()

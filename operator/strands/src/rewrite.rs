@@ -45,7 +45,7 @@ const KEYWORDS: [&str; 26] = [
     "filter",
 ];
 
-/// What a rewritten text asks for that nothing in the file has.
+/// The references of a rewritten text that exist nowhere in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// Paths to ids that do not exist.
@@ -115,7 +115,7 @@ struct Bound {
     within: Range<usize>,
 }
 
-/// What such a name stands for.
+/// The meaning of such a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// One of `iterations`.
@@ -186,7 +186,7 @@ struct Path {
 }
 
 impl Walk<'_> {
-    /// What a name stands for that the template gives itself; the innermost loop decides.
+    /// Returns the meaning of a name that the template defines itself; the innermost loop decides.
     fn bound(&self, at: usize, name: &str) -> Option<Of> {
         self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
     }
@@ -430,7 +430,7 @@ impl Walk<'_> {
     }
 }
 
-/// What is asked of a judged draft, as it is called here.
+/// Returns Signoff's name for a member of an evaluation.
 fn of_judgement(member: &str) -> String {
     match member {
         "score" | "issues" | "fixes" => format!("evaluation.{member}"),

@@ -18,10 +18,10 @@ use super::{
 struct Provider {
     name: &'static str,
     base_url: Option<&'static str>,
-    /// What is appended to a host that a file gives.
+    /// The path that is appended to the host in a file.
     path: &'static str,
     key: bool,
-    /// What to know about it.
+    /// A note about it.
     note: Option<&'static str>,
 }
 

@@ -9,7 +9,7 @@ use super::{
     tokens::Token,
 };
 
-/// What an expression comes to.
+/// The type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Text,
@@ -68,7 +68,7 @@ impl Shape {
     }
 }
 
-/// What a method gives.
+/// Returns the result type of a method.
 fn called(source: &[Token]) -> Shape {
     let open = (0..source.len()).rev().find(|open| source[*open].is_sign("(") && is_whole(&source[*open..]));
     match open.map(|open| &source[..open]) {
@@ -81,7 +81,7 @@ fn called(source: &[Token]) -> Shape {
     }
 }
 
-/// What an input is; one that nobody declared becomes a text.
+/// Returns the type of an input; an undeclared input is a text.
 fn declared(name: &str, names: &Names) -> Shape {
     match names.types.get(name).map_or("string", String::as_str) {
         "string" => Shape::Text,

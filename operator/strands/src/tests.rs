@@ -82,7 +82,7 @@ fn words_without_quotes_are_words() {
     assert_eq!(imported.object["spec"]["inputs"][0]["value"], "off");
 }
 
-/// What stands at a path such as `a.b[0].c`.
+/// Returns the value at a path such as `a.b[0].c`.
 #[track_caller]
 fn at<'d>(document: &'d mut Value, path: &str) -> &'d mut Value {
     let parts = path.replace('[', ".").replace(']', "");
@@ -120,7 +120,7 @@ fn samples(kind: kind::Kind, field: &str) -> [Value; 2] {
     }
 }
 
-/// What an import makes of a document, notes without their places.
+/// Returns the import of a document, with its notes without positions.
 fn made(document: &Value) -> (Value, Vec<String>) {
     match import(&document.to_string(), "alice") {
         Ok(imported) => {
@@ -162,7 +162,7 @@ fn no_field_is_without_effect_in_silence_wherever_it_stands() {
     assert!(silent.is_empty(), "{silent:#?}");
 }
 
-/// What is told of each field but with a mere note.
+/// Checks that each field has a note of more than the lowest severity.
 #[track_caller]
 fn told(text: &str) -> Vec<(String, Weight)> {
     let notes = import(text, "alice").unwrap().notes;

@@ -42,7 +42,7 @@ impl Token {
         matches!(self, Self::Name(text) if text == name)
     }
 
-    /// What a quoted string says; escapes are left as they are.
+    /// Returns the content of a quoted string; escapes are kept.
     pub(super) fn unquoted(&self) -> Option<&str> {
         match self {
             Self::Quoted(text) => text.get(1..text.len().saturating_sub(1)),

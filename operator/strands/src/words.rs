@@ -9,7 +9,7 @@ use super::tokens::{self, Token};
 /// One comparison of an answer with a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compared {
-    /// What is compared, as it was written: `hitl_response`, `nodes.review.response`.
+    /// The compared path as written: `hitl_response`, `nodes.review.response`.
     pub(super) path: String,
     /// The word.
     pub(super) word: String,

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use comfy_table::{Table, presets::NOTHING};
 
-/// So many of the slowest tests are named.
+/// The number of slowest tests that are listed.
 const SLOWEST: usize = 10;
 
-/// How one part, or all of them, went.
+/// The results of one part, or of all.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     passed: usize,
     failed: Vec<String>,
     /// Each test that said how long it took, in seconds.
     tests: Vec<(f64, String)>,
-    /// What tests say they tried, such as `crash points`.
+    /// The counts that tests report, such as `crash points`.
     tried: BTreeMap<String, usize>,
     /// The parts, how long each took, and how many tests it had.
     parts: Vec<(&'static str, Duration, usize)>,
@@ -74,7 +74,7 @@ impl Tally {
         self.add(tally);
     }
 
-    /// How long the parts took, the slowest tests, and how much was tried.
+    /// Returns the times of the parts, the slowest tests, and the counts of what was tried.
     pub(crate) fn times(&self) -> String {
         let mut parts = plain(&["part", "tests", "minutes"]);
         for (name, took, tests) in &self.parts {
@@ -136,7 +136,7 @@ fn test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
     Some(timed.map_or((name, outcome, None), |(outcome, seconds)| (name, outcome, Some(seconds))))
 }
 
-/// What is to be said of an outcome that counts as a failure.
+/// Returns the message of an outcome that counts as a failure.
 fn failed_or_ignored(outcome: &str) -> Option<&'static str> {
     match outcome {
         "FAILED" => Some(""),

@@ -13,7 +13,7 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     /// Further arguments of `cargo install`.
     pub(crate) arguments: &'static [&'static str],
-    /// How long that takes on two cores.
+    /// The minutes that building it takes on two cores.
     pub(crate) minutes: u32,
 }
 

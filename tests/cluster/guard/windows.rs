@@ -189,7 +189,7 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     stage.restore(BINDING, before).await;
     stage.restore("MutatingAdmissionPolicyBinding", stamp).await;
     let why = stage.says("forged", "Accepted", "False").await;
-    assert!(why.contains("requestedBy cannot be vouched for") && why.contains("apply it again"), "{why}");
+    assert!(why.contains("requestedBy is not verified") && why.contains("apply it again"), "{why}");
     assert_eq!(stage.ended("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
     // What was accepted before goes on.
     stage.decides("alice", &settled, "Approve").await.unwrap();

@@ -151,7 +151,8 @@ fn can_group() -> Result<()> {
     let hierarchies = hierarchies();
     ensure!(!hierarchies.is_empty(), "pods need control groups, and none are mounted at /sys/fs/cgroup");
     for hierarchy in hierarchies {
-        let tried = hierarchy.join(format!("signoff-{}-tried", std::process::id()));
+        // Machines beside this one have process ids of their own, so an id is not a name.
+        let tried = hierarchy.join(format!("signoff-{:016x}-tried", fastrand::u64(..)));
         fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).with_context(|| {
             let hierarchy = hierarchy.display();
             format!("pods need control groups, and none can be made in {hierarchy}: is it mounted read-only?")

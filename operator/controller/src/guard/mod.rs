@@ -22,7 +22,7 @@ use tokio::sync::watch;
 pub(crate) use monitor::{ForeignApiServer, GuardMonitor};
 pub(crate) use recheck::Recheck;
 
-/// How an operator learns whether the admission policies are in force.
+/// The way in which an operator finds out whether the admission policies are in force.
 #[derive(Clone, Debug)]
 pub enum GuardMode {
     /// Reads the policies from the API server.
@@ -36,7 +36,7 @@ pub enum GuardMode {
 pub struct GuardSettings {
     /// Count no decision while a mutating webhook or policy of others could change a vote.
     pub strict: bool,
-    /// How to reach each API server by itself; `None`: only the one that answers.
+    /// The configuration to reach each API server separately; `None`: only the server that answers.
     pub each_server: Option<kube::Config>,
 }
 
@@ -62,7 +62,7 @@ pub struct Guarded {
     pub since: Timestamp,
     /// Mutating webhooks and policies of others that could change a vote, by kind and name.
     pub external_mutators: Arc<[String]>,
-    /// What a recheck compares with; `None` where the policies are taken for in force.
+    /// The baseline of a recheck; `None` where the policies are assumed to be in force.
     baseline: Option<Arc<Baseline>>,
 }
 

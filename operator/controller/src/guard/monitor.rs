@@ -32,9 +32,9 @@ use tokio::{
 use super::{Baseline, GuardMode, GuardSettings, GuardStatus, Guarded, persisted_state::PersistedState, publish};
 use crate::metrics::Shared;
 
-/// How long after a change the probe waits: every API server learns of it by a watch of its own.
+/// The delay of the probe after a change: every API server receives the change by a watch of its own.
 const SETTLE: Duration = Duration::from_secs(5);
-/// How long an API server may take to answer a forged request.
+/// The time limit of the answer to a forged request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ pub(crate) struct GuardMonitor {
     pub(crate) metrics: Shared,
 }
 
-/// Whose object changed.
+/// The kind of the object that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// One of the guard's own, or possibly one: no decision is counted until it was inspected.
@@ -118,7 +118,7 @@ impl GuardMonitor {
     }
 }
 
-/// What the running monitor remembers.
+/// The state of the running monitor.
 struct MonitorState<'k> {
     monitor: &'k GuardMonitor,
     settings: &'k GuardSettings,

@@ -23,7 +23,7 @@ pub(super) struct PersistedState {
 }
 
 impl PersistedState {
-    /// What is remembered; blank where nothing ever was, or nothing that can be understood.
+    /// Loads the stored state; blank if there is none, or if it cannot be read.
     pub(super) async fn load(client: &Client, namespace: &str) -> Result<Self, kube::Error> {
         let found = Api::<ConfigMap>::namespaced(client.clone(), namespace).get_opt(NAME).await?;
         let Some(data) = found.and_then(|found| found.data) else {

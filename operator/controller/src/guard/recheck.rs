@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{GuardStatus, publish};
 
-/// How long the answers may take: without it, a lost connection would hold up every decision.
+/// The time limit of the answers: without it, a lost connection would delay every decision.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The versions of the labelled objects; `None` where another server serves the API.

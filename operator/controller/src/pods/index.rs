@@ -24,11 +24,11 @@ use super::{
 pub(crate) struct Known {
     /// The last state received.
     pub(crate) pod: Option<Arc<StepPod>>,
-    /// How its deletion was learned.
+    /// The way in which its deletion was observed.
     pub(crate) gone: Option<Gone>,
 }
 
-/// How the deletion of a Pod was learned.
+/// The way in which the deletion of a Pod was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     /// By the watch, which delivered every state before it.
@@ -48,7 +48,7 @@ struct Inner {
     pods: BTreeMap<Name, Entry>,
     runs: BTreeMap<Box<str>, BTreeSet<Name>>,
     followers: BTreeMap<Name, watch::Sender<Known>>,
-    /// What the lists that are being read held so far, by the namespace they are of.
+    /// The Pods received so far of the lists that are being read, by namespace.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
     /// Pods that cannot be created, by their run's uid.
     unmade: BTreeMap<Name, (Box<str>, PodProblem)>,
@@ -60,7 +60,7 @@ struct Entry {
     pod: Arc<StepPod>,
     /// The uid of its run.
     run: Box<str>,
-    /// Why it does not run yet, in the first wording received.
+    /// The reason why it does not run yet, in the first wording received.
     trouble: Option<PodProblem>,
     /// Whether its result was taken.
     left: bool,
@@ -123,7 +123,7 @@ impl PodIndex {
         self.lock().bury(name, Some(uid), Gone::Relisted);
     }
 
-    /// What becomes of a Pod, from what is known of it now.
+    /// Follows a Pod, beginning with its current state.
     pub(crate) fn follow(&self, name: &Name) -> watch::Receiver<Known> {
         let mut inner = self.lock();
         inner.followers.retain(|_, follower| follower.receiver_count() > 0);

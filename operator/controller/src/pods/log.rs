@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 /// The bytes of a log that are kept.
 pub(super) const MOST: usize = 256 * 1024;
-/// How long reading may take.
+/// The time limit of reading a log.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long reading is retried where the log is for people only.
+/// The time limit of retries where the log is only shown to people.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -26,11 +26,11 @@ use super::{
 };
 use crate::{context::Context, stalls::TOLD_AFTER};
 
-/// How long a container may take to start where its author sets no limit.
+/// The time in which a container must start where its author sets no limit.
 const START: Duration = Duration::from_secs(300);
-/// How long after its grace period a Pod is given up.
+/// The time after its grace period at which a Pod is given up.
 const GIVEN_UP: Duration = Duration::from_secs(90);
-/// How long reading the log may delay the deletion of a Pod.
+/// The longest delay of the deletion of a Pod by reading its log.
 const TO_READ: Duration = Duration::from_secs(5);
 /// The longest pause between two attempts to reach the API server.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
@@ -52,7 +52,7 @@ struct PodRun<'a> {
     digest: Digest,
     name: Name,
     known: watch::Receiver<Known>,
-    /// Why its deletion was requested, and when.
+    /// The reason and the time of the request to delete it.
     termination: Option<(PodProblem, Moment)>,
     /// Its log until then: the Pod may be deleted before there is more to read.
     log_so_far: Option<String>,

@@ -27,7 +27,7 @@ pub(crate) struct StepPod {
     /// Its node, once it has one.
     pub(crate) node: Option<String>,
     phase: String,
-    /// Why it is in its phase: `Evicted`, `DeadlineExceeded`.
+    /// The reason of its phase: `Evicted`, `DeadlineExceeded`.
     reason: Option<String>,
     message: Option<String>,
     conditions: Vec<Condition>,
@@ -37,11 +37,11 @@ pub(crate) struct StepPod {
     terminated: Option<Terminated>,
     /// Whether its kubelet has written a status of the step's container.
     has_container_status: bool,
-    /// What ran before the step's container and failed: its name, and how it ended.
+    /// The name and the end of a container that ran before the step's container and failed.
     failed_before: Option<(String, Terminated)>,
     /// Whether another container of it runs.
     others_run: bool,
-    /// How many containers it has.
+    /// The number of its containers.
     containers: usize,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Terminated {
     pub(crate) finished_at: Option<Time>,
 }
 
-/// Why a container does not run yet, as the scheduler or the kubelet says.
+/// The reason why a container does not run yet, from the scheduler or the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodProblem {
     pub(crate) reason: String,
@@ -147,20 +147,20 @@ impl StepPod {
         self.terminated.is_some() && !self.others_run
     }
 
-    /// Why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
+    /// Returns the reason why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
     pub(crate) fn ended_by_cluster(&self) -> Option<PodProblem> {
         // A deadline that passes after the end leaves its reason on a Pod that has succeeded.
         let reason = self.reason.clone().filter(|_| self.phase != "Succeeded")?;
         Some(PodProblem { reason, message: self.message.clone().unwrap_or_default() })
     }
 
-    /// Why somebody in the cluster wanted it to go: it was drained, or others took its place.
+    /// Returns the reason of its disruption: its node was drained, or another Pod preempted it.
     pub(crate) fn disrupted(&self) -> Option<PodProblem> {
         let target = self.conditions.iter().find(|c| c.type_ == "DisruptionTarget" && c.status == "True")?;
         Some(PodProblem { reason: "Evicted".to_owned(), message: format!("{}: {}", target.reason, target.message) })
     }
 
-    /// Why it ended before the step's container began, where nobody ended it.
+    /// Returns the reason of its end before the step's container started, if it was not deleted.
     fn failed_otherwise(&self) -> PodProblem {
         let Some((name, end)) = &self.failed_before else {
             return PodProblem { reason: "PodFailed".to_owned(), message: "the cluster gave no reason".to_owned() };
@@ -171,7 +171,7 @@ impl StepPod {
         PodProblem { reason: "InitFailed".to_owned(), message }
     }
 
-    /// So many bytes of a termination message a kubelet keeps: it cuts what is more without a word.
+    /// Returns the bytes of a termination message that a kubelet keeps; it truncates a longer one.
     pub(crate) fn room_for_message(&self) -> usize {
         MAX_MESSAGE.min(MAX_MESSAGES / self.containers.max(1))
     }
@@ -181,7 +181,7 @@ impl StepPod {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// How long whoever asked for its deletion leaves its container to end.
+    /// Returns the grace period of the request to delete it.
     pub(crate) fn grace(&self) -> Duration {
         let seconds = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
         Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(LONGEST_GRACE)

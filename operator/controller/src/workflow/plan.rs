@@ -19,7 +19,7 @@ pub(super) enum Planned {
     Refused(Refusal),
 }
 
-/// Why a run ends before its next step, or does not go on to it.
+/// The reason why a run ends before its next step, or does not continue to it.
 pub(super) struct Refusal {
     /// A reason of the condition `Accepted` or `Held`.
     pub(super) reason: &'static str,

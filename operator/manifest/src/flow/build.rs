@@ -20,7 +20,7 @@ use super::{
     needs::Needs,
 };
 
-/// What a list of steps begins after: ids, and when. The beginning of the run is the empty id.
+/// The predecessors of a list of steps: ids and conditions. The start of the run is the empty id.
 pub(super) type Ends = Vec<(String, Option<String>)>;
 
 pub(super) fn flow(workflow: &Workflow) -> Flow {
@@ -125,7 +125,7 @@ impl<'w> Build<'w> {
         self.flow.edges.extend(asks.into_iter().flatten().chain(edges(to, begins.unwrap_or_default())));
     }
 
-    /// What follows a step: where it goes on from, and when.
+    /// Returns the ends from which the next step continues, with their conditions.
     fn after(&self, id: &str, when: Option<&str>) -> Ends {
         let ends = self.leaves.get(id).cloned().unwrap_or_else(|| vec![(id.to_owned(), None)]);
         ends.into_iter().map(|(id, own)| (id, when.map(str::to_owned).or(own))).collect()
@@ -305,7 +305,7 @@ impl<'w> Build<'w> {
     }
 }
 
-/// What a step does, in a few words.
+/// Returns the kind of a step and a short description.
 fn does(step: &Spec) -> (&'static str, String) {
     if let Some(agent) = &step.agent {
         ("agent", format!("agent {}", agent.name))
@@ -320,7 +320,7 @@ fn does(step: &Spec) -> (&'static str, String) {
     }
 }
 
-/// What of its namespace a container is given, each once.
+/// Returns the objects of its namespace that a container uses, each once.
 fn uses(pod: &PodStep) -> BTreeSet<String> {
     let key = |kind: &str, name: &str| format!("{kind} {name}");
     let of_env = pod.env.iter().filter_map(|one| one.value_from.as_ref()).flat_map(|from| {

@@ -14,7 +14,7 @@ use super::{
     needs::Needs,
 };
 
-/// What of a step decides which gates meet it.
+/// The properties of a step that decide which gates apply to it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Met {
     has_schema: bool,

@@ -11,7 +11,7 @@ mod tell;
 use serde::Serialize;
 use signoff_api::Workflow;
 
-/// What a Workflow would do.
+/// The course of a Workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flow {
@@ -25,7 +25,7 @@ pub struct Flow {
     pub steps: Vec<Step>,
     /// What follows what.
     pub edges: Vec<Edge>,
-    /// What the run has to show in the end, as it was written; the last response where it is missing.
+    /// The result of the run as written; the last response where it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// The paths of the files it leaves behind, as they were written.
@@ -58,13 +58,13 @@ pub struct Step {
     pub id: String,
     /// Its name in its list.
     pub name: String,
-    /// What it does: `agent`, `pod`, `http`, `set`, `hitl`.
+    /// Its kind: `agent`, `pod`, `http`, `set`, `hitl`.
     pub kind: &'static str,
     /// In a few words: `agent writer`, `POST http://…`.
     pub does: String,
-    /// How deep it stands: steps of a branch stand in that branch.
+    /// Its depth: steps of a branch are one level deeper.
     pub depth: usize,
-    /// Who is asked, where it is a gate.
+    /// The question and its approvers, where it is a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
     /// The names that its templates and conditions ask for.
@@ -82,26 +82,26 @@ pub struct Step {
     pub only_if: Option<String>,
 }
 
-/// Whom a gate asks, and what may be decided.
+/// The approvers of a gate and the verdicts that it allows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gate {
-    /// Who may decide: `alice`, `group finance`.
+    /// The approvers: `alice`, `group finance`.
     pub approvers: Vec<String>,
-    /// How many of them must agree.
+    /// The number of approvers that must agree.
     pub threshold: i32,
-    /// How many of them from which groups.
+    /// The required numbers of approvers by group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_from: Vec<String>,
-    /// Who cannot decide.
+    /// The users that cannot decide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<String>,
-    /// How long they have: `24h`; the operator's default where it is missing.
+    /// The time until the deadline: `24h`; the operator's default where it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// What happens then.
+    /// The action at the deadline.
     pub action: String,
-    /// What may be decided; by the operator's rules where it is empty.
+    /// The allowed verdicts; the defaults of the gate where it is empty.
     pub verdicts: Vec<String>,
     /// The step that is decided about, where the gate names one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -27,7 +27,7 @@ pub(super) struct Model {
 pub(super) struct Letters {
     pub(super) stage: Stage,
     pub(super) letterbox: Letterbox,
-    /// What is applied: the example itself, or a copy with this run's addresses.
+    /// The file that is applied: the example itself, or a copy with this run's addresses.
     pub(super) manifest: PathBuf,
 }
 

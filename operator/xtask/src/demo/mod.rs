@@ -28,7 +28,7 @@ const KEY: &str = "SIGNOFF_MODEL_KEY";
 /// Tokens are good for half a day.
 const RENEW_EVERY: Duration = Duration::from_secs(3 * 3600);
 
-/// What may be typed after `cargo xtask demo`.
+/// The arguments of `cargo xtask demo`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Steps that are containers, on a real node in namespaces of its own (Linux, root)

@@ -11,7 +11,7 @@ use signoff_tests::say;
 use super::show;
 use super::stage::Stage;
 
-/// What came of the gate.
+/// The outcome of the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decided {
     /// As it was shown.

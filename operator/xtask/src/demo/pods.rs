@@ -22,7 +22,7 @@ use super::show;
 use super::stage::Stage;
 
 const EXAMPLE: &str = "examples/pods/agent.yaml";
-/// How long a run may take until it asks.
+/// The time in which a run must reach its gate.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the programs, and plays the story on a machine of its own.

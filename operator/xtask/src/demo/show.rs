@@ -26,7 +26,7 @@ pub(super) fn command(line: &str) {
     say::result(&format!("$ {}", display(line, LONGEST)));
 }
 
-/// What a command printed: what it said beside its result first, as it came first.
+/// Prints the output of a command: standard error first.
 pub(super) fn printed(finished: &Finished) {
     output(&format!("{}{}", finished.stderr, finished.stdout));
 }
@@ -57,7 +57,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// How to look around oneself.
+/// Prints the commands for a look at the cluster.
 pub(super) fn kept(stage: &Letters) {
     let kubectl = stage.cluster.clients().kubectl.parent().map(|folder| folder.display().to_string());
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");

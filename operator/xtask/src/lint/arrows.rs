@@ -3,7 +3,7 @@
 
 use signoff_tests::cargo::Metadata;
 
-/// Who may use whom. A crate that is not listed here is unknown, which is a problem too.
+/// The crates that each crate may use. A crate that is not listed is an error.
 const ARROWS: &[(&str, &[&str])] = &[
     ("signoff-api", &[]),
     ("signoff-expr", &[]),
@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// The crates that may use all others: they are no part of the product.
 const OUTSIDE: [&str; 4] = ["xtask", "signoff-tests", "signoff-bench", "signoff-fuzz-drivers"];
 
-/// What keeps the pure crates pure: no clock, no network, no executor, no chance.
+/// The crates that a pure crate must not use: no clock, no network, no executor, no randomness.
 const IMPURE: [&str; 9] = ["tokio", "reqwest", "hyper", "axum", "rand", "fastrand", "getrandom", "async-std", "smol"];
 const PURE: [&str; 3] = ["signoff-api", "signoff-expr", "signoff-engine"];
 

@@ -19,7 +19,7 @@ use crate::{
     whole::ValueNames,
 };
 
-/// Whoever the API server takes us for.
+/// The user that the API server authenticated.
 #[derive(Clone, Debug)]
 pub struct Me {
     /// The user name.

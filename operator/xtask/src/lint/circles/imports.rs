@@ -13,7 +13,7 @@ const ITEMS: [&str; 13] =
 /// The items that end at `;` only.
 const TO_SEMICOLON: [&str; 5] = ["use", "const", "static", "type", "let"];
 
-/// What a file names.
+/// The imports of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Imports {
     /// The paths, as written.

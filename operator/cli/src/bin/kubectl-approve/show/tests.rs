@@ -226,7 +226,7 @@ fn a_request_without_a_quorum_says_that_nobody_can_decide_it() {
     let mut approval = sample::approval();
     approval.spec.request.quorums.clear();
     let page = shown(approval);
-    assert!(page.contains("Quorum:       none: nobody can decide it\n"), "{page}");
+    assert!(page.contains("Quorum:       none: it cannot be decided\n"), "{page}");
     assert!(page.contains("cannot decide, it has no quorum (spec.request.quorums)"), "{page}");
 }
 
