@@ -1,6 +1,6 @@
 //! Calls in flight, results that are not committed, and cached long values, by run.
 //!
-//! **Invariant:** starts and judges no call. A result stays until it is committed: a transition may be lost, a result never.
+//! **Invariant:** starts and judges no call. A result stays in memory until it is committed, also where its transition was lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
