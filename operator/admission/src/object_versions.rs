@@ -19,8 +19,8 @@ use signoff_api::{Digest, digest, names::LABEL_GUARD};
 /// The hex digits of an epoch: every vote and every request carries one.
 const EPOCH_DIGITS: usize = 32;
 
-/// By kind and name: the uid and the generation, which the API server moves with every change of a spec and nobody
-/// can move back.
+/// The uid and the generation of each object, by kind and name. The API server increases the generation with every change of a spec,
+/// and no user can set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ObjectVersions(BTreeMap<String, (String, i64)>);

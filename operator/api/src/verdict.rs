@@ -78,7 +78,21 @@ impl Verdict {
     /// (Reject only if `rejectPolicy` is `any`).
     #[must_use]
     pub fn needs_quorum(self) -> bool {
-        matches!(self, Self::Approve | Self::Modify | Self::Respond | Self::Skip | Self::Retry)
+        match self {
+            Self::Approve | Self::Modify | Self::Respond | Self::Skip | Self::Retry => true,
+            Self::Reject | Self::Defer | Self::Escalate | Self::Abort => false,
+        }
+    }
+
+    /// Whether the verdict refuses what the gate asks about.
+    #[must_use]
+    pub fn stops(self) -> bool {
+        match self {
+            Self::Reject | Self::Abort => true,
+            Self::Approve | Self::Modify | Self::Respond | Self::Defer | Self::Escalate | Self::Skip | Self::Retry => {
+                false
+            }
+        }
     }
 }
 

@@ -343,7 +343,7 @@ mod tests {
             let mut keep = std::pin::pin!(held.keep());
             assert!(keep.as_mut().now_or_never().is_none());
             advance(Duration::from_secs(12)).await;
-            assert!(!lease_guard.holds(), "it may not act before it has asked");
+            assert!(!lease_guard.holds(), "the operator must not act before it has renewed the Lease");
             assert!(timeout(Duration::from_secs(60), keep).await.is_err());
         }
         assert!(lease_guard.holds());

@@ -27,7 +27,9 @@ impl Pattern {
     /// # Errors
     /// The problem and the remedy, for the author of the pattern.
     pub(super) fn written_out(pattern: &str) -> Result<Self, String> {
-        re2::read(pattern).map_err(|why| format!("the pattern {} {why}", text::display(pattern, 120)))?;
+        if pattern.chars().count() <= MAX_PATTERN {
+            re2::read(pattern).map_err(|why| format!("the pattern {} {why}", text::display(pattern, 120)))?;
+        }
         Ok(Self::compile(pattern)?)
     }
 

@@ -243,6 +243,25 @@ async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
     assert!(missing.is_empty(), "no vote is refused for {missing:?}: {reasons:?}");
 }
 
+#[tokio::test]
+async fn a_user_name_that_reads_as_two_persons_is_accepted_and_the_module_says_what_counts() {
+    let stage = Stage::open("two-readings").await;
+    // CEL takes the text before `[.]?c?o?m?`, bob@example; the group matches the whole name.
+    let rule = json!({"pattern": "(.+)[.]?c?o?m?", "person": "$1"});
+    let approvers = json!([{"kind": "User", "name": BOB}, {"kind": "User", "name": "github:alice"}]);
+    stage.namespace.bind("signoff-approver", "github:alice").await.unwrap();
+    let approval = stage.ask(json!({"approvers": approvers, "persons": [rule]})).await;
+    for (user, two) in [(BOB, true), ("github:alice", false)] {
+        let why = ineligible(&approval, &Voter::new(user, &[]), jiff::Timestamp::now().into());
+        assert_eq!(matches!(why, Some(Ineligible::TwoPersons(_))), two, "{user}: {why:?}");
+        assert!(two || why.is_none(), "{user}: {why:?}");
+        let client = stage.cluster.client(user, &[]).await.unwrap();
+        let api: Api<Approval> = Api::namespaced(client, &stage.namespace.name);
+        let patch = Patch::Merge(json!({"spec": {"decisions": {user: {"verdict": "Reject"}}}}));
+        api.patch(&approval.name_any(), &PatchParams::default(), &patch).await.unwrap();
+    }
+}
+
 /// Returns the name of a reason, without what it says.
 fn name(why: &Ineligible) -> String {
     format!("{why:?}").split('(').next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Who may decide an Approval: the rules of the admission policy `signoff-approvals` about the voter.
+//! The rules about voters of an Approval, as the admission policy `signoff-approvals` has them.
 //!
 //! The API server judges every vote. The tally, the plugin and local runs ask this module, and `tests/cluster/policies/eligibility.rs`
 //! compares it with the policy.
@@ -79,8 +79,11 @@ pub enum Ineligible {
     Decided(String, Verdict),
     /// A user has decided on behalf of the person, under this key.
     DecidedFor(String, String),
-    /// No rule maps the user name to one person.
+    /// No rule maps the user name to a person.
     NoPerson(String),
+    /// The first rule that matches reads the user name as two persons. The API server accepts the vote; only a Reject or an Abort
+    /// counts.
+    TwoPersons(String),
     /// The first quorum excludes the requester.
     Requester(String),
     /// The request excludes the person.
@@ -131,7 +134,12 @@ impl fmt::Display for Ineligible {
             ),
             Self::NoPerson(user) => write!(
                 f,
-                "no rule of spec.request.persons maps the user name {} to one person: decide under a user name that a rule maps",
+                "no rule of spec.request.persons maps the user name {} to a person: decide under a user name that a rule maps",
+                shown(user)
+            ),
+            Self::TwoPersons(user) => write!(
+                f,
+                "a rule of spec.request.persons can read the user name {} as two persons, so only Reject and Abort count under it: decide under a user name that reads as one person",
                 shown(user)
             ),
             Self::Requester(user) => write!(
@@ -164,7 +172,8 @@ impl fmt::Display for Ineligible {
     }
 }
 
-/// Returns why the API server would refuse a vote of this user now, or `None`.
+/// Returns why a vote of this user would not count now, or `None`: the API server refuses it, or it could be that of two persons
+/// ([`Ineligible::TwoPersons`]).
 ///
 /// The API server compares the time by whole seconds, so it can accept a vote up to a second longer.
 #[must_use]
@@ -215,14 +224,16 @@ pub fn barred(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligible> {
     }
     let electorate =
         Electorate::new(&approval.spec.request, approval.status.as_ref().map_or(&[], |status| &status.approvers));
-    let Some(person) = electorate.person(user) else { return Some(Ineligible::NoPerson(named())) };
+    let Some(person) = electorate.persons.objector(user) else { return Some(Ineligible::NoPerson(named())) };
     if electorate.request.bars_requester() && electorate.is_requester(&person) {
         return Some(Ineligible::Requester(named()));
     }
     if electorate.is_excluded(&person) {
         return Some(Ineligible::Excluded(named()));
     }
-    electorate.unlisted(voter, &person)
+    electorate
+        .unlisted(voter, &person)
+        .or_else(|| electorate.person(user).is_none().then(|| Ineligible::TwoPersons(named())))
 }
 
 /// Returns the attempt that a vote under this key must have, or `None` if the recorded one is final.
@@ -259,6 +270,18 @@ impl<'a> Electorate<'a> {
         self.persons.voter(user)
     }
 
+    /// Returns the person of a vote, or `None` if the vote does not count. A Reject or an Abort counts under every user name from
+    /// which the API server accepts votes; the other verdicts need a name that can be read as one person only.
+    pub(crate) fn person_of_vote(&self, user: &str, verdict: Verdict) -> Option<String> {
+        if verdict.stops() { self.persons.objector(user) } else { self.persons.voter(user) }
+    }
+
+    /// Returns why the vote of a user name that the API server accepts does not count, or `None`.
+    pub(crate) fn uncounted(&self, user: &str, verdict: Verdict) -> Option<Ineligible> {
+        let is_accepted = self.persons.objector(user).is_some();
+        (is_accepted && self.person_of_vote(user, verdict).is_none()).then(|| Ineligible::TwoPersons(user.to_owned()))
+    }
+
     /// Returns the approvers in force of a quorum.
     pub(crate) fn approvers(&self, at: usize) -> &'a [Subject] {
         if at == 0 && !self.escalated.is_empty() {
@@ -275,8 +298,8 @@ impl<'a> Electorate<'a> {
 
     /// Whether a recorded vote counts in a quorum. Groups are those in the vote. The only quorum counts every vote that the API
     /// server accepted, because a vote need not name a group there.
-    pub(crate) fn counts(&self, at: usize, user: &str, groups: &[String]) -> bool {
-        let Some(person) = self.person(user) else { return false };
+    pub(crate) fn counts(&self, at: usize, user: &str, verdict: Verdict, groups: &[String]) -> bool {
+        let Some(person) = self.person_of_vote(user, verdict) else { return false };
         let is_only = self.request.quorums.len() == 1;
         !self.is_barred(at, &person)
             && (is_only || self.approvers(at).iter().any(|subject| subject.means(user, groups)))

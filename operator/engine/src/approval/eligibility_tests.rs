@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Who may decide. `tests/cluster/policies/eligibility.rs` compares the same with a real API server.
+//! Tests of the rules about voters. `tests/cluster/policies/eligibility.rs` compares the same rules with a real API server.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +112,9 @@ fn a_vote_of_the_requester_counts_in_no_quorum_that_excludes_them_under_any_of_t
     let electorate = Electorate::new(&approval.spec.request, &[]);
     for name in names {
         assert_eq!(why(&approval, name, &[]), "", "the first quorum lists them");
-        assert!(electorate.counts(0, name, &[]) && !electorate.counts(1, name, &[]));
+        assert!(
+            electorate.counts(0, name, Verdict::Approve, &[]) && !electorate.counts(1, name, Verdict::Approve, &[])
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rules by which user names stand for persons, applied as the API server applies them.
 //!
-//! **Invariant:** a user name that can be read as two persons is no person, so it decides nothing.
+//! **Invariant:** a user name that can be read as two persons lets no run continue; it can only stop one.
 
 use signoff_api::gate::{PersonRule, Subject, SubjectKind};
 use signoff_expr::re2;
@@ -72,6 +72,16 @@ impl Persons {
         let rule = self.rules.iter().find(|rule| rule.whole.is_match(user))?;
         let person = rule.by_text_around(user);
         (person == rule.by_group(user)).then_some(person)
+    }
+
+    /// Returns the person who stops a run under a user name: the one that the API server reads, also where the name can be read
+    /// as two persons. `None` if there are rules and none matches.
+    #[must_use]
+    pub fn objector(&self, user: &str) -> Option<String> {
+        if !self.has_rules {
+            return Some(user.to_owned());
+        }
+        self.rules.iter().find(|rule| rule.whole.is_match(user)).map(|rule| rule.by_text_around(user))
     }
 
     /// Whether a user name that a request lists stands for this person. A name that no rule matches stands for itself.

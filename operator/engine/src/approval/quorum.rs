@@ -41,7 +41,7 @@ impl<'a> Quorums<'a> {
     pub(super) fn persons<'b>(&self, ballots: &'b [Ballot]) -> Vec<&'b Ballot> {
         let mut counted: Vec<(String, &Ballot)> = Vec::new();
         for ballot in ballots {
-            let Some(person) = self.person(&ballot.user) else { continue };
+            let Some(person) = self.person_of(ballot) else { continue };
             match counted.iter_mut().find(|(other, _)| *other == person) {
                 Some((_, held)) if caution(ballot.verdict) < caution(held.verdict) => *held = ballot,
                 Some(_) => {}
@@ -52,12 +52,12 @@ impl<'a> Quorums<'a> {
         ballots.filter(|ballot| self.all.iter().any(|quorum| self.counts(*quorum, ballot))).collect()
     }
 
-    fn person(&self, user: &str) -> Option<String> {
-        self.electorate.person(user)
+    fn person_of(&self, ballot: &Ballot) -> Option<String> {
+        self.electorate.person_of_vote(&ballot.user, ballot.verdict)
     }
 
     fn counts(&self, quorum: CountedQuorum<'_>, ballot: &Ballot) -> bool {
-        self.electorate.counts(quorum.at, &ballot.user, &ballot.groups)
+        self.electorate.counts(quorum.at, &ballot.user, ballot.verdict, &ballot.groups)
     }
 
     fn met(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> bool {
@@ -115,8 +115,8 @@ impl<'a> Quorums<'a> {
             }
             let mut left: Vec<String> = Vec::new();
             for subject in approvers {
-                let Some(person) = self.person(&subject.name) else { continue };
-                let voted = persons.iter().any(|b| self.person(&b.user).as_ref() == Some(&person));
+                let Some(person) = self.electorate.person(&subject.name) else { continue };
+                let voted = persons.iter().any(|b| self.person_of(b).as_ref() == Some(&person));
                 let barred = self.electorate.is_barred(quorum.at, &person);
                 if !voted && !barred && !left.contains(&person) {
                     left.push(person);
@@ -166,6 +166,6 @@ fn caution(verdict: Verdict) -> u8 {
         Verdict::Reject => 1,
         Verdict::Escalate => 2,
         Verdict::Defer => 3,
-        _ => 4,
+        Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip | Verdict::Retry => 4,
     }
 }

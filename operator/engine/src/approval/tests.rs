@@ -458,6 +458,39 @@ fn whoever_does_not_count_can_neither_stop_nor_escalate() {
     }
 }
 
+/// The API server reads `bob-1` as `bob`, because it takes the text before `-?[0-9]*`; the group matches the whole name.
+const TWO_READINGS: &str = r#"[{"pattern": "(.+)-?[0-9]*", "person": "$1"}]"#;
+
+#[test]
+fn a_name_that_reads_as_two_persons_stops_a_run_and_lets_none_continue() {
+    let rules: serde_json::Value = serde_json::from_str(TWO_READINGS).unwrap();
+    for stopping in ["Reject", "Abort"] {
+        let mut open = approval(json!({"persons": rules, "approvers": [{"kind": "Group", "name": "g"}]}));
+        says(&mut open, "bob-1", stopping);
+        count(&mut open, 1);
+        assert_eq!(verdict(&open).map(Verdict::name), Some(stopping));
+    }
+    let mut open = approval(json!({"persons": rules, "approvers": [{"kind": "Group", "name": "g"}]}));
+    says(&mut open, "bob-1", "Approve");
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+    let why = &open.status.as_ref().unwrap().invalid["bob-1"].why;
+    assert!(why.contains("spec.request.persons") && why.contains("bob-1") && why.contains("two persons"), "{why}");
+    says(&mut open, "bob", "Approve");
+    count(&mut open, 2);
+    assert_eq!(verdict(&open), Some(Verdict::Approve), "the name that reads in one way");
+}
+
+#[test]
+fn an_excluded_person_cannot_stop_a_run_under_a_name_that_reads_as_two() {
+    let rules: serde_json::Value = serde_json::from_str(TWO_READINGS).unwrap();
+    let mut open =
+        approval(json!({"persons": rules, "excluded": ["bob"], "approvers": [{"kind": "Group", "name": "g"}]}));
+    says(&mut open, "bob-1", "Reject");
+    count(&mut open, 1);
+    assert_eq!(verdict(&open), None);
+}
+
 #[test]
 fn escalating_what_was_undecidable_makes_it_decidable_again() {
     let mut open = approval(json!({"threshold": 2, "approvers": users(&["alice"]), "allowedVerdicts": ["Approve"],

@@ -10,7 +10,7 @@ use signoff_api::{
 };
 
 use crate::{
-    approval::eligibility,
+    approval::eligibility::{self, Electorate},
     crd_rules,
     evaluation::{Part, within},
     gate::decision::{self, Payload},
@@ -59,6 +59,7 @@ pub(super) fn read(
 ) -> (Vec<Ballot>, Vec<(String, Invalid)>) {
     let request = &approval.spec.request;
     let recorded = |key: &str| status.votes.iter().position(|v| v.key == key);
+    let electorate = Electorate::new(request, &status.approvers);
     let (mut ballots, mut invalid) = (Vec::new(), Vec::new());
     for (key, decision) in &approval.spec.decisions {
         let attempt = decision.attempt();
@@ -74,6 +75,11 @@ pub(super) fn read(
             && recorded(key).is_none()
             && !eligibility::allowed_verdicts(request, status).contains(&decision.verdict)
         {
+            continue;
+        }
+        let user = decision.on_behalf_of.as_ref().unwrap_or(key);
+        if let Some(why) = electorate.uncounted(user, decision.verdict).filter(|_| recorded(key).is_none()) {
+            invalid.push((key.clone(), Invalid { attempt, why: why.to_string() }));
             continue;
         }
         let payload = match costly.get(key) {
@@ -97,7 +103,7 @@ pub(super) fn read(
         };
         ballots.push(Ballot {
             key: key.clone(),
-            user: decision.on_behalf_of.clone().unwrap_or_else(|| key.clone()),
+            user: user.clone(),
             verdict: decision.verdict,
             attempt,
             payload,

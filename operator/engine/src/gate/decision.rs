@@ -34,7 +34,7 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
         Verdict::Modify | Verdict::Retry => payload.parameters = parameters(request, decision)?,
         Verdict::Respond => payload.answers = Some(answers(request.form.as_ref(), decision)?),
         Verdict::Defer => payload.guidance = decision.guidance.as_deref().map(text::clean),
-        _ => {}
+        Verdict::Approve | Verdict::Reject | Verdict::Escalate | Verdict::Abort | Verdict::Skip => {}
     }
     Ok(payload)
 }

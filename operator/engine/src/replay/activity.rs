@@ -72,7 +72,7 @@ pub(crate) enum Start {
     Call(Call),
     /// Asks people.
     Gate(Box<Ask>),
-    /// Cannot begin for now.
+    /// Does not start while this error lasts, such as a host that a policy forbids.
     Blocked(FieldError),
 }
 

@@ -155,7 +155,12 @@ pub(super) fn next_step(
         _ => Ok(match stop_or_verdict(run, decided, &ASKS_AGAIN)? {
             Verdict::Defer => Next::Again(gate.reviews().filter(|_| step.added_by.is_none())),
             Verdict::Retry => Next::Again(None),
-            _ => Next::On,
+            Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => Next::On,
+            verdict @ (Verdict::Reject | Verdict::Abort | Verdict::Escalate) => {
+                return Err(Stop::Failed(format!(
+                    "internal error; please report this as a bug: a gate was decided with {verdict}"
+                )));
+            }
         }),
     }
 }
