@@ -55,7 +55,7 @@ pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Resu
 async fn asking(stage: &Letters, started: Instant) -> Result<String> {
     show::act(
         "1. dana asks",
-        "A model drafts a letter; nobody gets it before a second person has read it. dana may only create Workflows.",
+        "A model drafts a letter, which is sent only after a second person has read it. dana can only create Workflows.",
     );
     let manifest = stage.manifest.display().to_string();
     expect(
@@ -78,8 +78,8 @@ async fn asking(stage: &Letters, started: Instant) -> Result<String> {
 
 async fn outsiders(stage: &Letters, approval: &str) -> Result<()> {
     show::act(
-        "2. Those who may not",
-        "mallory has no rights here. erin may decide Approvals, but this one does not list her, and alice's name is not hers.",
+        "2. mallory and erin try to decide",
+        "mallory has no rights here. erin can decide Approvals, but this one does not list her, and she cannot use alice's name.",
     );
     let vote = |user: &str| format!(r#"{{"spec":{{"decisions":{{"{user}":{{"verdict":"Approve"}}}}}}}}"#);
     let mallory = vote("mallory@example.com");
@@ -95,7 +95,7 @@ async fn outsiders(stage: &Letters, approval: &str) -> Result<()> {
 async fn requester(stage: &Letters, approval: &str) -> Result<()> {
     show::act(
         "3. dana tries to approve her own request",
-        "She sits at the desk that decides: listed, and with the right to approve. But this gate excludes whoever asked.",
+        "She is listed and has the right to approve, but this gate excludes its requester.",
     );
     let refused = stage.approve("dana", &["approve", approval]).await?;
     expect(&refused, false, &["the requester must not decide this gate (excludeRequester)"])
@@ -130,7 +130,7 @@ async fn went_on(stage: &Letters, approval: &str) -> Result<()> {
 }
 
 async fn rejected(stage: &Letters, approval: &str) -> Result<()> {
-    show::act("5. The run ends", "A no is an answer: nothing is sent, and the run says who said no.");
+    show::act("5. The run ends", "After the Reject nothing is sent, and the run says who rejected.");
     let wait = ["wait", "--for=condition=Finished", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
     expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
     expect(&stage.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Rejected", "alice@example.com"])?;
@@ -142,10 +142,7 @@ async fn rejected(stage: &Letters, approval: &str) -> Result<()> {
 
 /// Conditions, Events, and who decided what.
 async fn aftermath(stage: &Letters, approval: &str, phase: &str) -> Result<()> {
-    show::act(
-        "6. What everybody can read afterwards",
-        "Conditions for programs, Events for people, and who decided what.",
-    );
+    show::act("6. The record", "Conditions for programs, Events for people, and who decided what.");
     let lines = r#"jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}"#;
     let conditions = stage.kubectl("dana", &["get", "workflow", WORKFLOW, "-o", lines]).await?;
     expect(&conditions, true, &["Accepted=True", &format!("Finished=True {phase}")])?;
@@ -159,7 +156,7 @@ async fn aftermath(stage: &Letters, approval: &str, phase: &str) -> Result<()> {
 }
 
 async fn posted(stage: &Letters, decided: &Decided, draft: &str) -> Result<()> {
-    show::act("7. What came of it", "The run's output, and what the letter box was sent.");
+    show::act("7. The result", "The output of the run, and the letter that was posted.");
     let outputs = ["get", "workflow", WORKFLOW, "-o", "jsonpath={.status.outputs}"];
     let word = match decided {
         Decided::Modified(_) => "modified",

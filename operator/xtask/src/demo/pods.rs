@@ -160,7 +160,7 @@ async fn pods(stage: &Stage, run: &str) -> Result<signoff_tests::control_plane::
 async fn exactly(stage: &Stage, node: &Node, approval: &str, manned: bool) -> Result<bool> {
     show::act(
         "2. alice reads exactly what would run",
-        "Image, command and files, every value filled in. Her approval is bound to their digest: anything else asks anew.",
+        "Image, command and files, every value filled in. Her approval is bound to their digest: another call would open the gate again.",
     );
     let shown = stage.approve("alice", &["show", approval]).await?;
     // The plugin breaks a line as long as a digest.
@@ -172,8 +172,8 @@ async fn exactly(stage: &Stage, node: &Node, approval: &str, manned: bool) -> Re
 async fn between(stage: &Stage, approval: &str, manned: bool) -> Result<bool> {
     show::act(
         "3. The container has run, and its plan waits for alice",
-        "Its Pod was made after her decision was recorded, and went when its end was. What it came to and the end of its log\n\
-         are what she decides on; while she thinks, nothing runs.",
+        "Its Pod was created after her decision was recorded, and deleted after its end was. She decides about its result and the\n\
+         end of its log; nothing runs meanwhile.",
     );
     gone(stage, "agent").await?;
     expect(&pods(stage, "agent").await?, true, &["No resources found"])?;
@@ -203,7 +203,7 @@ async fn decided(stage: &Stage, approval: &str, manned: bool, reason: &str) -> R
 async fn acted(stage: &Stage) -> Result<()> {
     show::act(
         "4. The second container acts by that plan",
-        "The plan reaches it as a file. Both Pods are gone; which they were and what they wrote stays in the run.",
+        "The plan reaches it as a file. Both Pods are deleted; their names and their output stay in the run.",
     );
     let wait = ["wait", "--for=condition=Complete", "workflow/agent", "--timeout=60s"];
     expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
@@ -225,8 +225,8 @@ async fn gone(stage: &Stage, run: &str) -> Result<()> {
 
 async fn not_pulled(stage: &Stage) -> Result<()> {
     show::act(
-        "5. An image that nobody has",
-        "A slip in an image's name. The run says within seconds what keeps it, in the kubelet's words, and which Pod it is.",
+        "5. An image that does not exist",
+        "A typo in the name of an image. Within seconds the run shows the kubelet's message and the name of the Pod.",
     );
     let manifest = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "typo"},
@@ -247,7 +247,7 @@ async fn not_pulled(stage: &Stage) -> Result<()> {
     let described = stage.excerpt("dana", &["describe", "wf", "typo"], "Status:").await?;
     ensure!(described.contains(pod), "kubectl describe should name the Pod {pod}");
 
-    show::act("6. dana takes it back", "A run that is cancelled leaves no Pod behind.");
+    show::act("6. dana cancels the run", "A run that is cancelled leaves no Pod behind.");
     let cancel = ["patch", "workflow", "typo", "--type=merge", "-p", r#"{"spec":{"cancel":true}}"#];
     expect(&stage.kubectl("dana", &cancel).await?, true, &["patched"])?;
     let wait = ["wait", "--for=condition=Finished", "workflow/typo", "--timeout=60s"];
