@@ -134,7 +134,7 @@ impl fmt::Display for Ineligible {
             ),
             Self::NoPerson(user) => write!(
                 f,
-                "no rule of spec.request.persons maps the user name {} to a person: decide under a user name that a rule maps",
+                "no rule of spec.request.persons maps the user name {} to one person: decide under a user name that a rule maps",
                 shown(user)
             ),
             Self::TwoPersons(user) => write!(
@@ -301,7 +301,9 @@ impl<'a> Electorate<'a> {
     pub(crate) fn counts(&self, at: usize, user: &str, verdict: Verdict, groups: &[String]) -> bool {
         let Some(person) = self.person_of_vote(user, verdict) else { return false };
         let is_only = self.request.quorums.len() == 1;
+        let other = self.persons.by_group(user);
         !self.is_barred(at, &person)
+            && !other.is_some_and(|other| self.is_barred(at, &other))
             && (is_only || self.approvers(at).iter().any(|subject| subject.means(user, groups)))
     }
 

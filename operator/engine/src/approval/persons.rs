@@ -66,22 +66,26 @@ impl Persons {
     /// Returns the person who decides under a user name, or `None` if there are rules and none maps the name to one person.
     #[must_use]
     pub fn voter(&self, user: &str) -> Option<String> {
-        if !self.has_rules {
-            return Some(user.to_owned());
-        }
-        let rule = self.rules.iter().find(|rule| rule.whole.is_match(user))?;
-        let person = rule.by_text_around(user);
-        (person == rule.by_group(user)).then_some(person)
+        self.objector(user).filter(|person| self.by_group(user).as_ref() == Some(person))
     }
 
     /// Returns the person who stops a run under a user name: the one that the API server reads, also where the name can be read
     /// as two persons. `None` if there are rules and none matches.
     #[must_use]
     pub fn objector(&self, user: &str) -> Option<String> {
+        self.read(user, Rule::by_text_around)
+    }
+
+    /// Returns the person by the text that the group of the rule matches.
+    pub(crate) fn by_group(&self, user: &str) -> Option<String> {
+        self.read(user, Rule::by_group)
+    }
+
+    fn read(&self, user: &str, person: impl Fn(&Rule, &str) -> String) -> Option<String> {
         if !self.has_rules {
             return Some(user.to_owned());
         }
-        self.rules.iter().find(|rule| rule.whole.is_match(user)).map(|rule| rule.by_text_around(user))
+        self.rules.iter().find(|rule| rule.whole.is_match(user)).map(|rule| person(rule, user))
     }
 
     /// Whether a user name that a request lists stands for this person. A name that no rule matches stands for itself.
