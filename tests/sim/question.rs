@@ -1,5 +1,5 @@
-//! The question right before a decision is honoured: what it costs, who shares it, and that no answer serves a vote that was
-//! read after the question was sent. The watches of the guard's objects stand still here, so that nothing else can tell.
+//! The check right before a decision is honoured: what it costs, who shares it, and that no answer about the policies of votes and
+//! outcomes serves a vote that was read after the question was sent. The watches of the guard's objects stand still here, so that nothing else can tell.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,6 +22,8 @@ use crate::{
 
 /// A run whose decision is honest, beside [`RUN`].
 const OTHER: &str = "other";
+/// A run whose decision is honest and comes first.
+const FIRST: &str = "first";
 const LABEL: &str = "signoff.dev/guard";
 
 /// No watch event of the guard's objects reaches the operator any more.
@@ -43,20 +45,27 @@ async fn asked(stage: &Stage, run: &str) -> String {
     approval_of(stage, run).unwrap()
 }
 
-/// Lifts the rule of votes, puts a vote in, and puts the rule back as it was.
+/// Lifts the policy of votes, puts a vote in, and puts the policy back as it was.
 fn forges(server: &ApiServer, approval: &str) {
-    let binding = shipped().into_iter().find(|object| {
-        object["kind"] == "ValidatingAdmissionPolicyBinding" && object["metadata"]["name"] == "signoff-approvals"
-    });
-    let binding = binding.unwrap();
-    let (resource, name) = place(&binding);
-    let set = |actions: Value| {
-        server.edit(&resource, "", &name, |object| object["spec"]["validationActions"] = actions).unwrap();
-    };
-    set(json!(["Warn"]));
+    forges_without(server, approval, "ValidatingAdmissionPolicyBinding", "signoff-approvals");
+}
+
+/// Changes an object of the guard, puts a vote in, and puts the object back as it was.
+fn forges_without(server: &ApiServer, approval: &str, kind: &str, name: &str) {
+    let object =
+        shipped().into_iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap();
+    let (resource, name) = place(&object);
+    let set = |spec: Value| server.edit(&resource, "", &name, |object| object["spec"] = spec).unwrap();
+    let mut changed = object["spec"].clone();
+    if kind.ends_with("Binding") {
+        changed["validationActions"] = json!(["Warn"]);
+    } else {
+        changed["matchConstraints"] = json!({});
+    }
+    set(changed);
     let vote = |object: &mut Value| object["spec"]["decisions"]["bob"] = verdict("Approve");
     server.edit(&approvals(), NAMESPACE, approval, vote).unwrap();
-    set(binding["spec"]["validationActions"].clone());
+    set(object["spec"].clone());
 }
 
 /// What the operator read since then, watches left out.
@@ -88,6 +97,98 @@ async fn one_decision_costs_six_reads_and_the_run_that_takes_it_none() {
     let gets: Vec<_> = gets.iter().map(|entry| entry.resource.plural.as_str()).collect();
     assert_eq!(gets, ["apiservices"], "nothing is read whole but the APIService:\n{}", stage.server.story());
     life.crash().await;
+}
+
+/// Decides the gate of a run, and waits for its end: the whole question was answered just now.
+async fn decided(stage: &Stage, run: &str, approval: &str) {
+    stage.people().votes("alice", approval, verdict("Approve"));
+    assert_eq!(stage.ended(run).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_right_after_another_costs_five_reads_by_name() {
+    let (stage, operator) = guarded().await;
+    stage.apply(OTHER, &chain(json!([gate("review", json!({}))])));
+    let life = stage.begin(&operator);
+    let (first, second) = (asked(&stage, OTHER).await, asked(&stage, RUN).await);
+    stage.pass(10).await;
+    decided(&stage, OTHER, &first).await;
+    let before = stage.server.log().len();
+    decided(&stage, RUN, &second).await;
+    let reads = reads(&stage, &operator, before);
+    let mut named: Vec<_> = reads
+        .iter()
+        .map(|entry| {
+            assert_eq!(entry.verb, Verb::Get, "{}", entry.line());
+            assert_eq!(entry.parameter("resourceVersion"), "", "{}", entry.line());
+            let is_metadata = entry.accept.contains("as=PartialObjectMetadata");
+            assert_eq!(is_metadata, entry.resource.plural != "apiservices", "{} takes {}", entry.line(), entry.accept);
+            (entry.resource.plural.as_str(), entry.name.as_deref().unwrap_or_default())
+        })
+        .collect();
+    named.sort_unstable();
+    let expected = [
+        ("apiservices", "v1alpha1.signoff.dev"),
+        ("validatingadmissionpolicies", "signoff-approvals"),
+        ("validatingadmissionpolicies", "signoff-status"),
+        ("validatingadmissionpolicybindings", "signoff-approvals"),
+        ("validatingadmissionpolicybindings", "signoff-status"),
+    ];
+    assert_eq!(named, expected, "{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_forged_right_after_a_decision_is_not_honoured_whichever_decisive_object_was_lifted() {
+    for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
+        for policy in ["signoff-approvals", "signoff-status"] {
+            let (stage, operator) = guarded().await;
+            stage.apply(OTHER, &chain(json!([gate("review", json!({}))])));
+            let life = stage.begin(&operator);
+            let (first, second) = (asked(&stage, OTHER).await, asked(&stage, RUN).await);
+            stage.pass(10).await;
+            blind(&stage, &operator);
+            decided(&stage, OTHER, &first).await;
+            forges_without(&stage.server, &second, kind, policy);
+            stage.pass(60).await;
+            let forged = stage.server.value(&approvals(), NAMESPACE, &second).unwrap();
+            assert_eq!(forged["status"]["phase"], "Superseded", "{kind} {policy}:\n{}", stage.server.story());
+            assert_eq!(stage.world.effects().len(), 0, "{kind} {policy}");
+            life.crash().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_answer_about_the_other_objects_serves_a_decision_half_a_second_later() {
+    let others: Vec<Value> = shipped()
+        .into_iter()
+        .filter(|object| {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            !["signoff-approvals", "signoff-status"].contains(&name)
+        })
+        .collect();
+    assert!(others.len() >= 30, "{}", others.len());
+    for object in others {
+        let (stage, operator) = guarded().await;
+        stage.apply(OTHER, &chain(json!([gate("review", json!({}))])));
+        let life = stage.begin(&operator);
+        let (first, second) = (asked(&stage, OTHER).await, asked(&stage, RUN).await);
+        stage.pass(10).await;
+        blind(&stage, &operator);
+        decided(&stage, OTHER, &first).await;
+        stage.pass(1).await;
+        let (resource, name) = place(&object);
+        let changes = |object: &mut Value| object["spec"]["changed"] = json!(true);
+        stage.server.edit(&resource, "", &name, changes).unwrap();
+        let vote = |object: &mut Value| object["spec"]["decisions"]["bob"] = verdict("Approve");
+        stage.server.edit(&approvals(), NAMESPACE, &second, vote).unwrap();
+        stage.pass(60).await;
+        let forged = stage.server.value(&approvals(), NAMESPACE, &second).unwrap();
+        assert!(forged["status"]["outcome"]["verdict"].is_null(), "{resource:?} {name}:\n{}", stage.server.story());
+        assert_eq!(stage.world.effects().len(), 0, "{name}");
+        life.crash().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,14 +265,37 @@ fn statuses(stage: &Stage, operator: &str) -> Arc<Mutex<Vec<Value>>> {
 
 #[tokio::test(start_paused = true)]
 async fn a_vote_forged_at_any_point_of_another_decision_is_never_honoured() {
+    let points = forges_at_every_point(false).await;
+    // Six requests of the whole question, the two state writes and the Events at least.
+    assert!(points >= 9, "only {points} points");
+    signoff_tests::tried(points, "points of a decision");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vote_forged_at_any_point_of_a_decision_that_follows_another_is_never_honoured() {
+    let points = forges_at_every_point(true).await;
+    // Five requests of the short question instead.
+    assert!(points >= 8, "only {points} points");
+    signoff_tests::tried(points, "points of a decision that follows another");
+}
+
+/// Forges a vote before each request of an honest decision. Returns the number of points. `follows`: whether another decision was
+/// made right before the honest one, so that the short question is asked.
+async fn forges_at_every_point(follows: bool) -> usize {
     let mut point = 0;
     loop {
         let (stage, operator) = guarded().await;
-        stage.apply(OTHER, &chain(json!([gate("review", json!({}))])));
+        for run in [OTHER, FIRST] {
+            stage.apply(run, &chain(json!([gate("review", json!({}))])));
+        }
         let life = stage.begin(&operator);
         let (honest, target) = (asked(&stage, OTHER).await, asked(&stage, RUN).await);
+        let first = asked(&stage, FIRST).await;
         stage.pass(10).await;
         blind(&stage, &operator);
+        if follows {
+            decided(&stage, FIRST, &first).await;
+        }
         let written = statuses(&stage, &operator);
         // Answers take their time, so that every point lies within the question.
         let is_read = |request: &Request| matches!(request.verb, Verb::Get | Verb::List);
@@ -194,7 +318,7 @@ async fn a_vote_forged_at_any_point_of_another_decision_is_never_honoured() {
         stage.pass(60).await;
         if !struck.load(Ordering::Relaxed) {
             life.crash().await;
-            break;
+            return point;
         }
         stage.server.release_events(&operator);
         stage.pass(60).await;
@@ -215,9 +339,6 @@ async fn a_vote_forged_at_any_point_of_another_decision_is_never_honoured() {
         life.crash().await;
         point += 1;
     }
-    // Six requests of the question, the two state writes and the Events at least.
-    assert!(point >= 9, "only {point} points");
-    signoff_tests::tried(usize::try_from(point).unwrap(), "points of a decision");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,9 @@ use kube::{Api, Client, Resource, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
 use signoff_api::{Digest, digest, names::LABEL_GUARD};
 
+/// The policies, with bindings of the same names, without which a user could write a vote or an outcome in the name of others.
+const DECISIVE: [&str; 2] = ["signoff-approvals", "signoff-status"];
+
 /// The hex digits of an epoch: every vote and every request carries one.
 const EPOCH_DIGITS: usize = 32;
 
@@ -48,8 +51,6 @@ impl ObjectVersions {
     /// # Errors
     /// As the API server answers.
     pub async fn current(client: &Client, mutating: bool) -> Result<Option<Self>, kube::Error> {
-        let services = Api::<APIService>::all(client.clone());
-        let service = crate::api_service();
         let mutators = async {
             if !mutating {
                 return Ok((Vec::new(), Vec::new()));
@@ -59,18 +60,46 @@ impl ObjectVersions {
                 labelled::<MutatingAdmissionPolicyBinding>(client)
             )
         };
-        let (policies, bindings, (mutations, mutation_bindings), crds, service) = futures::try_join!(
+        let (policies, bindings, (mutations, mutation_bindings), crds, local) = futures::try_join!(
             labelled::<ValidatingAdmissionPolicy>(client),
             labelled::<ValidatingAdmissionPolicyBinding>(client),
             mutators,
             labelled::<CustomResourceDefinition>(client),
-            services.get_opt(&service),
+            is_served_locally(client),
         )?;
-        if service.and_then(|service| service.spec).is_some_and(|spec| spec.service.is_some()) {
+        if !local {
             return Ok(None);
         }
         let mut now = Self::default();
         for (kind, meta) in [policies, bindings, mutations, mutation_bindings, crds].iter().flatten() {
+            now.add(kind, meta);
+        }
+        Ok(Some(now))
+    }
+
+    /// Returns these versions with those of the decisive objects as they are now: the policies and bindings of [`DECISIVE`]. `None`
+    /// where another server serves the API. Five reads by name, without a `resourceVersion`: the API server answers them from etcd at
+    /// once, where a list waits until its cache is known to be current.
+    ///
+    /// # Errors
+    /// As the API server answers.
+    pub async fn with_decisive(&self, client: &Client) -> Result<Option<Self>, kube::Error> {
+        let [approvals, status] = DECISIVE;
+        let (local, objects) = futures::try_join!(
+            is_served_locally(client),
+            futures::future::try_join4(
+                labelled_object::<ValidatingAdmissionPolicy>(client, approvals),
+                labelled_object::<ValidatingAdmissionPolicyBinding>(client, approvals),
+                labelled_object::<ValidatingAdmissionPolicy>(client, status),
+                labelled_object::<ValidatingAdmissionPolicyBinding>(client, status),
+            )
+        )?;
+        if !local {
+            return Ok(None);
+        }
+        let mut now = self.clone();
+        now.0.retain(|key, _| !is_decisive(key));
+        for (kind, meta) in <[_; 4]>::from(objects).iter().flatten() {
             now.add(kind, meta);
         }
         Ok(Some(now))
@@ -81,6 +110,31 @@ impl ObjectVersions {
     pub fn still_hold(&self, now: &Self) -> bool {
         self.0.iter().all(|(name, mark)| now.0.get(name) == Some(mark))
     }
+}
+
+/// Whether this API server serves the API itself, and no APIService sends its requests elsewhere.
+async fn is_served_locally(client: &Client) -> Result<bool, kube::Error> {
+    let service = Api::<APIService>::all(client.clone()).get_opt(&crate::api_service()).await?;
+    Ok(service.and_then(|service| service.spec).is_none_or(|spec| spec.service.is_none()))
+}
+
+/// Whether a kind and name belong to a policy of [`DECISIVE`] or to its binding.
+fn is_decisive(key: &str) -> bool {
+    key.split_once('/')
+        .is_some_and(|(kind, name)| kind.starts_with("ValidatingAdmissionPolicy") && DECISIVE.contains(&name))
+}
+
+/// Returns the object of this name; `None` if there is none, or if it lacks the label of the guard.
+async fn labelled_object<K>(client: &Client, name: &str) -> Result<Option<(String, ObjectMeta)>, kube::Error>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let found = Api::<K>::all(client.clone()).get_metadata_opt(name).await?;
+    let meta = found.map(|object| object.metadata);
+    let is_labelled = |meta: &ObjectMeta| {
+        meta.labels.as_ref().and_then(|labels| labels.get(LABEL_GUARD)).is_some_and(|value| value == "true")
+    };
+    Ok(meta.filter(is_labelled).map(|meta| (K::kind(&()).into_owned(), meta)))
 }
 
 async fn labelled<K>(client: &Client) -> Result<Vec<(String, ObjectMeta)>, kube::Error>
@@ -123,6 +177,20 @@ mod tests {
         assert!(first.len() == 32 && first.chars().all(|digit| digit.is_ascii_hexdigit()), "{first}");
         for other in [epoch(versions("b", 1), 0), epoch(versions("a", 2), 0), epoch(versions("a", 1), 1)] {
             assert_ne!(first, other);
+        }
+    }
+
+    #[test]
+    fn the_decisive_objects_are_policies_of_this_build_each_with_a_binding_of_its_name() {
+        let objects = crate::policies::objects(&crate::policies::Identity::default()).unwrap();
+        for name in DECISIVE {
+            let kinds: Vec<bool> = objects
+                .iter()
+                .filter(|object| object.meta().name.as_deref() == Some(name))
+                .map(|object| matches!(object, crate::policies::PolicyObject::Validating(_)))
+                .collect();
+            assert_eq!(kinds.len(), 2, "{name}");
+            assert!(kinds.contains(&true) && kinds.contains(&false), "{name}");
         }
     }
 

@@ -3,12 +3,17 @@
 //! One watch may lag behind another, and a process may be stopped between two steps. Only a question that is sent after the
 //! decision was read is proof.
 //!
+//! There are two questions. The *whole* one lists all objects of the guard. The *short* one reads by name the policies without
+//! which a user could write a vote or an outcome in the name of others, and takes all other objects from the last whole answer.
+//! That answer must not be older than [`WHOLE_LASTS`]; otherwise the whole question is asked. kube-apiserver lets lists that follow
+//! closely wait for up to 100 ms, and reads by name never.
+//!
 //! One question serves all decisions that were read before it was sent. At most one is in flight. Decisions that arrive
-//! meanwhile share the next one, which is sent when the one in flight is answered.
+//! meanwhile share the next one. Where many arrive, it waits a moment for more of them.
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -20,13 +25,24 @@ use kube::Client;
 use signoff_admission::ObjectVersions;
 use tokio::{
     sync::{Notify, watch},
-    time::timeout,
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{GuardStatus, publish};
 
 /// The time limit of the answers: without it, a lost connection would delay every decision.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long after it was sent the answer to a whole question still serves the short ones.
+const WHOLE_LASTS: Duration = Duration::from_millis(500);
+/// How long after it was sent a whole question is sent again while decisions follow each other, without a decision that waits for it.
+const WHOLE_REPEATS: Duration = Duration::from_millis(250);
+/// The number of decisions for which a question waits where many arrive: so it costs less than one read for each.
+const CROWD: usize = 8;
+/// The longest wait for a crowd.
+const CROWD_WAIT: Duration = Duration::from_millis(50);
+/// How long a crowd is expected again after two decisions met.
+const CROWD_LASTS: Duration = Duration::from_millis(250);
 
 /// The versions of the labelled objects; `None` where another server serves the API.
 type Answer = Result<Option<Arc<ObjectVersions>>, Arc<kube::Error>>;
@@ -46,7 +62,21 @@ struct Questions {
     /// The question that was sent last, in flight or answered.
     sent: Option<Question>,
     /// The question that is still to be sent.
-    next: Option<Question>,
+    next: Option<NextQuestion>,
+    /// Until when a question waits for a crowd.
+    crowded_until: Option<Instant>,
+    /// The last answer to a whole question, and when it was sent.
+    whole: Option<(Instant, Arc<ObjectVersions>)>,
+    /// The whole question that no decision waits for: at most one. It ends with this process's interest in it.
+    repeated: JoinSet<()>,
+}
+
+struct NextQuestion {
+    question: Question,
+    /// The number of decisions that wait for it.
+    waiting: usize,
+    /// Wakes it when they are a crowd.
+    crowd: Arc<Notify>,
 }
 
 impl Recheck {
@@ -67,6 +97,9 @@ impl Recheck {
         let Some(baseline) = &guarded.baseline else { return Ok(true) };
         let now = self.next_question(baseline.mutating).await?;
         let holds = now.is_some_and(|now| baseline.versions.still_hold(&now));
+        if !holds {
+            lock(&self.questions).whole = None;
+        }
         // The monitor may have inspected again meanwhile: its newer status stays.
         if !holds && *self.status.borrow() == status {
             publish(&self.status, GuardStatus::looking("the admission policies were changed"));
@@ -77,29 +110,47 @@ impl Recheck {
 
     /// Returns the next question, which is not sent yet.
     fn next_question(&self, mutating: bool) -> Question {
+        let now = Instant::now();
         let mut questions = lock(&self.questions);
-        if let Some(next) = &questions.next {
-            return next.clone();
+        if let Some(next) = &mut questions.next {
+            next.waiting += 1;
+            if next.waiting >= CROWD {
+                next.crowd.notify_one();
+            }
+            let question = next.question.clone();
+            questions.crowded_until = Some(now + CROWD_LASTS);
+            return question;
         }
-        let (client, in_flight, shared) =
-            (self.client.clone(), questions.sent.clone(), Arc::downgrade(&self.questions));
+        let in_flight = questions.sent.clone().filter(|sent| sent.peek().is_none());
+        if in_flight.is_some() {
+            questions.crowded_until = Some(now + CROWD_LASTS);
+        }
+        let waits_for_crowd = questions.crowded_until.is_some_and(|until| now < until);
+        let crowd = Arc::new(Notify::new());
+        let (client, shared, full) = (self.client.clone(), Arc::downgrade(&self.questions), Arc::clone(&crowd));
         let question = async move {
             if let Some(in_flight) = in_flight {
                 // Its answer is about decisions that were read earlier.
                 drop(in_flight.await);
             }
+            if waits_for_crowd {
+                tokio::select! {
+                    () = full.notified() => {}
+                    () = sleep_until(now + CROWD_WAIT) => {}
+                }
+            }
             // A decision that is read from here on waits for another question.
             if let Some(questions) = shared.upgrade() {
                 let mut questions = lock(&questions);
-                questions.sent = questions.next.take();
+                questions.sent = questions.next.take().map(|next| next.question);
             }
             // A panic would be the answer to every later question too.
-            let asked = AssertUnwindSafe(ask(&client, mutating)).catch_unwind().await;
+            let asked = AssertUnwindSafe(ask(client, &shared, mutating)).catch_unwind().await;
             asked
                 .unwrap_or_else(|_| Err(Arc::new(kube::Error::Service("the question was not asked to its end".into()))))
         };
         let question = question.boxed().shared();
-        questions.next = Some(question.clone());
+        questions.next = Some(NextQuestion { question: question.clone(), waiting: 1, crowd });
         question
     }
 }
@@ -108,8 +159,43 @@ fn lock(questions: &Mutex<Questions>) -> std::sync::MutexGuard<'_, Questions> {
     questions.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn ask(client: &Client, mutating: bool) -> Answer {
-    let answer = timeout(PATIENCE, ObjectVersions::current(client, mutating)).await;
+/// Asks the short question, or the whole one where the last whole answer is too old.
+async fn ask(client: Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> Answer {
+    let whole = questions.upgrade().and_then(|questions| lock(&questions).whole.clone());
+    match whole.filter(|(sent, _)| sent.elapsed() < WHOLE_LASTS) {
+        Some((sent, whole)) => {
+            if sent.elapsed() >= WHOLE_REPEATS {
+                repeat_whole(&client, questions, mutating);
+            }
+            within_patience(whole.with_decisive(&client)).await
+        }
+        None => ask_whole(&client, questions, mutating).await,
+    }
+}
+
+/// Asks the whole question beside the decisions, unless that is being done.
+fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) {
+    let Some(held) = questions.upgrade() else { return };
+    let mut held = lock(&held);
+    while held.repeated.try_join_next().is_some() {}
+    if held.repeated.is_empty() {
+        let (client, questions) = (client.clone(), Weak::clone(questions));
+        held.repeated.spawn(async move { drop(ask_whole(&client, &questions, mutating).await) });
+    }
+}
+
+/// Asks the whole question, and keeps its answer for the short ones.
+async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> Answer {
+    let sent = Instant::now();
+    let answer = within_patience(ObjectVersions::current(client, mutating)).await;
+    if let Some(questions) = questions.upgrade() {
+        lock(&questions).whole = answer.as_ref().ok().cloned().flatten().map(|versions| (sent, versions));
+    }
+    answer
+}
+
+async fn within_patience(answer: impl Future<Output = Result<Option<ObjectVersions>, kube::Error>>) -> Answer {
+    let answer = timeout(PATIENCE, answer).await;
     let answer = answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()));
     Ok(answer??.map(Arc::new))
 }
