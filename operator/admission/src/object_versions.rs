@@ -16,8 +16,8 @@ use kube::{Api, Client, Resource, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
 use signoff_api::{Digest, digest, names::LABEL_GUARD};
 
-/// The policies, with bindings of the same names, without which a user could write a vote or an outcome in the name of others.
-const DECISIVE: [&str; 2] = ["signoff-approvals", "signoff-status"];
+/// The policy, with a binding of the same name, without which a user could write a vote in the name of others.
+const DECISIVE: &str = "signoff-approvals";
 
 /// The hex digits of an epoch: every vote and every request carries one.
 const EPOCH_DIGITS: usize = 32;
@@ -77,29 +77,24 @@ impl ObjectVersions {
         Ok(Some(now))
     }
 
-    /// Returns these versions with those of the decisive objects as they are now: the policies and bindings of [`DECISIVE`]. `None`
-    /// where another server serves the API. Five reads by name, without a `resourceVersion`: the API server answers them from etcd at
-    /// once, where a list waits until its cache is known to be current.
+    /// Returns these versions with those of the policy of votes and of its binding as they are now; `None` where another server serves
+    /// the API. Three reads by name, without a `resourceVersion`: the API server answers them from etcd at once, where a list waits
+    /// until its cache is known to be current.
     ///
     /// # Errors
     /// As the API server answers.
-    pub async fn with_decisive(&self, client: &Client) -> Result<Option<Self>, kube::Error> {
-        let [approvals, status] = DECISIVE;
-        let (local, objects) = futures::try_join!(
+    pub async fn with_policy_of_votes(&self, client: &Client) -> Result<Option<Self>, kube::Error> {
+        let (local, policy, binding) = futures::try_join!(
             is_served_locally(client),
-            futures::future::try_join4(
-                labelled_object::<ValidatingAdmissionPolicy>(client, approvals),
-                labelled_object::<ValidatingAdmissionPolicyBinding>(client, approvals),
-                labelled_object::<ValidatingAdmissionPolicy>(client, status),
-                labelled_object::<ValidatingAdmissionPolicyBinding>(client, status),
-            )
+            labelled_object::<ValidatingAdmissionPolicy>(client, DECISIVE),
+            labelled_object::<ValidatingAdmissionPolicyBinding>(client, DECISIVE),
         )?;
         if !local {
             return Ok(None);
         }
         let mut now = self.clone();
         now.0.retain(|key, _| !is_decisive(key));
-        for (kind, meta) in <[_; 4]>::from(objects).iter().flatten() {
+        for (kind, meta) in policy.iter().chain(&binding) {
             now.add(kind, meta);
         }
         Ok(Some(now))
@@ -118,10 +113,9 @@ async fn is_served_locally(client: &Client) -> Result<bool, kube::Error> {
     Ok(service.and_then(|service| service.spec).is_none_or(|spec| spec.service.is_none()))
 }
 
-/// Whether a kind and name belong to a policy of [`DECISIVE`] or to its binding.
+/// Whether this is the key of the policy of votes or of its binding.
 fn is_decisive(key: &str) -> bool {
-    key.split_once('/')
-        .is_some_and(|(kind, name)| kind.starts_with("ValidatingAdmissionPolicy") && DECISIVE.contains(&name))
+    key.split_once('/').is_some_and(|(kind, name)| kind.starts_with("ValidatingAdmissionPolicy") && name == DECISIVE)
 }
 
 /// Returns the object of this name; `None` if there is none, or if it lacks the label of the guard.
@@ -181,17 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn the_decisive_objects_are_policies_of_this_build_each_with_a_binding_of_its_name() {
+    fn the_policy_of_votes_is_one_of_this_build_with_a_binding_of_its_name() {
         let objects = crate::policies::objects(&crate::policies::Identity::default()).unwrap();
-        for name in DECISIVE {
-            let kinds: Vec<bool> = objects
-                .iter()
-                .filter(|object| object.meta().name.as_deref() == Some(name))
-                .map(|object| matches!(object, crate::policies::PolicyObject::Validating(_)))
-                .collect();
-            assert_eq!(kinds.len(), 2, "{name}");
-            assert!(kinds.contains(&true) && kinds.contains(&false), "{name}");
-        }
+        let named: Vec<_> = objects.iter().filter(|object| object.meta().name.as_deref() == Some(DECISIVE)).collect();
+        use crate::policies::PolicyObject::{Validating, ValidatingBinding};
+        assert!(matches!(named[..], [Validating(_), ValidatingBinding(_)] | [ValidatingBinding(_), Validating(_)]));
     }
 
     #[test]

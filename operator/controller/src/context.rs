@@ -24,7 +24,7 @@ use crate::{
     call_slots::{CallSlot, CallSlots},
     confirmed_outcomes::ConfirmedOutcomes,
     error::Error,
-    guard::{GuardStatus, Recheck},
+    guard::{Confirms, GuardStatus, Recheck},
     in_flight::Runs,
     metrics::Shared,
     plans::Plans,
@@ -207,11 +207,11 @@ impl Context {
         self.queue.trigger(Key::Approval(name));
     }
 
-    /// Whether the rules that vouch for decisions were in force, in this epoch, until after what is known now was
+    /// Whether the policies that verify decisions were in force, in this epoch, until after what is known now was
     /// stored.
-    pub(crate) async fn confirms(&self, epoch: &str) -> Result<bool, Error> {
+    pub(crate) async fn confirms(&self, what: Confirms, epoch: &str) -> Result<bool, Error> {
         self.recheck
-            .is_in_force(epoch)
+            .is_in_force(epoch, what)
             .await
             .map_err(Error::of("asking whether the admission policies are still in force"))
     }

@@ -11,7 +11,7 @@ use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::Now;
 use signoff_executor::Stopped;
 
-use crate::{context::Context, error::Error};
+use crate::{context::Context, error::Error, guard::Confirms};
 use observe::{Observed, Seen};
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
@@ -47,7 +47,7 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
         });
     }
     let honoured = result.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_some());
-    if honoured && !context.confirms(&guard_epoch).await? {
+    if honoured && !context.confirms(Confirms::Votes, &guard_epoch).await? {
         // The guard looks again, and so does this then.
         return Ok(None);
     }

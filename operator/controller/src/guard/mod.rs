@@ -20,7 +20,7 @@ use signoff_admission::ObjectVersions;
 use tokio::sync::watch;
 
 pub(crate) use monitor::{ForeignApiServer, GuardMonitor};
-pub(crate) use recheck::Recheck;
+pub(crate) use recheck::{Confirms, Recheck};
 
 /// The way in which an operator finds out whether the admission policies are in force.
 #[derive(Clone, Debug)]

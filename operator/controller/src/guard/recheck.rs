@@ -3,10 +3,10 @@
 //! One watch may lag behind another, and a process may be stopped between two steps. Only a question that is sent after the
 //! decision was read is proof.
 //!
-//! There are two questions. The *whole* one lists all objects of the guard. The *short* one reads by name the policies without
-//! which a user could write a vote or an outcome in the name of others, and takes all other objects from the last whole answer.
-//! That answer must not be older than [`WHOLE_LASTS`]; otherwise the whole question is asked. kube-apiserver lets lists that follow
-//! closely wait for up to 100 ms, and reads by name never.
+//! There are two questions. The *whole* one lists all objects of the guard. The *short* one reads by name the policy without which a
+//! user could write a vote in the name of others, and takes all other objects from the last whole answer. That answer must
+//! not be older than [`WHOLE_LASTS`]; otherwise the whole question is asked. kube-apiserver lets lists that follow closely wait for
+//! up to 100 ms, and reads by name never.
 //!
 //! One question serves all decisions that were read before it was sent. At most one is in flight. Decisions that arrive
 //! meanwhile share the next one. Where many arrive, it waits a moment for more of them.
@@ -57,6 +57,15 @@ pub(crate) struct Recheck {
     questions: Arc<Mutex<Questions>>,
 }
 
+/// What is to be confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirms {
+    /// The outcome of votes that were counted just now.
+    Votes,
+    /// An outcome that is stored, and that this process has not written: it rests on the policy of statuses too.
+    StoredOutcome,
+}
+
 #[derive(Default)]
 struct Questions {
     /// The question that was sent last, in flight or answered.
@@ -75,6 +84,8 @@ struct NextQuestion {
     question: Question,
     /// The number of decisions that wait for it.
     waiting: usize,
+    /// Whether it must be the whole question.
+    whole: bool,
     /// Wakes it when they are a crowd.
     crowd: Arc<Notify>,
 }
@@ -88,14 +99,14 @@ impl Recheck {
     ///
     /// # Errors
     /// As the API server answers.
-    pub(crate) async fn is_in_force(&self, epoch: &str) -> Result<bool, Arc<kube::Error>> {
+    pub(crate) async fn is_in_force(&self, epoch: &str, what: Confirms) -> Result<bool, Arc<kube::Error>> {
         let status = self.status.borrow().clone();
         let GuardStatus::InForce(guarded) = &status else { return Ok(false) };
         if *guarded.epoch != *epoch {
             return Ok(false);
         }
         let Some(baseline) = &guarded.baseline else { return Ok(true) };
-        let now = self.next_question(baseline.mutating).await?;
+        let now = self.next_question(what, baseline.mutating).await?;
         let holds = now.is_some_and(|now| baseline.versions.still_hold(&now));
         if !holds {
             lock(&self.questions).whole = None;
@@ -109,11 +120,13 @@ impl Recheck {
     }
 
     /// Returns the next question, which is not sent yet.
-    fn next_question(&self, mutating: bool) -> Question {
+    fn next_question(&self, what: Confirms, mutating: bool) -> Question {
+        let whole = what == Confirms::StoredOutcome;
         let now = Instant::now();
         let mut questions = lock(&self.questions);
         if let Some(next) = &mut questions.next {
             next.waiting += 1;
+            next.whole |= whole;
             if next.waiting >= CROWD {
                 next.crowd.notify_one();
             }
@@ -140,17 +153,20 @@ impl Recheck {
                 }
             }
             // A decision that is read from here on waits for another question.
-            if let Some(questions) = shared.upgrade() {
+            let next = shared.upgrade().and_then(|questions| {
                 let mut questions = lock(&questions);
-                questions.sent = questions.next.take().map(|next| next.question);
-            }
+                let next = questions.next.take();
+                questions.sent = next.as_ref().map(|next| next.question.clone());
+                next
+            });
+            let whole = next.is_none_or(|next| next.whole);
             // A panic would be the answer to every later question too.
-            let asked = AssertUnwindSafe(ask(client, &shared, mutating)).catch_unwind().await;
+            let asked = AssertUnwindSafe(ask(client, &shared, whole, mutating)).catch_unwind().await;
             asked
                 .unwrap_or_else(|_| Err(Arc::new(kube::Error::Service("the question was not asked to its end".into()))))
         };
         let question = question.boxed().shared();
-        questions.next = Some(NextQuestion { question: question.clone(), waiting: 1, crowd });
+        questions.next = Some(NextQuestion { question: question.clone(), waiting: 1, whole, crowd });
         question
     }
 }
@@ -159,15 +175,15 @@ fn lock(questions: &Mutex<Questions>) -> std::sync::MutexGuard<'_, Questions> {
     questions.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks the short question, or the whole one where the last whole answer is too old.
-async fn ask(client: Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> Answer {
+/// Asks the short question, or the whole one if it must be or where the last whole answer is too old.
+async fn ask(client: Client, questions: &Weak<Mutex<Questions>>, must_be_whole: bool, mutating: bool) -> Answer {
     let whole = questions.upgrade().and_then(|questions| lock(&questions).whole.clone());
-    match whole.filter(|(sent, _)| sent.elapsed() < WHOLE_LASTS) {
+    match whole.filter(|(sent, _)| !must_be_whole && sent.elapsed() < WHOLE_LASTS) {
         Some((sent, whole)) => {
             if sent.elapsed() >= WHOLE_REPEATS {
                 repeat_whole(&client, questions, mutating);
             }
-            within_patience(whole.with_decisive(&client)).await
+            within_patience(whole.with_policy_of_votes(&client)).await
         }
         None => ask_whole(&client, questions, mutating).await,
     }
