@@ -76,7 +76,7 @@ struct Questions {
     crowded_until: Option<Instant>,
     /// The last answer to a whole question, and when it was sent.
     whole: Option<(Instant, Arc<ObjectVersions>)>,
-    /// The whole question that no decision waits for: at most one. It ends with this process's interest in it.
+    /// The whole question that no decision waits for: at most one. It is aborted when this is dropped.
     repeated: JoinSet<()>,
 }
 
