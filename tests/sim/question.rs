@@ -185,6 +185,58 @@ async fn an_outcome_forged_right_after_a_decision_is_not_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_forged_right_after_a_decision_changes_nothing_that_is_counted() {
+    let past = json!({"phase": "Pending", "deadline": "2020-01-01T00:00:00Z"});
+    let mallory = json!({"phase": "Pending", "approvers": [{"kind": "User", "name": "mallory"}]});
+    for (forged, votes) in [(past, false), (mallory, true)] {
+        let (stage, operator) = guarded().await;
+        stage.apply(FIRST, &chain(json!([gate("review", json!({}))])));
+        let timeout = json!({"after": "1h", "action": "Approve"});
+        stage.apply(OTHER, &chain(json!([gate("review", json!({"timeout": timeout}))])));
+        let life = stage.begin(&operator);
+        let (first, target) = (asked(&stage, FIRST).await, asked(&stage, OTHER).await);
+        stage.pass(10).await;
+        blind(&stage, &operator);
+        decided(&stage, FIRST, &first).await;
+        lifted(&stage.server, "ValidatingAdmissionPolicyBinding", "signoff-status", || {
+            let status = |object: &mut Value| object["status"] = forged.clone();
+            stage.server.edit(&approvals(), NAMESPACE, &target, status).unwrap();
+            if votes {
+                let vote = |object: &mut Value| object["spec"]["decisions"]["mallory"] = verdict("Approve");
+                stage.server.edit(&approvals(), NAMESPACE, &target, vote).unwrap();
+            }
+        });
+        stage.pass(60).await;
+        let object = stage.server.value(&approvals(), NAMESPACE, &target).unwrap();
+        assert_eq!(object["status"]["phase"], "Superseded", "{forged}:\n{}", stage.server.story());
+        assert_ne!(stage.workflow(OTHER)["status"]["phase"], "Succeeded", "{forged}:\n{}", stage.server.story());
+        life.crash().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_tells_during_a_short_question_ends_its_answer() {
+    let (stage, operator) = guarded().await;
+    stage.apply(OTHER, &chain(json!([gate("review", json!({}))])));
+    let life = stage.begin(&operator);
+    let (first, second) = (asked(&stage, OTHER).await, asked(&stage, RUN).await);
+    stage.pass(10).await;
+    decided(&stage, OTHER, &first).await;
+    let is_short =
+        |request: &Request| request.verb == Verb::Get && request.resource.plural == "validatingadmissionpolicies";
+    stage.server.fault(On::requests_of(&operator).only(is_short), Fault::SlowResponse(Duration::from_secs(5)));
+    let before = stage.server.log().len();
+    stage.people().votes("alice", &second, verdict("Approve"));
+    stage.server.until_all(|_| reads(&stage, &operator, before).iter().any(|entry| is_short(entry))).await;
+    lifted(&stage.server, "ValidatingAdmissionPolicyBinding", "signoff-blobs", || {});
+    stage.pass(60).await;
+    let object = stage.server.value(&approvals(), NAMESPACE, &second).unwrap();
+    assert_eq!(object["status"]["phase"], "Superseded", "{}", stage.server.story());
+    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    life.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_answer_about_the_other_objects_serves_a_decision_half_a_second_later() {
     let others: Vec<Value> =
         shipped().into_iter().filter(|object| object["metadata"]["name"] != "signoff-approvals").collect();

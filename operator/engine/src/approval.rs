@@ -12,7 +12,7 @@ mod quorum;
 mod tally;
 mod votes;
 
-pub use guard_epoch::{changed, superseded};
+pub use guard_epoch::{changed, rests_on_request, superseded};
 pub use tally::{Note, OwnerState, TallyResult, VoteFilter, tally, tally_filtered};
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod observe;
 
 use signoff_api::{Approval, Moment};
 use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
-use signoff_engine::Now;
+use signoff_engine::{Now, approval::rests_on_request};
 use signoff_executor::Stopped;
 
 use crate::{context::Context, error::Error, guard::Confirms};
@@ -47,7 +47,11 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
         });
     }
     let honoured = result.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_some());
-    if honoured && !context.confirms(Confirms::Votes, &guard_epoch).await? {
+    let rests_on = match rests_on_request(approval.status.as_ref()) {
+        true => Confirms::Votes,
+        false => Confirms::StoredStatus,
+    };
+    if honoured && !context.confirms(rests_on, &guard_epoch).await? {
         // The guard looks again, and so does this then.
         return Ok(None);
     }

@@ -8,7 +8,7 @@
 //! not be older than [`WHOLE_LASTS`]; otherwise the whole question is asked. kube-apiserver lets lists that follow closely wait for
 //! up to 100 ms, and reads by name never.
 //!
-//! One question serves all decisions that were read before it was sent. At most one is in flight. Decisions that arrive
+//! One question serves all decisions that were read before it was sent. At most one that decisions wait for is in flight. Decisions that arrive
 //! meanwhile share the next one. Where many arrive, it waits a moment for more of them.
 
 use std::{
@@ -35,7 +35,7 @@ use super::{GuardStatus, publish};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long after it was sent the answer to a whole question still serves the short ones.
 const WHOLE_LASTS: Duration = Duration::from_millis(500);
-/// How long after it was sent a whole question is sent again while decisions follow each other, without a decision that waits for it.
+/// While decisions follow each other, the whole question is sent again this long after the last one. No decision waits for it.
 const WHOLE_REPEATS: Duration = Duration::from_millis(250);
 /// The number of decisions for which a question waits where many arrive: so it costs less than one read for each.
 const CROWD: usize = 8;
@@ -60,10 +60,11 @@ pub(crate) struct Recheck {
 /// What is to be confirmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirms {
-    /// The outcome of votes that were counted just now.
+    /// Votes that were counted by the request alone.
     Votes,
-    /// An outcome that is stored, and that this process has not written: it rests on the policy of statuses too.
-    StoredOutcome,
+    /// What rests on a stored status too: an outcome that this process has not written, or votes that are counted with a stored
+    /// deadline, level or list of approvers.
+    StoredStatus,
 }
 
 #[derive(Default)]
@@ -74,8 +75,10 @@ struct Questions {
     next: Option<NextQuestion>,
     /// Until when a question waits for a crowd.
     crowded_until: Option<Instant>,
-    /// The last answer to a whole question, and when it was sent.
+    /// The last answer to a whole question, and when the question was sent.
     whole: Option<(Instant, Arc<ObjectVersions>)>,
+    /// When an answer last was no: a whole question that was sent before is not kept.
+    whole_from: Option<Instant>,
     /// The whole question that no decision waits for: at most one. It is aborted when this is dropped.
     repeated: JoinSet<()>,
 }
@@ -95,7 +98,8 @@ impl Recheck {
         Self { client, status, doubt, questions: Arc::default() }
     }
 
-    /// Whether the admission policies were in force, in this epoch, all the time until now.
+    /// Whether the admission policies were in force, in this epoch, until after this was called. For objects that the short question
+    /// does not read: until half a second before, and as far as the watches have told since.
     ///
     /// # Errors
     /// As the API server answers.
@@ -110,18 +114,24 @@ impl Recheck {
         let holds = now.is_some_and(|now| baseline.versions.still_hold(&now));
         if !holds {
             lock(&self.questions).whole = None;
+            lock(&self.questions).whole_from = Some(Instant::now());
         }
+        // A watch may have told of a change while the question was asked.
+        let is_still_trusted = match &*self.status.borrow() {
+            GuardStatus::InForce(now) => now.epoch == guarded.epoch,
+            _ => false,
+        };
         // The monitor may have inspected again meanwhile: its newer status stays.
         if !holds && *self.status.borrow() == status {
             publish(&self.status, GuardStatus::looking("the admission policies were changed"));
             self.doubt.notify_one();
         }
-        Ok(holds)
+        Ok(holds && is_still_trusted)
     }
 
     /// Returns the next question, which is not sent yet.
     fn next_question(&self, what: Confirms, mutating: bool) -> Question {
-        let whole = what == Confirms::StoredOutcome;
+        let whole = what == Confirms::StoredStatus;
         let now = Instant::now();
         let mut questions = lock(&self.questions);
         if let Some(next) = &mut questions.next {
@@ -200,12 +210,16 @@ fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: b
     }
 }
 
-/// Asks the whole question, and keeps its answer for the short ones.
+/// Asks the whole question, and keeps its answer for the short ones unless a newer one is known.
 async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> Answer {
     let sent = Instant::now();
     let answer = within_patience(ObjectVersions::current(client, mutating)).await;
     if let Some(questions) = questions.upgrade() {
-        lock(&questions).whole = answer.as_ref().ok().cloned().flatten().map(|versions| (sent, versions));
+        let mut questions = lock(&questions);
+        let newest = questions.whole.as_ref().map(|(sent, _)| *sent).max(questions.whole_from);
+        if newest.is_none_or(|newest| newest < sent) {
+            questions.whole = answer.as_ref().ok().cloned().flatten().map(|versions| (sent, versions));
+        }
     }
     answer
 }

@@ -163,7 +163,7 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
             facts.push(Fact::Decided { path: record.path.clone(), outcome: Box::new(outcome) });
         }
     }
-    if unconfirmed && !context.confirms(Confirms::StoredOutcome, &seen.guarded.epoch).await? {
+    if unconfirmed && !context.confirms(Confirms::StoredStatus, &seen.guarded.epoch).await? {
         return Ok(false);
     }
     seen.facts.extend(facts);

@@ -58,6 +58,13 @@ pub fn changed() -> Outcome {
     }
 }
 
+/// Whether who may decide, until when, and in which epoch are all the request's: nothing in this stored status changes what a vote
+/// comes to.
+#[must_use]
+pub fn rests_on_request(status: Option<&ApprovalStatus>) -> bool {
+    status.is_none_or(|status| is_blank(status) && status.guard_epoch.is_none() && status.reminders.is_none())
+}
+
 /// Whether a status has nothing that an unauthorized writer could profit from: who may decide and until
 /// when are still the request's.
 fn is_blank(status: &ApprovalStatus) -> bool {
