@@ -21,17 +21,15 @@ use signoff_executor::{BlobStore, Clock, Evaluator, Owner, RunRef, Stopped, Subj
 use tokio::sync::{mpsc, watch};
 
 use crate::{
+    caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::{CallSlot, CallSlots},
-    confirmed_outcomes::ConfirmedOutcomes,
     error::Error,
     guard::{Confirms, GuardStatus, Recheck},
     in_flight::Runs,
     metrics::Shared,
-    plans::Plans,
     pods::{PodIndex, PodQuota, PodSlot},
     policy_index::PolicyIndex,
     quarantine::Quarantines,
-    segments::SegmentCache,
     stalls::Stalls,
     unreadable::Unreadable,
     value_quota::ValueQuota,
@@ -68,7 +66,7 @@ pub(crate) struct Context {
     /// The objects whose last reconcile failed.
     pub(crate) stalls: Stalls,
     pub(crate) runs: Runs,
-    pub(crate) plans: Plans,
+    pub(crate) plans: PlanCache,
     /// The threads on which text of users is evaluated.
     pub(crate) evaluator: Evaluator,
     /// The number of reconciles that wait for an evaluation.

@@ -13,6 +13,7 @@
 //! * `workflow`, `approval`: the two reconciles
 //! * `watch_handlers`: watch events, applied to the caches of `signoff-cluster`
 //! * `pods`: the Pods of steps
+//! * `caches`: plans, journal segments and confirmed outcomes
 //! * `call_slots`: how many calls run at once, and which is next
 //! * `policy_index`: the approval policies of each namespace
 //! * [`in_flight`], [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
@@ -31,17 +32,15 @@ pub mod protected_addresses;
 pub mod secrets;
 
 mod approval;
+mod caches;
 mod call_slots;
-mod confirmed_outcomes;
 mod context;
 mod event_loop;
 mod exit_reason;
-mod plans;
 mod pods;
 mod policy_index;
 mod quarantine;
 mod reconcile_load;
-mod segments;
 mod stall_reports;
 mod stalls;
 mod unreadable;

@@ -38,7 +38,7 @@ pub(super) async fn retire(
     due: Option<Moment>,
 ) -> Result<Option<Moment>, Error> {
     call_off(context, name, Some(uid));
-    context.segments.close(uid);
+    context.segments.remove_run(uid);
     context.workflows.keep_summary(name);
     match due {
         Some(due) if due <= context.now() => {

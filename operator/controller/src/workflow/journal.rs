@@ -45,7 +45,7 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
         for digest in missing {
             let text = fetch(context, name, &owner(name, uid), &status.value_names, &digest).await?;
             let records = read_segment(&text).map_err(|why| torn(format!("segment {digest}: {why}")))?;
-            context.segments.keep(uid, &digest, records.clone(), text.len());
+            context.segments.put(uid, &digest, records.clone(), text.len());
             segments.insert(digest, records);
         }
     }
@@ -54,7 +54,7 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
 /// Caches the segment of a committed transition for the next one.
 pub(super) fn keep(context: &Context, uid: &str, folded: Vec<NewSegment>) {
     for NewSegment { digest, text, records } in folded {
-        context.segments.keep(uid, &digest, records, text.len());
+        context.segments.put(uid, &digest, records, text.len());
     }
 }
 

@@ -153,7 +153,7 @@ async fn gates(context: &Context, seen: &mut Seen) -> Result<bool, Error> {
             let outcome = if asks_again {
                 Outcome { decided_at: Some(context.now()), ..changed() }
             } else if outcome.verdict.is_none() || approval.guard_epoch() == &*seen.guarded.epoch {
-                unconfirmed |= outcome.verdict.is_some() && !context.confirmed_outcomes.knows(&approval);
+                unconfirmed |= outcome.verdict.is_some() && !context.confirmed_outcomes.contains(&approval);
                 outcome.clone()
             } else {
                 // Whoever could lift the rules could also write this: it is not honoured, whoever wrote it.

@@ -6,7 +6,7 @@ use signoff_api::{Workflow, conditions, conditions::reason};
 use signoff_engine::{Plan, Policies, plan::spec_digest};
 
 use super::observe::Seen;
-use crate::{context::Context, error::Error, plans::Planned as KeptPlan};
+use crate::{caches::CachedPlan, context::Context, error::Error};
 
 pub(super) enum Planned {
     /// It goes on by this plan.
@@ -83,15 +83,15 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
 }
 
 /// Returns the plan of a run, or every error of its Workflow.
-async fn planned(context: &Context, seen: &Seen, policies: &Arc<Policies>) -> Result<KeptPlan, Error> {
-    if let Some(planned) = context.plans.find(&seen.workflow, policies) {
+async fn planned(context: &Context, seen: &Seen, policies: &Arc<Policies>) -> Result<CachedPlan, Error> {
+    if let Some(planned) = context.plans.get(&seen.workflow, policies) {
         return Ok(planned);
     }
     let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(policies));
     let plan = move || Plan::of(&object, &settings, &under).map(Arc::new).map_err(Arc::new);
     let planned = context.evaluate(&*seen.workflow, plan).await;
     let planned = planned.map_err(|why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why })?;
-    context.plans.keep(&seen.workflow, policies, planned.clone());
+    context.plans.put(&seen.workflow, policies, planned.clone());
     Ok(planned)
 }
 

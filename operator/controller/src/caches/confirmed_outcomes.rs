@@ -1,7 +1,5 @@
-//! The outcomes that this process has confirmed and written: the run that takes one need not ask the guard again.
-//!
-//! Bounded: the oldest are dropped, because a run that has ended takes none. Digests instead of outcomes, because an outcome may be as
-//! long as a vote.
+//! The outcomes that this process has confirmed and written: a run that takes one does not ask the guard again. Digests instead of
+//! outcomes, because an outcome can be as long as a vote.
 
 use std::{
     num::NonZeroUsize,
@@ -12,16 +10,14 @@ use kube::ResourceExt;
 use lru::LruCache;
 use signoff_api::{Approval, Digest, approval::Outcome};
 
-/// The most that are kept.
-const MOST: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
+const MAX_OUTCOMES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
-/// The digests of confirmed outcomes, by uid and version of their Approval. An outcome that another program changed has another
-/// digest.
+/// The digests of confirmed outcomes, by uid and version of their Approval. An outcome that another program changed has another digest.
 pub(crate) struct ConfirmedOutcomes(Mutex<LruCache<(String, String), Digest>>);
 
 impl Default for ConfirmedOutcomes {
     fn default() -> Self {
-        Self(Mutex::new(LruCache::new(MOST)))
+        Self(Mutex::new(LruCache::new(MAX_OUTCOMES)))
     }
 }
 
@@ -29,16 +25,16 @@ impl ConfirmedOutcomes {
     /// Adds the confirmed outcome of an Approval. One without a digest is confirmed again later.
     pub(crate) fn add(&self, approval: &Approval, confirmed: &Outcome) {
         let Ok(digest) = Digest::of(confirmed) else { return };
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.put(key(approval), digest);
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.put(key(approval), digest);
     }
 
     /// Whether the outcome of this Approval is the one that was confirmed.
-    pub(crate) fn knows(&self, approval: &Approval) -> bool {
+    pub(crate) fn contains(&self, approval: &Approval) -> bool {
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
         let Some(digest) = outcome.and_then(|outcome| Digest::of(outcome).ok()) else { return false };
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        held.peek(&key(approval)) == Some(&digest)
+        let cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.peek(&key(approval)) == Some(&digest)
     }
 }
 
@@ -75,22 +71,22 @@ mod tests {
     }
 
     #[test]
-    fn only_the_outcome_that_was_confirmed_is_known_in_its_version_alone() {
-        let held = ConfirmedOutcomes::default();
+    fn an_outcome_is_confirmed_in_the_version_in_which_it_was_added() {
+        let cached = ConfirmedOutcomes::default();
         let confirmed = approval("7", &modified("as it was decided"));
-        held.add(&confirmed, confirmed.status.as_ref().unwrap().outcome.as_ref().unwrap());
-        assert!(held.knows(&confirmed));
-        assert!(!held.knows(&approval("7", &modified("as another program made it"))));
-        assert!(!held.knows(&approval("8", &modified("as it was decided"))));
-        assert!(!held.knows(&approval("7", &Value::Null)));
+        cached.add(&confirmed, confirmed.status.as_ref().unwrap().outcome.as_ref().unwrap());
+        assert!(cached.contains(&confirmed));
+        assert!(!cached.contains(&approval("7", &modified("as another program made it"))));
+        assert!(!cached.contains(&approval("8", &modified("as it was decided"))));
+        assert!(!cached.contains(&approval("7", &Value::Null)));
     }
 
     #[test]
-    fn what_is_held_does_not_grow_with_the_length_of_an_outcome() {
-        let held = ConfirmedOutcomes::default();
+    fn the_cache_does_not_grow_with_the_length_of_an_outcome() {
+        let cached = ConfirmedOutcomes::default();
         let long = approval("7", &modified(&"x".repeat(100_000)));
-        held.add(&long, long.status.as_ref().unwrap().outcome.as_ref().unwrap());
-        assert!(held.knows(&long));
-        assert!(held.0.lock().unwrap().iter().all(|(_, held)| held.as_str().len() == 71));
+        cached.add(&long, long.status.as_ref().unwrap().outcome.as_ref().unwrap());
+        assert!(cached.contains(&long));
+        assert!(cached.0.lock().unwrap().iter().all(|(_, digest)| digest.as_str().len() == 71));
     }
 }

@@ -1,0 +1,11 @@
+//! The caches of this process for reconciles: plans, journal segments and confirmed outcomes. Each is bounded, the least recently used
+//! entries leave first, and a missing entry costs time only.
+
+mod by_bytes;
+mod confirmed_outcomes;
+mod plans;
+mod segments;
+
+pub(crate) use confirmed_outcomes::ConfirmedOutcomes;
+pub(crate) use plans::{CachedPlan, PlanCache};
+pub(crate) use segments::SegmentCache;
