@@ -13,7 +13,7 @@ use signoff_tests::attacks;
 use signoff_tests::cargo::{root, shown};
 use signoff_tests::say;
 
-use crate::{catalogue, glossary, handbook};
+use crate::{catalogue, glossary, handbook, messages};
 
 /// Folders that hold nothing but generated files: whatever else lies there is a left-over.
 const GENERATED_ONLY: [&str; 2] = ["crds", "charts/signoff/files"];
@@ -61,6 +61,7 @@ fn wanted() -> Result<Vec<(PathBuf, String)>> {
     files.push((ranges::PAGE.to_owned(), ranges::page()));
     files.push((catalogue::PAGE.to_owned(), catalogue::page()?));
     files.push((glossary::PAGE.to_owned(), glossary::page()?));
+    files.push((messages::PAGE.to_owned(), messages::page()?));
     Ok(files.into_iter().map(|(path, text)| (root().join(path), text)).collect())
 }
 

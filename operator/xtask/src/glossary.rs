@@ -45,7 +45,7 @@ pub(crate) fn page() -> Result<String> {
 }
 
 /// Returns the source files of a folder, those of tests left out.
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -11,6 +11,7 @@ mod glossary;
 mod handbook;
 mod image;
 mod lint;
+mod messages;
 mod release;
 mod tally;
 mod test;
