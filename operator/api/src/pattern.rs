@@ -292,7 +292,7 @@ pub struct Edge {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChooseEdge {
-    /// A CEL condition, a template in `{{ }}` that renders to `true` or `false`, or `else`, which is always true.
+    /// A CEL condition, or `else`, which is always true.
     #[schemars(length(min = 1, max = 1024))]
     pub when: String,
     /// The name of the next step when the condition is true.

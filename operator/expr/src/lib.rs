@@ -32,14 +32,12 @@ pub mod reference;
 pub mod scope;
 pub mod template;
 pub mod text;
-pub mod when;
 
 pub use cel::Condition;
 pub use nearest::nearest;
 pub use reference::{Known, Member, Members, Reference, check, is_identifier};
 pub use scope::Scope;
 pub use template::Template;
-pub use when::When;
 
 /// The error of a template or condition that was refused or failed.
 ///

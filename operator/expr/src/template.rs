@@ -76,11 +76,6 @@ impl Template {
         Ok(Self { what: what.to_owned(), source: source.to_owned(), references })
     }
 
-    /// The path of the field that holds this template.
-    pub(super) fn what(&self) -> &str {
-        &self.what
-    }
-
     /// The text this template was parsed from.
     pub fn source(&self) -> &str {
         &self.source

@@ -1,12 +1,10 @@
-//! Conditions of the Strands CLI as conditions of a Workflow: CEL where it says the same, else a template.
+//! Conditions of the Strands CLI as conditions of a Workflow, in CEL.
 //!
-//! It must not guess: a condition that cannot be told in CEL is none, and the caller says so. CEL never takes a text or a
-//! number for true or false, so neither does this.
+//! **Invariant:** a condition that CEL cannot express is never approximated: the caller gets `None` and reports it.
 
 use signoff_expr::Condition;
 
 use super::{
-    jinja,
     names::Names,
     parts::{COMPARES, cut, cut_last, is_shallow, is_whole, split, trim},
     rewrite::{self, Found},
@@ -14,30 +12,27 @@ use super::{
     tokens::Token,
 };
 
-/// A condition in CEL that says what the source says; none where there is none.
+/// Returns the condition in CEL, or `None` where CEL cannot express it. A value that is not a boolean is no condition.
 pub(super) fn cel(source: &str, names: &Names, found: &mut Found) -> Option<String> {
+    converted(source, names, false, found)
+}
+
+/// Returns the condition of an edge: `else`, or CEL. As in a template, a value counts as true unless it is empty, zero, false or
+/// missing. `None` where CEL cannot express the condition.
+pub(super) fn when(source: &str, names: &Names, found: &mut Found) -> Option<String> {
+    if source.trim().eq_ignore_ascii_case("else") {
+        return Some("else".to_owned());
+    }
+    converted(source, names, true, found)
+}
+
+fn converted(source: &str, names: &Names, takes_values: bool, found: &mut Found) -> Option<String> {
     let expression = rewrite::expression(bare(source), names, found);
     if !is_shallow(&expression) {
         return None;
     }
-    let text = Conditions { names }.disjunction(&expression)?;
+    let text = Conditions { names, takes_values }.disjunction(&expression)?;
     Condition::parse(&text, "").ok().map(|_| text)
-}
-
-/// The condition of an edge: `else`, CEL, or a template that comes to `true` or `false`.
-pub(super) fn when(source: &str, names: &Names, found: &mut Found) -> String {
-    if source.trim().eq_ignore_ascii_case("else") {
-        return "else".to_owned();
-    }
-    if !source.trim().starts_with("{{")
-        && let Some(cel) = cel(source, names, &mut found.clone())
-    {
-        // What was found is kept below, or by this second reading.
-        let _ = rewrite::expression(bare(source), names, found);
-        return cel;
-    }
-    let expression = rewrite::expression(bare(source), names, found);
-    jinja::decision(&expression)
 }
 
 /// The expression without the marks around it.
@@ -49,6 +44,8 @@ fn bare(source: &str) -> &str {
 /// The translator of expressions into CEL.
 struct Conditions<'n> {
     names: &'n Names,
+    /// Whether a value that is not a boolean is a condition too: whether it is empty, zero or missing.
+    takes_values: bool,
 }
 
 impl Conditions<'_> {
@@ -78,7 +75,7 @@ impl Conditions<'_> {
                 let sign = source.get(left.len())?.text();
                 Some(format!("{} {sign} {}", self.operand(left)?, self.operand(right)?))
             }
-            None => self.decided(source),
+            None => self.decided(source).or_else(|| self.takes_values.then(|| self.present(source))?),
         }
     }
 
@@ -86,13 +83,34 @@ impl Conditions<'_> {
     fn decided(&self, source: &[Token]) -> Option<String> {
         match source {
             [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => plain(source),
-            [open, .., close] if open.is_sign("(") && close.is_sign(")") => self.operand(source),
+            [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
+                self.disjunction(inner).map(parenthesized)
+            }
             [Token::Name(name), open, ..] if open.is_sign("(") => match name.as_str() {
                 "contains" | "starts_with" | "ends_with" => self.operand(source),
                 _ => None,
             },
             _ => (Shape::of(source, self.names) == Shape::Decision).then(|| plain(source))?,
         }
+    }
+
+    /// Returns the condition that a value is not empty, zero, false or missing.
+    fn present(&self, source: &[Token]) -> Option<String> {
+        let value = self.operand(source)?;
+        Some(match (source, Shape::of(source, self.names)) {
+            ([Token::Name(name), open, .., close], _)
+                if ["length", "len", "size"].contains(&name.as_str())
+                    && open.is_sign("(")
+                    && close.is_sign(")")
+                    && is_whole(&source[1..]) =>
+            {
+                format!("{value} > 0")
+            }
+            (_, Shape::Decision) => value,
+            (_, Shape::Text) => format!("!({value} in ['', null])"),
+            (_, Shape::List) => format!("size({value}) > 0"),
+            (_, Shape::Unknown) => format!("!({value} in ['', null, false, 0, [], {{}}])"),
+        })
     }
 
     /// Whether a text holds a text, or a list an item.
@@ -114,9 +132,9 @@ impl Conditions<'_> {
         match source {
             [] => None,
             [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
-                let text = self.disjunction(inner).or_else(|| self.operand(inner))?;
-                // A single call or path needs no parentheses.
-                Some(if text.contains(' ') { format!("({text})") } else { text })
+                // What is compared is a value, whether or not it could be a condition.
+                let comparison = Self { takes_values: false, ..*self }.disjunction(inner);
+                comparison.or_else(|| self.operand(inner)).map(parenthesized)
             }
             [Token::Name(name), open, inner @ .., close]
                 if open.is_sign("(") && close.is_sign(")") && is_whole(&source[1..]) =>
@@ -144,6 +162,11 @@ impl Conditions<'_> {
 fn joined(source: &[Token], words: &[&str], with: &str, one: impl Fn(&[Token]) -> Option<String>) -> Option<String> {
     let parts: Option<Vec<String>> = split(source, words).into_iter().map(one).collect();
     Some(parts?.join(with))
+}
+
+/// Returns the text in parentheses, unless it is a single call or path.
+fn parenthesized(text: String) -> String {
+    if text.contains(' ') { format!("({text})") } else { text }
 }
 
 fn negated(condition: String) -> String {
@@ -197,7 +220,7 @@ fn plain(source: &[Token]) -> Option<String> {
                 other => text.push_str(other),
             },
             // JMESPath puts literals into backticks.
-            Token::Quoted(quoted) if quoted.starts_with('`') => text.push_str(&jinja::literal(token)?),
+            Token::Quoted(quoted) if quoted.starts_with('`') => text.push_str(&literal(token)?),
             Token::Sign(sign) if sign == "|" || sign == "~" => return None,
             // CEL counts from the beginning only.
             Token::Sign(sign) if sign == "-" && is_after("[") => return None,
@@ -208,8 +231,17 @@ fn plain(source: &[Token]) -> Option<String> {
     Some(text)
 }
 
+/// Returns a literal in the form of JMESPath, which uses backticks.
+fn literal(token: &Token) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(token.unquoted()?.trim()).ok()?;
+    Some(value.to_string())
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::expect_used)]
+    use serde_json::json;
+
     use super::*;
 
     fn names() -> Names {
@@ -268,6 +300,7 @@ mod tests {
         for source in [
             "steps[0].response",
             "ready",
+            "(ready)",
             "not x",
             "{{ not steps[0].response and x == 'a' }}",
             "tags",
@@ -283,26 +316,61 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_is_decided_by_cel_or_by_a_template() {
-        let when = |source: &str| when(source, &names(), &mut Found::default());
-        assert_eq!(when(" Else "), "else");
-        assert_eq!(when("hitl_response == 'revise'"), "hitl_response == 'revise'");
-        assert_eq!(when("{{ 'x' in nodes.a_b.response.lower() }}"), "{{ 'x' in steps['a-b'].response.lower() }}");
-        assert_eq!(when("{{ nodes.a_b.iteration >= 3 }}"), "{{ (steps['a-b'].visits | length) >= 3 }}");
-        assert_eq!(when("{{ nodes.c.response or x == 1 }}"), "{{ true if (steps.c.response or x == 1) else false }}");
-        assert_eq!(when("x | default('a') == 'b'"), "{{ x | default('a') == 'b' }}");
-        assert_eq!(when("{{ (a == 1) and not b }}"), "{{ (a == 1) and not b }}");
-        assert_eq!(when("ready"), "{{ true if (ready) else false }}");
-        assert_eq!(when("not ready && x < `5`"), "{{ not ready and x < 5 }}");
-        assert_eq!(when("steps[-1].response == 'yes'"), "{{ steps[-1].response == 'yes' }}");
-        assert_eq!(when("contains(subtasks, 'x')"), "{{ ('x' in subtasks) }}");
-        assert_eq!(when("subtasks contains 'x'"), "{{ ('x' in subtasks) }}");
-        assert_eq!(when("not a and subtasks not contains 'x'"), "{{ not a and not ('x' in subtasks) }}");
-        assert_eq!(when("nodes.a_b.response contains 'x'"), "steps['a-b'].response.contains('x')");
-        assert_eq!(
-            when("!starts_with(a, 'x') || length(b)"),
-            "{{ true if (not a.startswith('x') or (b | length)) else false }}"
-        );
-        assert_eq!(when("contains(tags, 'x')"), "'x' in tags");
+    fn an_edge_gets_a_condition_in_cel() {
+        for (source, expected) in [
+            (" Else ", "else"),
+            ("hitl_response == 'revise'", "hitl_response == 'revise'"),
+            ("{{ 'x' in nodes.a_b.response.lower() }}", "steps['a-b'].response.lowerAscii().contains('x')"),
+            ("{{ nodes.a_b.iteration >= 3 }}", "size(steps['a-b'].visits) >= 3"),
+            ("{{ nodes.c.response or x == 1 }}", "!(steps.c.response in ['', null]) || x == 1"),
+            ("{{ (a == 1) and not b }}", "(a == 1) && !(!(b in ['', null]))"),
+            ("not fast && x < `5`", "!(fast) && x < 5"),
+            ("tags", "size(tags) > 0"),
+            ("{{ (nodes.a_b.iteration) >= 3 and (a) == b }}", "size(steps['a-b'].visits) >= 3 && a == b"),
+            ("nodes.a_b.visits contains 'x'", "'x' in steps['a-b'].visits"),
+            ("(subtasks)", "(!(subtasks in ['', null, false, 0, [], {}]))"),
+            ("nodes.a_b.response contains 'x'", "steps['a-b'].response.contains('x')"),
+            ("!starts_with(a, 'x') || length(b)", "!(a.startsWith('x')) || size(b) > 0"),
+            ("contains(tags, 'x')", "'x' in tags"),
+        ] {
+            assert_eq!(when(source, &names(), &mut Found::default()).as_deref(), Some(expected), "{source}");
+        }
+    }
+
+    #[test]
+    fn an_edge_gets_no_condition_where_cel_cannot_express_it() {
+        for source in [
+            "x | default('a') == 'b'",
+            "steps[-1].response == 'yes'",
+            "contains(subtasks, 'x')",
+            "not a and subtasks not contains 'x'",
+            "a if b else c",
+            "{% if a %}true{% endif %}",
+            "",
+        ] {
+            assert_eq!(when(source, &names(), &mut Found::default()), None, "{source}");
+        }
+    }
+
+    /// Templates take these values for false: the conversion must do the same.
+    #[test]
+    fn a_value_of_an_edge_holds_unless_it_is_empty_zero_false_or_missing() {
+        let holds = |source: &str, value: serde_json::Value| {
+            let text = when(source, &names(), &mut Found::default()).expect(source);
+            let mut scope = signoff_expr::Scope::new();
+            scope.set(source, value);
+            Condition::parse(&text, "when").expect(&text).evaluate(&scope)
+        };
+        for value in [json!(""), json!(null), json!(false), json!(0), json!(0.0), json!([]), json!({})] {
+            assert_eq!(holds("subtasks", value.clone()), Ok(false), "{value}");
+        }
+        for value in [json!("x"), json!(true), json!(1), json!([0]), json!({"a": null})] {
+            assert_eq!(holds("subtasks", value.clone()), Ok(true), "{value}");
+        }
+        assert_eq!(holds("last_response", json!("")), Ok(false));
+        assert_eq!(holds("last_response", json!(null)), Ok(false));
+        assert_eq!(holds("last_response", json!("x")), Ok(true));
+        assert_eq!(holds("tags", json!([])), Ok(false));
+        assert_eq!(holds("tags", json!(["x"])), Ok(true));
     }
 }

@@ -101,15 +101,16 @@ impl<'t> Import<'t> {
         cel
     }
 
-    /// The condition of an edge.
-    pub(super) fn when(&mut self, source: &str) -> String {
+    /// Returns the condition of an edge in CEL. Reports at `edge` that `field` is left out where there is none.
+    pub(super) fn when(&mut self, source: &str, field: &str, edge: &Node) -> Option<String> {
         let when = condition::when(source, &self.names, &mut self.found);
-        if when.starts_with("{{") {
-            if let Ok(template) = Template::parse(&when, "") {
-                self.roots.extend(template.references().iter().map(|reference| reference.root.clone()));
+        match &when {
+            Some(when) => self.asks(when),
+            None => {
+                let message =
+                    "CEL cannot express this condition: this way is left out; write its condition in CEL by hand";
+                self.tell_at(Weight::Unsupported, field, edge, message);
             }
-        } else {
-            self.asks(&when);
         }
         when
     }

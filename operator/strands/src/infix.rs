@@ -1,5 +1,5 @@
-//! The operator `contains` of conditions: `a contains b` becomes the call `contains(a, b)`, which [`super::condition`] and
-//! [`super::jinja`] read. Pure: tokens in, tokens out.
+//! The operator `contains` of conditions: `a contains b` becomes the call `contains(a, b)`, which [`super::condition`]
+//! reads. Pure: tokens in, tokens out.
 
 use super::{
     parts::deeper,

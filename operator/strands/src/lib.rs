@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`fields`], [`kind`] | which fields the format has, what each takes and what becomes of it |
 //! | `tokens`, `parts`, `rewrite` | what a template says with the new names |
-//! | `condition`, `infix`, `shape`, `jinja` | what a condition is in CEL, and what of it CEL cannot say |
+//! | `condition`, `infix`, `shape` | what a condition is in CEL, and what of it CEL cannot say |
 //! | `words` | which words of people the file compares with |
 //! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | what each part of a file becomes |
 //! | `check` | what is wrong with a file of either format: one of ours, or one of the Strands CLI |
@@ -19,7 +19,6 @@ mod graph;
 mod import;
 mod infix;
 mod inputs;
-mod jinja;
 pub mod kind;
 mod names;
 mod notes;

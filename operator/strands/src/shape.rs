@@ -59,6 +59,7 @@ impl Shape {
             }
             [.., close] if close.is_sign(")") => called(source),
             [.., dot, member] if dot.is_sign(".") && member.is_name("response") => Self::Text,
+            [.., dot, member] if dot.is_sign(".") && member.is_name("visits") => Self::List,
             [inputs, dot, input] if inputs.is_name("inputs") && dot.is_sign(".") => declared(input.text(), names),
             [Token::Name(name)] if TEXTS.contains(&name.as_str()) => Self::Text,
             [Token::Name(name)] if OTHERS.contains(&name.as_str()) => Self::Unknown,

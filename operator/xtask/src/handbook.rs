@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use signoff_expr::{Condition, LanguageError, Scope, Template, When, text};
+use signoff_expr::{Condition, LanguageError, Scope, Template, text};
 
 /// The path of the page from the root of the repository.
 pub(crate) const PAGE: &str = "docs/reference/templates-and-conditions.md";
@@ -37,7 +37,6 @@ pub(crate) struct Section {
 enum Language {
     Template,
     Condition,
-    When,
 }
 
 /// Returns the page as Markdown.
@@ -60,7 +59,7 @@ pub(crate) fn page() -> Result<String, LanguageError> {
         table(&mut page, section, Language::Condition)?;
     }
     limits(&mut page, "Limits of conditions", &conditions::limits());
-    table(&mut page, &conditions::EDGES, Language::When)?;
+    table(&mut page, &conditions::EDGES, Language::Condition)?;
     Ok(page)
 }
 
@@ -128,7 +127,6 @@ fn result(example: &str, language: Language) -> Result<String, LanguageError> {
     let given = match language {
         Language::Template => Template::parse(example, "")?.render(&scope),
         Language::Condition => Condition::parse(example, "")?.evaluate_value(&scope).map(|value| value.to_string()),
-        Language::When => When::parse(example, "")?.evaluate(&scope).map(|taken| taken.to_string()),
     };
     Ok(match given {
         Ok(value) => code(&value),
@@ -200,7 +198,7 @@ mod tests {
     fn every_example_shows_its_word_and_gives_a_value_unless_it_is_about_errors() {
         let sections = templates::SECTIONS.iter().map(|s| (*s, Language::Template));
         let all = sections.chain(conditions::SECTIONS.iter().map(|s| (*s, Language::Condition)));
-        for (section, language) in all.chain([(&conditions::EDGES, Language::When)]) {
+        for (section, language) in all.chain([(&conditions::EDGES, Language::Condition)]) {
             for Entry { words, what, example } in section.entries {
                 let result = result(example, language).unwrap();
                 assert_eq!(

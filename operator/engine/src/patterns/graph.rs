@@ -1,7 +1,7 @@
 //! `graph`: a node, then the first edge that matches, until none does.
 
 use signoff_api::journal::{StepKind, StepPhase};
-use signoff_expr::When;
+use signoff_expr::Condition;
 
 use super::PatternResult;
 
@@ -82,7 +82,7 @@ fn chosen<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     graph: &PlannedGraph,
-    choices: &[(When, usize)],
+    choices: &[(Condition, usize)],
     seq: i64,
 ) -> Result<String, RenderError> {
     let wanted = choices.iter().flat_map(|(when, _)| when.references()).collect();

@@ -16,7 +16,7 @@ use super::{
     step::PlanContext,
 };
 
-use signoff_expr::{Known, When};
+use signoff_expr::{Condition, Known};
 
 /// The pattern of a run: which step runs when.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ pub(crate) struct PlannedGraph {
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedEdge {
     Always(usize),
-    Choose(Vec<(When, usize)>),
+    Choose(Vec<(Condition, usize)>),
 }
 
 impl PlannedPattern {

@@ -37,6 +37,10 @@ const RESERVED: [&str; 18] = [
     "while",
 ];
 
+/// The error of a template where a condition is expected. No condition begins with these signs.
+const TEMPLATE: &str =
+    "a condition is CEL, not a template; write it without `{{ }}`, as in hitl_response == 'approved'";
+
 /// Binary operators by how strongly they bind, weakest first.
 const LEVELS: [&[(&str, Operator)]; 3] = [
     &[
@@ -62,6 +66,10 @@ pub(super) fn parse(source: &str) -> Parsed {
             1,
             format!("the condition has {length} characters; at most {MAX_SOURCE} are allowed, move work into a step"),
         ));
+    }
+    let start = source.trim_start();
+    if start.starts_with("{{") || start.starts_with("{%") {
+        return Err(Fault::new(1, TEMPLATE));
     }
     let mut parser = Parser { words: words(source)?, next: 0, nodes: 0, nesting: 0, in_comprehension: false };
     let tree = parser.expression()?;

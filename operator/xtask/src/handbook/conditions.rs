@@ -131,11 +131,9 @@ pub(super) fn limits() -> Vec<(&'static str, String)> {
 
 pub(super) const EDGES: Section = Section {
     title: "Edges of a graph",
-    intro: "The `when` of an edge is a condition, or a template that comes to exactly `true` or `false`: one that begins with\n`{{` or `{%`. Gates, `skipIf` and grants take conditions only.",
+    intro: "The `when` of an edge is a condition or `else`. A template is refused, as in every condition.",
     entries: &[
-        e("", "a condition", "steps['my-review'].response == 'approved'"),
+        e("", "a condition", "hitl_response.lowerAscii().contains('approved')"),
         e("else", "always holds", "else"),
-        e("", "a template", "{{ 'approved' in hitl_response.lower() }}"),
-        e("", "a template that comes to another text is an error", "{{ hitl_response }}"),
     ],
 };

@@ -90,7 +90,7 @@ fn an_edge_is_chosen_by_the_option_that_was_chosen() {
         json!([hitl("ask", json!({"form": form})), set("hare", "h"), set("tortoise", "t")]),
         json!([{"from": "ask", "choose": [
             {"when": "hitl_response == 'Fast'", "to": "hare"},
-            {"when": "{{ 'slow' in hitl_response.lower() }}", "to": "tortoise"}]}]),
+            {"when": "hitl_response.lowerAscii().contains('slow')", "to": "tortoise"}]}]),
     ));
     run.respond("ask", "Slow");
     assert_eq!(run.succeeded(), "t");

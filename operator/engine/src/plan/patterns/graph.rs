@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use signoff_api::pattern::{Edge, Graph};
-use signoff_expr::{Members, When};
+use signoff_expr::{Condition, Members};
 
 use super::{Known, PlanContext, PlannedEdge, PlannedGraph, PlannedPattern, SpecStep, SpecSteps, Validator};
 
@@ -108,8 +108,8 @@ impl Validator<'_> {
         }
     }
 
-    fn when(&mut self, source: &str, field: &str, known: &Known) -> Option<When> {
-        match When::parse(source, field) {
+    fn when(&mut self, source: &str, field: &str, known: &Known) -> Option<Condition> {
+        match Condition::parse(source, field) {
             Ok(when) => {
                 self.references(&when.references(), known, field);
                 Some(when)
