@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, OPERATOR_NAMESPACE};
 
-use crate::policies::stage::{approval, refused, said, workflow};
+use crate::policies::harness::{approval, refused, said, workflow};
 
 const OPERATOR_POD: &str = "signoff-operator-outside";
 

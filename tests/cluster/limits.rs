@@ -14,7 +14,7 @@ use signoff_api::Workflow;
 use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, OperatorProcess};
 use tokio::sync::watch;
 
-use crate::policies::stage::workflow;
+use crate::policies::harness::workflow;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

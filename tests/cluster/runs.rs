@@ -13,7 +13,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
-use crate::policies::stage::{Answer, said, workflow};
+use crate::policies::harness::{Answer, said, workflow};
 
 /// How long a gate may take from being asked for to the end of its run. It takes a fraction of a second where nothing
 /// else happens; test machines are slow and busy.

@@ -13,7 +13,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, ApprovalRequest, Workflow, names};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
 
-use crate::policies::stage::{Answer, refused, said};
+use crate::policies::harness::{Answer, refused, said};
 
 /// The operator tries forged requests before it trusts rules that are new.
 const PATIENCE: Duration = Duration::from_secs(90);

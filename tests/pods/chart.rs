@@ -11,7 +11,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, program};
 use signoff_tests::image::{IMAGE_FOLDER, Layout, OPERATOR_IMAGE, operator_image};
 
-use crate::stage::{Stage, own};
+use crate::harness::{Stage, own};
 
 /// The image in the folder that `cargo xtask test pods --image DIR` names. Without it: the debug program with the libraries
 /// it names, because a release build takes minutes.

@@ -10,7 +10,7 @@ use signoff_api::journal::{StepKind, StepRecord};
 use signoff_api::workflow::WorkflowStatus;
 use signoff_tests::control_plane::named;
 
-use crate::stage::Stage;
+use crate::harness::Stage;
 use crate::story::{Example, among};
 
 /// What each has to show in the end, and the class of the failure that it is about.

@@ -3,10 +3,10 @@
 
 mod chart;
 mod examples;
+mod harness;
 mod machine;
 mod node;
 mod operator;
-mod stage;
 mod steps;
 #[expect(dead_code, reason = "the examples without containers are run by other suites")]
 #[path = "../story.rs"]

@@ -6,7 +6,7 @@ use kube::Api;
 use serde_json::json;
 use signoff_tests::image::Named;
 
-use crate::stage::{Stage, phase, shared};
+use crate::harness::{Stage, phase, shared};
 
 fn state(pod: &Pod) -> ContainerState {
     let all = pod.status.as_ref().and_then(|status| status.container_statuses.clone()).unwrap_or_default();

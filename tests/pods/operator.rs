@@ -14,7 +14,7 @@ use signoff_api::journal::StepPhase;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Signal;
 
-use crate::stage::{operator, own, phase};
+use crate::harness::{operator, own, phase};
 use crate::witness::{Pods, condition, error_class, record, step};
 
 /// Where an operator dies.

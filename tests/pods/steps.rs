@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Workflow};
 
-use crate::stage::shared;
+use crate::harness::shared;
 use crate::witness::{Pods, condition, error_class, record, step, with};
 
 const ALICE: &str = "alice@example.com";

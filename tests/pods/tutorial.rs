@@ -8,7 +8,7 @@ use signoff_tests::control_plane::program;
 use signoff_tests::image::{OPERATOR_IMAGE, operator_image};
 use signoff_tests::page::{self, Block, Command};
 
-use crate::stage::own;
+use crate::harness::own;
 
 const PAGE: &str = include_str!("../../docs/tutorial.md");
 /// The line that the shell prints after each command, with its exit code behind it.

@@ -17,7 +17,7 @@ use signoff_api::{Approval, Digest, Workflow, names};
 use signoff_tests::control_plane::{Cluster, named};
 use tempfile::TempDir;
 
-use crate::stage::Stage;
+use crate::harness::Stage;
 
 /// How long it may take until something is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -206,7 +206,7 @@ impl Pods {
     pub(crate) async fn none_runs(&self, run: &str) {
         for pod in self.list(run).await {
             let over =
-                |pod: Option<&Pod>| pod.is_none() || matches!(crate::stage::phase(pod), Some("Failed" | "Succeeded"));
+                |pod: Option<&Pod>| pod.is_none() || matches!(crate::harness::phase(pod), Some("Failed" | "Succeeded"));
             let name = pod.name_any();
             let waited = tokio::time::timeout(PATIENCE, await_condition(self.see::<Pod>(), &name, over)).await;
             waited.unwrap_or_else(|_| panic!("{name} still runs")).unwrap();

@@ -7,10 +7,10 @@ use signoff_tests::sim::{Crash, EffectCrash, Fault, On, Resource, Verb};
 
 use crate::{
     ending::list,
+    harness::{OPERATOR, QUIET, Stage},
     laws,
     people::verdict,
     scenarios::{RUN, chain, gate, set},
-    stage::{OPERATOR, QUIET, Stage},
 };
 
 fn policies() -> Resource {

@@ -8,8 +8,8 @@ use signoff_tests::sim::Answer;
 
 use crate::{
     ending::list,
+    harness::{NAMESPACE, OPERATOR, Stage, condition, is_status_write, workflows},
     scenarios::chain,
-    stage::{NAMESPACE, OPERATOR, Stage, condition, is_status_write, workflows},
 };
 
 /// As many http requests at once, to one host; each may take an hour.

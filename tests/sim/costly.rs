@@ -9,10 +9,10 @@ use signoff_tests::sim::Answer;
 
 use crate::{
     endless::{set_aside, stage_with},
+    harness::{OPERATOR, Stage, condition},
     people::verdict,
+    scenario_runner::ENOUGH,
     scenarios::{RUN, chain, gate, set},
-    stage::{OPERATOR, Stage, condition},
-    telling::ENOUGH,
 };
 
 /// Less than all slow evaluations of a test take together.

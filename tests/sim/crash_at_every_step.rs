@@ -9,9 +9,9 @@ use signoff_tests::sim::{Crash, EffectCrash, Fault, On, Turn};
 use crate::{
     disturbances::{self, Disturbance},
     ending::{Ending, list},
+    harness::{OPERATOR, Stage},
+    scenario_runner::{ALONE, Endings, IN_SEGMENTS, Telling, tell},
     scenarios::{self, Scenario},
-    stage::{OPERATOR, Stage},
-    telling::{ALONE, Endings, IN_SEGMENTS, Telling, tell},
 };
 
 /// How an operator dies.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use signoff_api::Digest;
 use signoff_tests::sim::Resource;
 
-use crate::stage::{NAMESPACE, Stage};
+use crate::harness::{NAMESPACE, Stage};
 
 /// The journal and the Approvals of a run, in the order in which they came to be.
 #[derive(Clone, Debug, PartialEq)]

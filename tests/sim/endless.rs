@@ -9,9 +9,9 @@ use signoff_expr::endless;
 use signoff_tests::sim::Answer;
 
 use crate::{
+    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, post, set},
-    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
 };
 
 pub const HONEST: &str = "honest";

@@ -11,9 +11,9 @@ use signoff_tests::sim::{Entry, Resource};
 
 use crate::{
     ending::list,
+    harness::{Stage, approvals},
     people::verdict,
     scenarios::{RUN, chain, gate, post},
-    stage::{Stage, approvals},
 };
 
 /// A stage with every policy installed, and the user name of its operator.

@@ -8,7 +8,7 @@ use signoff_tests::sim::{Effect, Entry, KUBELET, Resource, Verb};
 
 use crate::{
     ending::{digest, list, records},
-    stage::{QUIET, Stage},
+    harness::{QUIET, Stage},
 };
 
 /// Every law, for a stage on which nothing happens any more.

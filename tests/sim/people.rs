@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::stage::{NAMESPACE, Stage, workflows};
+use crate::harness::{NAMESPACE, Stage, workflows};
 
 /// Everybody who is no operator.
 #[derive(Clone)]

@@ -6,10 +6,10 @@ use signoff_api::{Digest, names, workflow::MAX_VALUE_NAMES};
 use signoff_tests::sim::{Crash, Fault, On, Request, Resource};
 
 use crate::{
+    harness::{Life, NAMESPACE, OPERATOR, Stage, workflows},
     people::verdict,
+    scenario_runner::TINY,
     scenarios::{RUN, chain, gate, post, set},
-    stage::{Life, NAMESPACE, OPERATOR, Stage, workflows},
-    telling::TINY,
 };
 
 fn blobs() -> Resource {

@@ -15,9 +15,9 @@ use signoff_tests::sim::{ApiServer, Entry, Fault, On, Request, Resource, Verb};
 
 use crate::{
     guarded::{guarded, place, shipped},
+    harness::{NAMESPACE, Stage, approvals, condition},
     people::{name, verdict},
     scenarios::{RUN, chain, gate, post},
-    stage::{NAMESPACE, Stage, approvals, condition},
 };
 
 /// A run whose decision is honest, beside [`RUN`].

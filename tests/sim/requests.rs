@@ -4,8 +4,8 @@ use serde_json::json;
 use signoff_tests::sim::{Entry, Verb};
 
 use crate::{
+    harness::{OPERATOR, Stage},
     scenarios::{ONE_GATE, PODS, RUN, chain, pod},
-    stage::{OPERATOR, Stage},
 };
 
 async fn until_asked(stage: &Stage) {

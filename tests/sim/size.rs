@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{
+    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition},
     people::verdict,
     scenarios::gate,
-    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition},
 };
 
 /// A gate in a Workflow whose spec has exactly so many bytes as JSON.

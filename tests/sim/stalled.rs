@@ -5,9 +5,9 @@ use signoff_tests::sim::{Fault, On, Refusal, Request, Verb};
 
 use crate::{
     ending::list,
+    harness::{OPERATOR, Stage, condition, workflows},
     people::verdict,
     scenarios::{ONE_GATE, RUN, chain, gate, pod, set},
-    stage::{OPERATOR, Stage, condition, workflows},
 };
 
 const QUOTA: &str =
@@ -51,7 +51,7 @@ async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute
     assert_eq!(stage.ended("twin").await["status"]["phase"], "Succeeded");
     assert_eq!(condition(&stage.workflow("twin"), "Stalled").0, "");
     // It is told once, however long it lasts.
-    let writes = |stage: &Stage| stage.server.count(crate::stage::is_status_write);
+    let writes = |stage: &Stage| stage.server.count(crate::harness::is_status_write);
     let before = writes(&stage);
     stage.pass(3600).await;
     assert_eq!((writes(&stage), stage.events("Stalled").len()), (before, 1));

@@ -8,9 +8,9 @@ use signoff_tests::sim::{Crash, Fault, On};
 
 use crate::{
     ending::list,
+    harness::{NAMESPACE, OPERATOR, Stage, approvals},
     people::{name, verdict},
     scenarios::{RUN, chain, gate, set},
-    stage::{NAMESPACE, OPERATOR, Stage, approvals},
 };
 
 /// A run whose only gate is rejected after five minutes.

@@ -13,9 +13,9 @@ use signoff_tests::sim::{ApiServer, Crash, EffectCrash, Fault, On};
 
 use crate::{
     disturbances,
+    harness::Stage,
+    scenario_runner::{ALONE, Endings, Telling},
     scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, Scenario},
-    stage::Stage,
-    telling::{ALONE, Endings, Telling},
 };
 
 /// Two that share a Lease.

@@ -9,9 +9,9 @@ use tempfile::TempDir;
 
 use crate::{
     endless::is_aside,
+    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, set},
-    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
 };
 
 /// Names the folder to a process that is about to die.

@@ -6,9 +6,9 @@ use signoff_tests::sim::Resource;
 
 use crate::{
     ending::list,
+    harness::{NAMESPACE, OPERATOR, Stage, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, set},
-    stage::{NAMESPACE, OPERATOR, Stage, workflows},
 };
 
 fn bounded(per_workflow: u64, per_namespace: u64) -> Stage {

@@ -12,7 +12,7 @@ use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, names};
 use signoff_tests::control_plane::Cluster;
 use signoff_tests::say;
 
-use super::stage::{APPROVER, approver_user};
+use super::harness::{APPROVER, approver_user};
 use super::{bindings, crowd, process};
 
 /// How many votes an Approval holds with the one that is measured.

@@ -7,9 +7,9 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::crowd;
+use super::harness::{Stage, approver_user};
 use super::processors::Reading;
 use super::sample::{self, Sample};
-use super::stage::{Stage, approver_user};
 
 /// So many clients find the ceiling; more add nothing but waiting.
 pub(super) const CLIENTS: usize = 16;

@@ -12,12 +12,12 @@ mod crd;
 mod crowd;
 mod engine;
 mod gates;
+mod harness;
 mod pods;
 mod process;
 mod processors;
 mod sample;
 mod schemas;
-mod stage;
 mod table;
 mod watch;
 

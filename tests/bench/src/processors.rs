@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use signoff_tests::control_plane::OperatorProcess;
 
+use super::harness::Stage;
 use super::process;
-use super::stage::Stage;
 
 /// The API server's name among the processes.
 pub(super) const API_SERVER: &str = "kube-apiserver";

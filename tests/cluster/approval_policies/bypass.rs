@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Workflow, conditions, journal::StepRecord, workflow::WorkflowPhase};
 
-use super::stage::{Stage, approve, gate, message, reason};
+use super::harness::{Stage, approve, gate, message, reason};
 
 /// A policy whose people are asked before everything that leaves the operator.
 fn release() -> Value {

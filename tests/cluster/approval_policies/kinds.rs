@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::stage::{Stage, gate};
+use super::harness::{Stage, gate};
 
 fn cluster(spec: Value) -> Value {
     json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy",

@@ -2,13 +2,13 @@
 //! of a policy reaches what was asked before it.
 
 mod bypass;
+mod harness;
 mod kinds;
-mod stage;
 
 use serde_json::{Value, json};
 use signoff_api::{approval::ApprovalPhase, conditions, workflow::WorkflowPhase};
 
-use stage::{Stage, approve, gate, message, reason};
+use harness::{Stage, approve, gate, message, reason};
 
 fn sre_too() -> Value {
     json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}})

@@ -1,9 +1,9 @@
 //! Every attack of the table on a real API server, and its honest twin on the same object; the page
 //! `docs/security/attacks.md` is rendered from the same table. Nothing here may run an operator.
 
+mod harness;
 mod recreated;
 mod run;
-mod stage;
 
 use signoff_tests::attacks::CHAPTERS;
 

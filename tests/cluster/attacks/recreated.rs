@@ -7,12 +7,12 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::{Approval, Workflow};
 
-use crate::policies::stage::{self, Stage, refused, said};
+use crate::policies::harness::{self, Stage, refused, said};
 
 /// An Approval of this Workflow, owned by it, as the operator makes it.
 async fn asked(stage: &Stage, workflow: &Workflow) -> Approval {
     let uid = workflow.uid().unwrap();
-    let mut approval = stage::approval(json!({"workflow": {"name": workflow.name_any(), "uid": uid}}));
+    let mut approval = harness::approval(json!({"workflow": {"name": workflow.name_any(), "uid": uid}}));
     approval.metadata.owner_references = Some(vec![kube::Resource::controller_owner_ref(workflow, &()).unwrap()]);
     stage.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap()
 }

@@ -6,8 +6,8 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use signoff_tests::attacks::{Actor, Answer, Attack, Body, Gate, Ground, Object, Request, Scene, Twin, Way};
 
-use super::stage::{Stage, number};
-use crate::policies::stage as policies;
+use super::harness::{Stage, number};
+use crate::policies::harness as policies;
 
 /// As many as keep two processors busy; more would only wait for each other.
 const AT_ONCE: usize = 6;

@@ -13,7 +13,7 @@ use signoff_api::Workflow;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Cluster;
 
-use crate::policies::stage::{refused, said};
+use crate::policies::harness::{refused, said};
 use crate::runs::Runs;
 
 /// Changes a label as often as the API server takes it, until told to stop. Returns how often it took it.

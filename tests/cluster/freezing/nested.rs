@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::Cluster;
 
-use crate::policies::stage::{refused, said, workflow};
+use crate::policies::harness::{refused, said, workflow};
 use crate::runs::Runs;
 
 /// What a client may say about who owns which field: the API server keeps it as it is.

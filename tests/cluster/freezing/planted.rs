@@ -9,7 +9,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Blob, Digest, Workflow, names};
 use signoff_tests::control_plane::Cluster;
 
-use crate::policies::stage::{refused, said, workflow};
+use crate::policies::harness::{refused, said, workflow};
 use crate::runs::Runs;
 
 /// Longer than what stands in a Workflow.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, workflow::WorkflowPhase};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, named};
 
-use crate::policies::stage::refused;
+use crate::policies::harness::refused;
 use crate::runs::Runs;
 
 const CRD: &str = "approvals.signoff.dev";

@@ -5,7 +5,7 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
 use signoff_api::workflow::WorkflowPhase;
 
-use super::stage::Stage;
+use super::harness::Stage;
 
 #[tokio::test]
 async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_afterwards_everything_is_read_anew() {

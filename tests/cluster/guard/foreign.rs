@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
 use signoff_api::workflow::WorkflowPhase;
 
-use super::stage::{Stage, stands_at_its_gate};
+use super::harness::{Stage, stands_at_its_gate};
 
 const POLICY: &str = "MutatingAdmissionPolicy";
 const BINDING: &str = "MutatingAdmissionPolicyBinding";

@@ -4,7 +4,7 @@
 
 mod elsewhere;
 mod foreign;
+mod harness;
 mod probes;
-mod stage;
 mod told;
 mod windows;

@@ -9,7 +9,7 @@ use signoff_admission::probe::{self, Answer};
 use signoff_api::Workflow;
 use signoff_tests::control_plane::OPERATOR_NAMESPACE;
 
-use super::stage::Stage;
+use super::harness::Stage;
 
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 

@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use serde_json::json;
 use signoff_tests::control_plane::{OPERATOR_NAMESPACE, program};
 
-use super::stage::Stage;
+use super::harness::Stage;
 
 #[tokio::test]
 async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it() {

@@ -6,7 +6,7 @@ use signoff_api::approval::ApprovalPhase;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Signal;
 
-use super::stage::{Stage, stands_at_its_gate};
+use super::harness::{Stage, stands_at_its_gate};
 
 const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
@@ -169,7 +169,7 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     let settled = stage.asked("settled", "review").await;
     let before = stage.lift(BINDING, "signoff-workflows", |_| false).await;
     let stamp = stage.lift("MutatingAdmissionPolicyBinding", "signoff-requester", |_| false).await;
-    let forged = crate::policies::stage::workflow("forged", json!({"requestedBy": "dana@example.com"}));
+    let forged = crate::policies::harness::workflow("forged", json!({"requestedBy": "dana@example.com"}));
     let nina = stage.cluster.token_client("nina").await.unwrap();
     stage.namespace.bind("signoff-requester", "nina@example.com").await.unwrap();
     let api: kube::Api<signoff_api::Workflow> = kube::Api::namespaced(nina, &stage.namespace.name);
@@ -178,7 +178,7 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     stage
         .until_accepted("a forged request", async || {
             let made = api.create(&kube::api::PostParams::default(), &object).await;
-            let made = crate::policies::stage::said(made)?;
+            let made = crate::policies::harness::said(made)?;
             if made.spec.requested_by == "dana@example.com" {
                 return Ok(());
             }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::control_plane::{Cluster, Options};
 
-use super::stage::{approval, said};
+use super::harness::{approval, said};
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy

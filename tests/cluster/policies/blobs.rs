@@ -9,7 +9,7 @@ use signoff_api::blob::MAX_BYTES;
 use signoff_api::{Blob, BlobSpec};
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 
-use super::stage::{Answer, Stage, refused, said};
+use super::harness::{Answer, Stage, refused, said};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::control_plane::named;
 
-use super::stage::{Answer, Stage, group, refused, user};
+use super::harness::{Answer, Stage, group, refused, user};
 
 const ALICE: &str = "alice@example.com";
 const BOB: &str = "bob@example.com";
@@ -70,7 +70,7 @@ async fn who_carries_decisions_needs_the_verb_approve() {
     let patch = json!({"spec": {"decisions": {format!("{ALICE} via {bot}"): on_behalf_of(ALICE)}}});
     let vote = async || {
         let name = approval.metadata.name.as_deref().unwrap();
-        super::stage::said(api.patch(name, &Default::default(), &kube::api::Patch::Merge(&patch)).await)
+        super::harness::said(api.patch(name, &Default::default(), &kube::api::Patch::Merge(&patch)).await)
     };
     refused(vote().await, "lacks the RBAC verb approve");
     stage.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["approve"]})).await;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_engine::approval::eligibility::{Ineligible, Voter, ineligible, next_attempt};
 
-use super::stage::{Stage, group, said};
+use super::harness::{Stage, group, said};
 
 /// The seed of the requests and votes. A failure prints it with the number of the vote.
 const SEED: u64 = 4711;

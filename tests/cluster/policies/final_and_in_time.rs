@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::stage::{Stage, refused, user};
+use super::harness::{Stage, refused, user};
 
 const PAST: &str = "2020-01-01T00:00:00Z";
 const FUTURE: &str = "2100-01-01T00:00:00Z";

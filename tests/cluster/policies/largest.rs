@@ -7,7 +7,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value, json};
 use signoff_api::{Approval, ApprovalRequest, Decision, Verdict};
 
-use super::stage::{Answer, Stage, counted, said};
+use super::harness::{Answer, Stage, counted, said};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 

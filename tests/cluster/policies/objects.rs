@@ -7,7 +7,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::Approval;
 
-use super::stage::{self, Stage, refused, said};
+use super::harness::{self, Stage, refused, said};
 
 #[tokio::test]
 async fn when_the_object_is_nearly_full_small_votes_still_fit() {
@@ -34,7 +34,7 @@ async fn when_the_object_is_nearly_full_small_votes_still_fit() {
 async fn an_approval_goes_with_its_workflow() {
     let stage = Stage::open("objects").await;
     let workflow = stage.request("dana", "refund", json!({})).await.unwrap();
-    let mut approval = stage::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
+    let mut approval = harness::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
     approval.metadata.owner_references = Some(vec![kube::Resource::controller_owner_ref(&workflow, &()).unwrap()]);
     let api = stage.approvals_of_operator();
     let approval = api.create(&PostParams::default(), &approval).await.unwrap();

@@ -1,7 +1,7 @@
 //! What the operator may do by its roles: it reports, and decides nothing.
 //! These tests must not start an operator.
 
-use super::stage::Stage;
+use super::harness::Stage;
 
 #[tokio::test]
 async fn the_operator_holds_no_verb_that_decides() {

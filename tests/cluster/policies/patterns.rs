@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_tests::control_plane::named;
 
-use super::stage::{Stage, said};
+use super::harness::{Stage, said};
 
 #[tokio::test]
 async fn every_pattern_that_a_plan_accepts_finds_on_the_api_server_what_it_finds_here() {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::stage::{Stage, refused, user};
+use super::harness::{Stage, refused, user};
 
 #[tokio::test]
 async fn a_refusal_names_the_step_or_the_place() {

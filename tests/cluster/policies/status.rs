@@ -13,7 +13,7 @@ use signoff_cluster::requests::{AnswerForm, ApiRequests};
 use signoff_cluster::store::Store;
 use signoff_cluster::{error::status_code, metrics::RequestMetrics, write_priority::WritePriority};
 
-use super::stage::{self, Stage};
+use super::harness::{self, Stage};
 
 /// The object as the API server has it, and as the operator reads it.
 async fn read<K: ReconciledKind>(stage: &Stage, name: &str) -> (Value, K) {
@@ -90,7 +90,7 @@ async fn writes_a_status_and_nothing_else<K: ReconciledKind>(stage: &Stage, name
 async fn a_status_is_written_without_the_rest_of_its_object() {
     let stage = Stage::open("status").await;
     let workflow = stage.request("dana", "refund", json!({})).await.unwrap();
-    let mut approval = stage::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
+    let mut approval = harness::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
     approval.metadata.owner_references = Some(vec![workflow.controller_owner_ref(&()).unwrap()]);
     approval.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
     let approval = stage.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_status_is_written_without_the_rest_of_its_object() {
 async fn a_new_approval_is_what_was_sent_with_its_first_status() {
     let stage = Stage::open("status").await;
     let requests = ApiRequests::new(stage.operator.clone(), RequestMetrics::default(), WritePriority::default());
-    let mut approval = stage::approval(json!({}));
+    let mut approval = harness::approval(json!({}));
     approval.metadata.namespace = Some(stage.namespace.name.clone());
     let Answer::Metadata(metadata) = requests.create(&approval, AnswerForm::Metadata).await.unwrap() else {
         panic!("the answer is the whole Approval");

@@ -5,7 +5,7 @@ use serde_json::json;
 use signoff_api::approval::ApprovalPhase;
 use signoff_tests::control_plane::named;
 
-use super::stage::{Stage, counted, group, refused, user};
+use super::harness::{Stage, counted, group, refused, user};
 
 #[tokio::test]
 async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_api::Approval;
 
-use super::stage::{Answer, Stage, group, refused, said, user};
+use super::harness::{Answer, Stage, group, refused, said, user};
 
 const ALICE: &str = "alice@example.com";
 

@@ -6,7 +6,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::Workflow;
 
-use super::stage::{self, Stage, refused, said, user};
+use super::harness::{self, Stage, refused, said, user};
 
 #[tokio::test]
 async fn who_asked_is_stamped_whatever_was_typed() {
@@ -19,7 +19,7 @@ async fn who_asked_is_stamped_whatever_was_typed() {
 async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
     let stage = Stage::open("asked").await;
     let stored = stage.request("dana", "refund", json!({})).await.unwrap();
-    let mut typed = stage::workflow("refund", json!({}));
+    let mut typed = harness::workflow("refund", json!({}));
     typed["metadata"]["namespace"] = json!(stage.namespace.name);
     typed["metadata"]["resourceVersion"] = json!(stored.resource_version());
     typed["spec"].as_object_mut().unwrap().remove("requestedBy");
@@ -72,7 +72,7 @@ async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
         if let Some(person) = requested_for {
             fields["requestedFor"] = json!(person);
         }
-        let workflow = serde_json::from_value(stage::workflow(name, fields)).unwrap();
+        let workflow = serde_json::from_value(harness::workflow(name, fields)).unwrap();
         said(api.create(&PostParams::default(), &workflow).await)
     };
     refused(create("alone", true, None).await, "set spec.requestedFor to the person");

@@ -11,10 +11,10 @@ use crate::{
     crash_at_every_step::Death,
     disturbances::{self, Disturbance},
     ending::{Ending, list},
+    harness::Stage,
     laws,
+    scenario_runner::{ALONE, Endings, Telling, Told, tell},
     scenarios::{IDEMPOTENT_PODS, PODS, RUN, Scenario},
-    stage::Stage,
-    telling::{ALONE, Endings, Telling, Told, tell},
     two_operators::{self, BOTH},
 };
 

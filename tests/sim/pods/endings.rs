@@ -7,10 +7,10 @@ use signoff_tests::sim::{Answer, Crash, Fault, On, Request, Verb};
 
 use super::{record, starts};
 use crate::{
+    harness::{Life, NAMESPACE, OPERATOR, QUIET, Stage, workflows},
     laws,
     people::{name, verdict},
     scenarios::{RUN, chain, gate, pod, set},
-    stage::{Life, NAMESPACE, OPERATOR, QUIET, Stage, workflows},
 };
 
 /// A run with a container before its gate and one after it, each a minute long.

@@ -8,9 +8,9 @@ use signoff_tests::sim::{Answer, Refusal, Resource, Turn};
 use super::{record, starts};
 use crate::{
     ending::list,
+    harness::{Life, NAMESPACE, OPERATOR, Stage},
     people::verdict,
     scenarios::{RUN, chain, gate, pod, set},
-    stage::{Life, NAMESPACE, OPERATOR, Stage},
 };
 
 fn with(mut step: Value, more: Value) -> Value {
@@ -164,7 +164,7 @@ async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_given_up_in_t
         list(&workflow["status"]["conditions"]).find(|c| c["type"] == "PodsPending").unwrap()["message"].to_string();
     assert!(said.contains("build") && said.contains("tool@sha256:1: not found"), "{said}");
     // A kubelet goes back and forth between the two.
-    let writes = stage.server.count(crate::stage::is_status_write);
+    let writes = stage.server.count(crate::harness::is_status_write);
     for reason in ["ImagePullBackOff", "ErrImagePull", "ImagePullBackOff", "ErrImagePull"] {
         stage.server.edit(&pods(), NAMESPACE, &only_pod(&stage), |pod| {
             pod["status"]["containerStatuses"][0]["state"]["waiting"] =
@@ -172,7 +172,7 @@ async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_given_up_in_t
         });
         stage.pass(5).await;
     }
-    assert_eq!(stage.server.count(crate::stage::is_status_write), writes, "told once:\n{}", stage.server.story());
+    assert_eq!(stage.server.count(crate::harness::is_status_write), writes, "told once:\n{}", stage.server.story());
     fails_with(&stage, "ErrImagePull", "ErrImagePull again").await;
     assert_eq!(starts(&stage, "build", 1), 0);
     stage.pass(300).await;

@@ -10,7 +10,7 @@ mod queue;
 use serde_json::Value;
 use signoff_tests::sim::EffectKey;
 
-use crate::{ending::list, scenarios::RUN, stage::Stage};
+use crate::{ending::list, harness::Stage, scenarios::RUN};
 
 /// The record of an attempt at a step.
 pub fn record(stage: &Stage, path: &str, attempt: i64) -> Value {

@@ -8,9 +8,9 @@ use signoff_tests::sim::{Answer, Verb};
 
 use crate::{
     ending::list,
+    harness::{NAMESPACE, OPERATOR, Stage, condition, is_status_write},
     people::verdict,
     scenarios::{RUN, pod},
-    stage::{NAMESPACE, OPERATOR, Stage, condition, is_status_write},
 };
 
 /// So many branches of a container each, all at once.

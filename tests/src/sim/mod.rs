@@ -15,14 +15,14 @@
 
 mod api;
 mod clock;
+mod fault_controls;
 mod faults;
 mod garbage;
 mod kubelet;
 mod life;
-mod lives;
 mod log;
-mod news;
 mod objects;
+mod operator_process;
 mod patch;
 mod people;
 mod projection;
@@ -31,9 +31,9 @@ mod rules;
 mod select;
 mod serve;
 mod status;
-mod steering;
 mod store;
 mod watch;
+mod watch_feed;
 mod world;
 
 #[cfg(test)]
@@ -44,8 +44,8 @@ pub use faults::{Crash, EVERYONE, Fault, Hook, On};
 pub use garbage::Garbage;
 pub use kubelet::{KUBELET, Kubelet, Turn};
 pub use life::Incarnation;
-pub use lives::Stuck;
 pub use log::{Entry, Outcome, Request, Verb};
+pub use operator_process::Stuck;
 pub use people::Person;
 pub use serve::Connection;
 pub use status::Refusal;
@@ -67,7 +67,7 @@ pub struct ApiServer {
 
 struct Inner {
     state: Mutex<State>,
-    news: Arc<news::News>,
+    news: Arc<watch_feed::News>,
     clock: Clock,
 }
 
@@ -230,7 +230,7 @@ impl ApiServer {
         value
     }
 
-    pub(crate) fn news(&self) -> news::Listener {
+    pub(crate) fn news(&self) -> watch_feed::Listener {
         self.inner.news.listener()
     }
 }

@@ -12,11 +12,11 @@ use super::ApiServer;
 use super::faults::EVERYONE;
 use super::life::{Incarnation, never};
 use super::log::Request;
-use super::news::Listener;
 use super::projection::Projection;
 use super::select::Filter;
 use super::status::Refusal;
 use super::store::{Change, Resource, Store};
+use super::watch_feed::Listener;
 
 /// How a watch ends before its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

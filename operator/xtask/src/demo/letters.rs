@@ -13,7 +13,7 @@ use signoff_tests::quickstart::{self, Letterbox};
 use signoff_tests::say;
 use url::Url;
 
-use super::stage::Stage;
+use super::harness::Stage;
 
 /// A real model in the script's place.
 pub(super) struct Model {

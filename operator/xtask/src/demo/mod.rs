@@ -2,12 +2,12 @@
 //! with `--pods`, an agent whose steps are containers on a real node.
 //! It must not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
 
+mod harness;
 mod letters;
 mod person;
 mod play;
 mod pods;
 mod show;
-mod stage;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use signoff_tests::say;
 
+use super::harness::Stage;
 use super::show;
-use super::stage::Stage;
 
 /// The outcome of the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use signoff_tests::control_plane::{BINARIES, binary};
 use signoff_tests::node::{Input, Machine, Node, is_inside};
 use signoff_tests::say;
 
+use super::harness::Stage;
 use super::person::{self, Decided};
 use super::play::expect;
 use super::show;
-use super::stage::Stage;
 
 const EXAMPLE: &str = "examples/pods/agent.yaml";
 /// The time in which a run must reach its gate.

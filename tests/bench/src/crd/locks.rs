@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use signoff_tests::say;
 
 use super::crowd;
+use super::harness::Stage;
 use super::sample::{self, Sample};
-use super::stage::Stage;
 use super::{Meter, bodies_of_workflows, of_approvals};
 
 const CRD: &str = "approvals.signoff.dev";

@@ -20,8 +20,8 @@ use signoff_tests::control_plane::Options;
 use signoff_tests::say;
 
 use super::counters::Counters;
+use super::harness::{self, Stage, approver_user};
 use super::sample::{self, Sample};
-use super::stage::{self, Stage, approver_user};
 use super::{bindings, ceiling, crowd, gates};
 
 /// The writes of a one-gate workflow in their order; the last is the measure and belongs to no workflow.
@@ -65,7 +65,7 @@ pub(super) struct Measured {
 /// Measures so many writes of each kind on each shape.
 pub(super) async fn measure(writes: usize) -> Result<Measured> {
     // The operator makes the objects that are copied; how fast it is says nothing here.
-    let program = stage::build(true)?;
+    let program = harness::build(true)?;
     say::step("measuring the heap of an API server with our CRDs and without");
     let heaps = heap::measure().await?;
     say::step("starting a control plane and installing the chart");

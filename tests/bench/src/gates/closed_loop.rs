@@ -14,8 +14,8 @@ use super::runs::{self, Decisions, Gate};
 use crate::ceiling::CLIENTS;
 use crate::counters::Counters;
 use crate::crowd;
+use crate::harness::Stage;
 use crate::processors::{Reading, Used};
-use crate::stage::Stage;
 
 /// The pause of a client that decides as a person does: one decision after another, none within the API server's interval of 100 ms
 /// for consistent lists.

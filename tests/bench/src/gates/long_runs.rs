@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use super::runs;
 use crate::counters::Counters;
 use crate::crowd;
+use crate::harness::Stage;
 use crate::processors::{API_SERVER, Reading, Used};
 use crate::sample;
-use crate::stage::Stage;
 
 /// Steps of a short run.
 const SHORT: usize = 10;

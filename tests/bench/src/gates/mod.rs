@@ -31,8 +31,8 @@ use self::report::{Lone, Measured, Replay};
 pub(super) use self::runs::{bounded, warm_up};
 use super::audit::Audit;
 use super::ceiling::{Ceiling, LoneWrites};
+use super::harness::{self, Stage};
 use super::sample::Sample;
-use super::stage::{self, Stage};
 use super::{engine, process, to_its_end};
 
 /// Workflows of a counted run, at most: counts do not vary as times do.
@@ -86,7 +86,7 @@ enum Part {
 pub(super) fn run(options: &Gates) -> Result<ExitCode> {
     let parts = options.parts()?;
     // Both builds come first: a build beside a measurement would use its processors.
-    let program = stage::build(options.debug_build)?;
+    let program = harness::build(options.debug_build)?;
     let replay = if parts.contains(&Part::Replay) { Some(replay()?) } else { None };
     let measured = to_its_end(options.measure(&parts, &program))?;
     let measured = Measured { replay, ..measured };

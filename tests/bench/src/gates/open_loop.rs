@@ -15,10 +15,10 @@ use super::runs;
 use crate::ceiling::{Rates, Writes, bodies};
 use crate::counters::{Counters, Requests};
 use crate::crowd;
+use crate::harness::Stage;
 use crate::process;
 use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
 use crate::sample::{self, Sample};
-use crate::stage::Stage;
 
 /// Batches of Events before, between and after the two phases.
 const BATCHES: usize = 3;

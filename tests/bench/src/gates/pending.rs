@@ -10,9 +10,9 @@ use super::runs::{self, Gate};
 use crate::audit::{self, Audit, Sort, Tally};
 use crate::ceiling::CLIENTS;
 use crate::counters::Counters;
+use crate::harness::Stage;
 use crate::process;
 use crate::processors::Reading;
-use crate::stage::Stage;
 
 /// How long nothing is done.
 const IDLE: Duration = Duration::from_secs(60);

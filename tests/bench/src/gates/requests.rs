@@ -9,8 +9,8 @@ use super::closed_loop;
 use super::runs;
 use crate::audit::{self, Audit, Sort, Tally};
 use crate::counters::{Counters, Requests};
+use crate::harness::Stage;
 use crate::processors::Reading;
-use crate::stage::Stage;
 
 /// How clients decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

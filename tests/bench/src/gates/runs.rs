@@ -11,8 +11,8 @@ use signoff_api::names::LABEL_WORKFLOW;
 use signoff_tests::control_plane::OperatorProcess;
 
 use crate::crowd;
+use crate::harness::{Stage, approver_user};
 use crate::sample::{self, Sample};
-use crate::stage::{Stage, approver_user};
 use crate::watch::Watch;
 
 /// Runs before anything is measured: they fill caches and lend their objects to the ceiling.

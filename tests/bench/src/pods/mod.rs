@@ -19,7 +19,7 @@ use signoff_tests::say;
 use self::run::{Run, Times};
 use super::audit::{Audit, Tally};
 use super::counters::Counters;
-use super::stage::{self, Stage};
+use super::harness::{self, Stage};
 use super::{process, to_its_end};
 
 /// Bare Pods and runs alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
@@ -79,7 +79,7 @@ pub(super) fn run(pods: &Pods) -> Result<ExitCode> {
     binary()?.needed_by_pods()?;
     let program = match &pods.operator {
         Some(program) => program.canonicalize().with_context(|| format!("--operator {}", program.display()))?,
-        None => stage::build(pods.debug_build)?,
+        None => harness::build(pods.debug_build)?,
     };
     let mut inside = machine.inside(&std::env::current_exe()?, Input::Nothing)?;
     inside.args(["pods", "--workflows", &pods.workflows.to_string(), "--operator"]).arg(program);

@@ -13,7 +13,7 @@ use signoff_api::pod::CONTAINER;
 use signoff_tests::control_plane::{OperatorProcess, named};
 use tokio::sync::Notify;
 
-use crate::stage::{REQUESTER, Stage};
+use crate::harness::{REQUESTER, Stage};
 use crate::watch::{Seen, Watch};
 use crate::{crowd, gates, sample};
 

@@ -5,7 +5,7 @@
 mod crashes;
 mod crud;
 mod effects;
-mod lives;
+mod operator_restarts;
 mod patches;
 mod selecting;
 mod watches;

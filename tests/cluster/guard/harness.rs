@@ -15,7 +15,7 @@ use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, OperatorProcess, named};
 use tokio::sync::MutexGuard;
 
-use crate::policies::stage::{Answer, said, workflow};
+use crate::policies::harness::{Answer, said, workflow};
 
 /// How long anything may take: a rule that was changed is tried after five seconds at the earliest.
 const PATIENCE: Duration = Duration::from_secs(90);

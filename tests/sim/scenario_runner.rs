@@ -6,9 +6,9 @@ use signoff_engine::JournalLimits;
 
 use crate::{
     ending::{Ending, list},
+    harness::{OPERATOR, QUIET, Stage},
     laws,
     scenarios::{RUN, Scenario},
-    stage::{OPERATOR, QUIET, Stage},
 };
 
 /// Who operates.

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use signoff_tests::sim::{Garbage, Verb};
 
 use crate::{
+    harness::{NAMESPACE, OPERATOR, Stage, approvals, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, post, set},
-    stage::{NAMESPACE, OPERATOR, Stage, approvals, workflows},
 };
 
 /// A gate before a payment.

@@ -17,7 +17,7 @@ use signoff_api::Workflow;
 use signoff_tests::attacks::{Actor, Ground, Token};
 use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 
-use crate::policies::stage::workflow;
+use crate::policies::harness::workflow;
 
 /// Both grounds of one chapter.
 pub(super) struct Stage {

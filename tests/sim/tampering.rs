@@ -8,10 +8,10 @@ use signoff_tests::sim::Resource;
 
 use crate::{
     ending::list,
+    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition, is_status_write, workflows},
     people::{name, verdict},
+    scenario_runner::TINY,
     scenarios::{ONE_GATE, RUN, chain, gate, post},
-    stage::{NAMESPACE, OPERATOR, Stage, approvals, condition, is_status_write, workflows},
-    telling::TINY,
 };
 
 fn payment() -> Value {
