@@ -86,7 +86,7 @@ impl From<kube::Error> for Trouble {
 
 impl From<serde_json::Error> for Trouble {
     fn from(error: serde_json::Error) -> Self {
-        Self::Failed { why: format!("the API server's answer is no JSON: {error}"), unknown_kind: false }
+        Self::Failed { why: format!("the API server's answer is not JSON: {error}"), unknown_kind: false }
     }
 }
 

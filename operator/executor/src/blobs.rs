@@ -21,7 +21,7 @@ pub struct Owner {
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     /// Not `sha256:` and 64 lower-case hex digits.
-    #[error("{0:?} is no digest: expected sha256: and 64 lower-case hex digits")]
+    #[error("{0:?} is not a digest: expected sha256: and 64 lower-case hex digits")]
     NotADigest(String),
     /// A namespace or uid that is no single, plain path segment.
     #[error("{0:?} cannot be an owner's namespace or uid: expected lower-case letters, digits, '-' and '.'")]
@@ -53,7 +53,7 @@ pub enum BlobError {
         most: usize,
     },
     /// The name of a blob that is none.
-    #[error("{0:?} is no name that a blob has")]
+    #[error("{0:?} is not the name of a blob")]
     NotAName(String),
     /// The store behind it failed.
     #[error("blob {digest}: {cause}")]

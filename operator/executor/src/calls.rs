@@ -133,7 +133,7 @@ impl DefaultCaller {
                     None => None,
                     Some(from) => {
                         let url = openai.base_url.parse().map_err(|why| {
-                            CallError::invalid(format!("provider {}: baseURL is no URL: {why}", provider.name))
+                            CallError::invalid(format!("provider {}: baseURL is not a URL: {why}", provider.name))
                         })?;
                         Some(self.secrets.get(&run.namespace, &from.name, &from.key, &url).await?)
                     }

@@ -37,7 +37,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     if Digest::of_bytes(body).as_str() != digest {
         return Err("its digest is another one".to_owned());
     }
-    serde_json::from_slice(body).map_err(|why| format!("it is no object of this kind: {why}"))
+    serde_json::from_slice(body).map_err(|why| format!("it is not an object of this kind: {why}"))
 }
 
 /// Writes an object's file as a whole or not at all.

@@ -63,7 +63,7 @@ pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<S
         return None;
     }
     let is = match takes_answers {
-        true => format!("`{}` is no verdict of this gate", display(typed, 100)),
+        true => format!("`{}` is not a verdict of this gate", display(typed, 100)),
         false => "this gate takes no free answer".to_owned(),
     };
     let hint = near.map_or_else(String::new, |near| format!("; did you mean {}?", display(near, 253)));
@@ -149,13 +149,13 @@ mod tests {
         }
         assert_eq!(
             decision_of(&request, "aprove").unwrap_err(),
-            "`aprove` is no verdict of this gate: it allows Approve, Reject, Respond; did you mean approve?"
+            "`aprove` is not a verdict of this gate: it allows Approve, Reject, Respond; did you mean approve?"
         );
         for answer in ["nope", "aprove it", "5000"] {
             assert_eq!(decision_of(&request, answer).map(|it| it.verdict), Ok(Respond), "{answer}");
         }
         let strict = |text: &str| mistyped(&request, text, true);
-        assert_eq!(strict("nope").unwrap(), "`nope` is no verdict of this gate: it allows Approve, Reject, Respond");
+        assert_eq!(strict("nope").unwrap(), "`nope` is not a verdict of this gate: it allows Approve, Reject, Respond");
         assert_eq!((strict("nope, not this"), strict("yes")), (None, None));
         let no_answers = verdict(&[Approve, Reject], "aprove").unwrap_err();
         assert_eq!(no_answers, "this gate takes no free answer: it allows Approve, Reject; did you mean approve?");
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!((mistyped(&request, "Lisbon", true), mistyped(&request, "Porto", true)), (None, None));
         assert_eq!(
             mistyped(&request, "Lisbno", true).unwrap(),
-            "`Lisbno` is no verdict of this gate: it allows Reject, Respond; its options are lis; did you mean Lisbon?"
+            "`Lisbno` is not a verdict of this gate: it allows Reject, Respond; its options are lis; did you mean Lisbon?"
         );
         // A form of the author's own asks for text, whatever else is allowed.
         request.allowed_verdicts = vec![Approve, Respond];

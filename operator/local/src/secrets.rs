@@ -174,7 +174,7 @@ fn beginnings(variable: &str) -> Vec<&str> {
 /// A name that stays one segment of a path.
 fn segment(name: &str) -> Result<&str, CallError> {
     let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
-    plain.then_some(name).ok_or_else(|| CallError::invalid(format!("{name:?} is no name of a Secret or of a key")))
+    plain.then_some(name).ok_or_else(|| CallError::invalid(format!("{name:?} is not the name of a Secret or of a key")))
 }
 
 #[cfg(test)]
@@ -290,7 +290,7 @@ mod tests {
         fs::write(folder.path().join("token"), "x").unwrap();
         for (name, key) in [("..", "token"), ("a/..", "token"), ("a", "../token"), ("", "x"), ("a", ".x")] {
             let refused = secrets.get("local", name, key, &url()).await.unwrap_err();
-            assert!(refused.message.contains("is no name"), "{refused}");
+            assert!(refused.message.contains("is not the name of a Secret or of a key"), "{refused}");
         }
     }
 }

@@ -149,12 +149,15 @@ impl Sessions {
         let name = workflow.metadata.name.clone().unwrap_or_default();
         if !is_plain(&name) || name.len() > names::MAX_WORKFLOW_NAME {
             let rule = "1 to 63 lower-case letters, digits, `-` and `.`, beginning and ending with a letter or digit";
-            return Err(Error::invalid("metadata.name", format!("{name:?} is no name: {rule}")));
+            return Err(Error::invalid("metadata.name", format!("{name:?} is not a valid name: {rule}")));
         }
         let namespace = workflow.metadata.namespace.as_deref().unwrap_or_default();
         if !names::is_label(namespace) {
             let rule = "1 to 63 lower-case letters, digits and `-`, beginning and ending with a letter or digit";
-            return Err(Error::invalid("metadata.namespace", format!("{namespace:?} is no namespace: {rule}")));
+            return Err(Error::invalid(
+                "metadata.namespace",
+                format!("{namespace:?} is not a valid namespace: {rule}"),
+            ));
         }
         fs::DirBuilder::new()
             .recursive(true)

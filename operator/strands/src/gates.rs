@@ -134,9 +134,7 @@ impl Import<'_> {
     fn unasked(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
         let Some(validation) = node.get("validation") else { return };
         let (fields, weight, why): (&[&str], _, _) = match (answers, pattern, options) {
-            (false, ..) => {
-                (&["pattern", "error_message"], Weight::Changed, "nobody answers with a text here: left out")
-            }
+            (false, ..) => (&["pattern", "error_message"], Weight::Changed, "no answer here is a text: left out"),
             (true, false, _) => (&["error_message"], Weight::Changed, "no pattern checks the answer: left out"),
             (true, true, true) => {
                 (&["error_message"], Weight::Info, "people choose one of the pattern's words: left out")
@@ -175,7 +173,7 @@ impl Import<'_> {
         let compared = |verdict| words::first_for(verdict, candidates).is_some();
         let mut verdicts = vec![Verdict::Approve, Verdict::Reject];
         if threshold > 1 && !options {
-            let message = "several people answer, so a free text is no answer: they approve or reject";
+            let message = "several people answer, so a free text is not an answer: they approve or reject";
             self.tell_at(Weight::Changed, &format!("{path}.approval_threshold"), node, message);
         } else {
             verdicts.push(Verdict::Respond);
@@ -197,8 +195,7 @@ impl Import<'_> {
                 // Nobody would read a text here.
                 verdicts.retain(|verdict| *verdict != Verdict::Respond);
                 verdicts.extend([Verdict::Modify, Verdict::Defer]);
-                let message =
-                    "a text alone is no decision here: approve, or let the workers do it again by Defer with guidance";
+                let message = "a text alone is not a decision here: approve, or let the workers do it again by Defer with guidance";
                 self.tell_at(Weight::Changed, path, node, message);
             }
             Position::Step => {}
@@ -232,7 +229,7 @@ impl Import<'_> {
                 "Approve"
             }
             (Some(_), false) => {
-                self.tell_at(Weight::Changed, &field, node, "nobody can answer with a text here: a timeout rejects");
+                self.tell_at(Weight::Changed, &field, node, "no answer here can be a text: a timeout rejects");
                 "Reject"
             }
             (None, _) => {

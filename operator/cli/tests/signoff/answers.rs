@@ -51,13 +51,13 @@ fn a_misspelt_verdict_is_refused_with_what_is_allowed_and_the_session_stays_as_i
         let refused = home.run(&["run", "--resume", &id, "--answers", "answers.yaml"]).with(2);
         let allowed = "it allows Approve, Reject, Modify, Respond, Abort";
         let said = format!(
-            "answers.yaml: review: the answer does not count, and the gate stays open: `{word}` is no verdict of this gate: {allowed}{hint} (`{{response: {word}}}` takes the text as the answer)"
+            "answers.yaml: review: the answer does not count, and the gate stays open: `{word}` is not a verdict of this gate: {allowed}{hint} (`{{response: {word}}}` takes the text as the answer)"
         );
         assert!(refused.err.contains(&said), "{refused:?}");
     }
     for word in ["aprove", "skip"] {
         let refused = home.run(&["run", "--resume", &id, "--hitl-response", word]).with(2);
-        assert!(refused.err.contains("is no verdict of this gate"), "{refused:?}");
+        assert!(refused.err.contains("is not a verdict of this gate"), "{refused:?}");
     }
     assert_eq!(fs::read(&approval).unwrap(), before);
     home.file("answers.yaml", "review: {response: aprove}");

@@ -61,7 +61,7 @@ fn a_misspelt_word_is_asked_again_and_never_an_answer() {
     let home = Home::new();
     letter(&home);
     let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
-    for (word, why) in [("aprove", "did you mean approve?"), ("nope", "no verdict of this gate")] {
+    for (word, why) in [("aprove", "did you mean approve?"), ("nope", "not a verdict of this gate")] {
         person.exp_string("> ").unwrap();
         person.send_line(word).unwrap();
         person.exp_string(why).unwrap();

@@ -86,7 +86,7 @@ impl Validator<'_> {
             lists.iter().flat_map(|(name, list)| list.iter().enumerate().map(move |(at, text)| (name, at, text)))
         {
             if is_template(text) {
-                let remedy = "a command line is no template, or what a model says could become a command: give the \
+                let remedy = "a command line is not a template, because what a model says could become a command: give the \
                               value in env or files, and let the program read \"$NAME\" or the file";
                 self.error(field(&format!("{name}[{at}]")), remedy);
             }

@@ -104,7 +104,7 @@ fn ask<'a>(
     key: &ActivityKey,
     shown: SubjectAt<'_>,
 ) -> Result<Start, RenderError> {
-    let Some(gate) = step.gate() else { return Err(RenderError::Invalid(format!("{} is no gate", step.name))) };
+    let Some(gate) = step.gate() else { return Err(RenderError::Invalid(format!("{} is not a gate", step.name))) };
     if let Some(why) = &gate.blocked {
         return Ok(Start::Blocked(why.clone()));
     }
@@ -158,7 +158,7 @@ pub(super) fn next_step(
             Verdict::Approve | Verdict::Modify | Verdict::Respond | Verdict::Skip => Next::On,
             verdict @ (Verdict::Reject | Verdict::Abort | Verdict::Escalate) => {
                 return Err(Stop::Failed(format!(
-                    "internal error; please report this as a bug: a gate was decided with {verdict}"
+                    "internal error; report this as a bug: a gate was decided with {verdict}"
                 )));
             }
         }),

@@ -90,7 +90,7 @@ pub enum Error {
     NotAUrl(url::ParseError),
     /// Text that is no setting.
     #[error(
-        "{0:?} is no address to allow: write a network (127.0.0.0/8), an address (127.0.0.1), \
+        "{0:?} is not an address to allow: write a network (127.0.0.0/8), an address (127.0.0.1), \
          an address and port (127.0.0.1:8080, [::1]:8080) or a name and port (models.internal:443)"
     )]
     Setting(String),

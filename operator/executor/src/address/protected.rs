@@ -94,7 +94,7 @@ impl ProtectedSet {
         }
         let unknown = known.iter().find_map(|(what, known)| match known {
             Known::Here(_) => None,
-            Known::Awaited => Some(Found::Perhaps(what, "nobody has told yet".to_owned())),
+            Known::Awaited => Some(Found::Perhaps(what, "the API server has not answered yet".to_owned())),
             Known::Hidden(why) => Some(Found::Perhaps(what, why.clone())),
         });
         unknown.unwrap_or(Found::Nothing)

@@ -82,7 +82,7 @@ pub enum Stopped {
         limit: Duration,
     },
     /// It panicked.
-    #[error("its evaluation met a bug of Signoff; please report it")]
+    #[error("its evaluation met a bug of Signoff; report it")]
     Panicked {
         /// The part that was at work.
         part: Option<Part>,

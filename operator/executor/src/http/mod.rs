@@ -84,7 +84,7 @@ pub trait Http: Send + Sync {
 impl HttpRequest {
     /// The URL for people: without its query, which may hold secrets.
     pub(crate) fn place(&self) -> String {
-        self.url.parse().map_or_else(|_| "a text that is no URL".to_owned(), |url| place(&url))
+        self.url.parse().map_or_else(|_| "a text that is not a URL".to_owned(), |url| place(&url))
     }
 
     fn expects(&self, status: StatusCode) -> bool {
@@ -108,7 +108,7 @@ impl fmt::Debug for HttpRequest {
 fn method(text: &str) -> Result<Method, CallError> {
     let known = METHODS.contains(&text);
     known.then(|| Method::from_bytes(text.as_bytes()).ok()).flatten().ok_or_else(|| {
-        CallError::invalid(format!("{:?} is no method: use one of {}", excerpt(text, []), METHODS.join(", ")))
+        CallError::invalid(format!("{:?} is not a method: use one of {}", excerpt(text, []), METHODS.join(", ")))
     })
 }
 
@@ -118,7 +118,7 @@ fn headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
     for (name, value) in &request.headers {
         let shown = excerpt(name, []);
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| CallError::invalid(format!("{shown:?} is no header name")))?;
+            .map_err(|_| CallError::invalid(format!("{shown:?} is not a header name")))?;
         if OWN_HEADERS.contains(&name.as_str()) {
             return Err(CallError::invalid(format!("the header {name} is set by the client: remove it from the step")));
         }

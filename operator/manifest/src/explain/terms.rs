@@ -388,7 +388,7 @@ pub const TERMS: &[Term] = &[
     term(PROBLEM, "NotStrands", "The file looks like one of the Strands CLI and lacks what such a file needs."),
     term(PROBLEM, "NotOurs", "The object is of a kind that Signoff does not know: it was not checked."),
     term(PROBLEM, "UnknownKind", "apiVersion or kind is none of Signoff's."),
-    term(PROBLEM, "UnknownField", "There is no field of that name here. The API server would drop it without a word."),
+    term(PROBLEM, "UnknownField", "There is no field of that name here. The API server drops it without an error."),
     term(PROBLEM, "MissingField", "A field that is always needed is missing."),
     term(PROBLEM, "WrongType", "A value is of another type than its field, such as a number where a text belongs."),
     term(PROBLEM, "WrongForm", "A text has the wrong form, such as a name with capital letters."),

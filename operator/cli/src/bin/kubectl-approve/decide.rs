@@ -136,7 +136,7 @@ fn tampered(entry: &Entry, differences: &[String]) -> Failure {
     Failure::Other(format!(
         "WHAT WAS STORED IS NOT WHAT YOU SENT, under {}:\n{shown}\
          Something between you and the API server changes decisions (a webhook or a mutating policy). \
-         Tell whoever runs this cluster, and do not rely on this Approval.",
+         Tell an administrator of this cluster, and do not rely on this Approval.",
         one_line(&entry.key, 600)
     ))
 }

@@ -125,7 +125,7 @@ fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<B
     let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
     for (id, text) in texts {
         if answers.entry(id.clone()).or_default().text.replace(text.clone()).is_some() {
-            return Err(Failure::Usage(format!("--answer {id} is given twice")));
+            return Err(Failure::Usage(format!("--answer {id} is a duplicate: give each question one answer")));
         }
     }
     for (id, option) in options {

@@ -62,7 +62,7 @@ impl Exit {
             Self::Unsupported => "the file is valid and asks for something that this program cannot do",
             Self::Paused => "the run waits for people; nothing is lost, and it says how to answer",
             Self::Session => "a session cannot be read, written or taken over",
-            Self::Unexpected => "internal error; please report this as a bug",
+            Self::Unexpected => "internal error; report this as a bug",
         }
     }
 

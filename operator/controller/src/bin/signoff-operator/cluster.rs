@@ -31,7 +31,7 @@ pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<C
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
             config.with_context(|| format!("understanding {}", file.display()))?
         }
-        None => Config::incluster().context("no --kubeconfig is given, and this is no Pod of a cluster")?,
+        None => Config::incluster().context("no --kubeconfig is given, and this is not a Pod of a cluster")?,
     };
     // Watches are open for minutes; every other request has a shorter end of its own.
     config.read_timeout = Some(Duration::from_secs(310));

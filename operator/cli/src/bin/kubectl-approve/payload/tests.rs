@@ -95,7 +95,7 @@ fn answers_are_collected_by_question() {
     let answers = entry.decision.answers.unwrap();
     assert_eq!(answers["colour"].options, ["red", "blue"]);
     assert_eq!(answers["why"].text.as_deref(), Some("because"));
-    assert!(super::answers(&[pair("a", "1"), pair("a", "2")], &[]).unwrap_err().to_string().contains("given twice"));
+    assert!(super::answers(&[pair("a", "1"), pair("a", "2")], &[]).unwrap_err().to_string().contains("duplicate"));
 }
 
 #[test]

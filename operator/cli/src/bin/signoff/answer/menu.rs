@@ -194,7 +194,7 @@ mod tests {
         let Picked::Unknown(why) = Menu::of(&plain).pick("aprove") else { panic!("it was chosen") };
         assert_eq!(
             why,
-            "`aprove` is no verdict of this gate: it allows Approve, Reject, Respond; did you mean approve? \
+            "`aprove` is not a verdict of this gate: it allows Approve, Reject, Respond; did you mean approve? \
              (`respond` takes it as your answer)"
         );
         let options = request(&[Approve, Reject], json!({"id": "answer"}));
