@@ -39,14 +39,31 @@ fn every_file_becomes_what_it_became_before() {
 fn every_file_becomes_a_workflow_that_can_be_run() {
     for (name, text) in cases() {
         let imported = strands::import(&text, "alice").unwrap();
-        let checked = check(&imported.to_yaml(), &Settings::default());
-        let errors: Vec<_> = checked
-            .iter()
-            .flat_map(|one| &one.problems)
-            .filter(|problem| problem.severity == Severity::Error)
-            .map(|problem| format!("{}: {}", problem.field, problem.message))
-            .collect();
-        assert_eq!(errors, [] as [String; 0], "{name}");
+        assert_eq!(errors(&imported.to_yaml()), [] as [String; 0], "{name}");
+    }
+}
+
+/// The errors of a Workflow, with their fields.
+fn errors(workflow: &str) -> Vec<String> {
+    let checked = check(workflow, &Settings::default());
+    let problems = checked.iter().flat_map(|one| &one.problems).filter(|problem| problem.severity == Severity::Error);
+    problems.map(|problem| format!("{}: {}", problem.field, problem.message)).collect()
+}
+
+/// An edge that is left out could lead past a gate.
+#[test]
+fn an_edge_is_kept_and_refused_when_cel_cannot_express_its_condition() {
+    let (_, text) = cases().into_iter().find(|(name, _)| name == "graph-contains").unwrap();
+    for condition in ["letter | default('x') == 'x'", "{{ steps[-1].response == 'x' }}", "contains(subtasks, 'x')"] {
+        let changed = text.replace("nodes.read_it.visits contains 'x'", condition);
+        assert_ne!(changed, text);
+        let imported = strands::import(&changed, "alice").unwrap();
+        let unsupported = imported.notes.iter().filter(|note| note.weight == strands::Weight::Unsupported);
+        let fields: Vec<_> = unsupported.map(|note| note.field.as_str()).collect();
+        assert_eq!(fields, ["pattern.config.edges[0].choose[3].when"], "{condition}");
+        let errors = errors(&imported.to_yaml());
+        let refused = "spec.pattern.graph.edges[0].choose[3].when: column 1: a condition is CEL, not a template";
+        assert!(matches!(errors.as_slice(), [one] if one.starts_with(refused)), "{condition}: {errors:?}");
     }
 }
 

@@ -49,6 +49,11 @@ impl Import<'_> {
             let field = format!("{path}.edges[{at}]");
             self.notes.read(edge, "graph.edge", &field);
             let found = self.ways(edge, &field);
+            if found.is_empty() {
+                // An empty list of targets says that the run ends here, as it does without an edge.
+                let weight = if edge.get("to").is_some() { Weight::Info } else { Weight::Unsupported };
+                self.tell_at(weight, &field, edge, "this edge leads nowhere: left out");
+            }
             for way in found {
                 let always = |other: &&Way| other.from == way.from && other.when.as_deref().is_none_or(|w| w == "else");
                 match ways.iter().find(always) {
@@ -94,33 +99,26 @@ impl Import<'_> {
             let message = "only the first of several targets is run";
             self.tell_at(Weight::Changed, &format!("{field}.to"), edge, message);
         }
-        let choices = edge.get("choose").map(Node::items).unwrap_or_default();
-        if targets.is_empty() && choices.is_empty() {
-            // An empty list of targets says that the run ends here, as it does without an edge.
-            let weight = if edge.get("to").is_some() { Weight::Info } else { Weight::Unsupported };
-            self.tell_at(weight, field, edge, "this edge leads nowhere: left out");
-        }
         match targets.into_iter().next() {
             Some(to) => {
-                let condition = edge.get("condition").map(plain);
-                let when = condition.as_ref().map(|source| self.when(source, &format!("{field}.condition"), edge));
-                if when != Some(None) {
-                    ways.push(Way { from: from.clone(), when: when.flatten(), to, field: field.to_owned() });
-                }
+                let when = edge
+                    .get("condition")
+                    .map(plain)
+                    .map(|source| self.when(&source, &format!("{field}.condition"), edge));
+                ways.push(Way { from: from.clone(), when, to, field: field.to_owned() });
             }
             None => {
                 let why = "a condition decides about `to`, which is missing: left out";
                 self.notes.idle(Weight::Unsupported, edge, field, &["condition"], why);
             }
         }
-        for (at, choice) in choices.iter().enumerate() {
+        for (at, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
             let field = format!("{field}.choose[{at}]");
             self.notes.read(choice, "graph.edge.choose", &field);
             let when = choice.get("when").map(plain).unwrap_or_else(|| "else".to_owned());
             let to = choice.get("to").map(plain).unwrap_or_default();
-            if let Some(when) = self.when(&when, &format!("{field}.when"), choice) {
-                ways.push(Way { from: from.clone(), when: Some(when), to, field });
-            }
+            let when = self.when(&when, &format!("{field}.when"), choice);
+            ways.push(Way { from: from.clone(), when: Some(when), to, field });
         }
         ways
     }

@@ -101,18 +101,17 @@ impl<'t> Import<'t> {
         cel
     }
 
-    /// Returns the condition of an edge in CEL. Reports at `edge` that `field` is left out where there is none.
-    pub(super) fn when(&mut self, source: &str, field: &str, edge: &Node) -> Option<String> {
-        let when = condition::when(source, &self.names, &mut self.found);
-        match &when {
-            Some(when) => self.asks(when),
-            None => {
-                let message =
-                    "CEL cannot express this condition: this way is left out; write its condition in CEL by hand";
-                self.tell_at(Weight::Unsupported, field, edge, message);
-            }
+    /// Returns the condition of an edge in CEL. One that CEL cannot express stays a template, which the plan refuses: an edge that is
+    /// left out could lead past a gate.
+    pub(super) fn when(&mut self, source: &str, field: &str, edge: &Node) -> String {
+        if let Some(when) = condition::when(source, &self.names, &mut self.found) {
+            self.asks(&when);
+            return when;
         }
-        when
+        let message = "CEL cannot express this condition: the Workflow is refused until you write it in CEL";
+        self.tell_at(Weight::Unsupported, field, edge, message);
+        let is_template = source.trim_start().starts_with('{');
+        self.template(&if is_template { source.to_owned() } else { format!("{{{{ {source} }}}}") })
     }
 
     fn asks(&mut self, cel: &str) {
