@@ -2,10 +2,11 @@
 //! documentation. Must not say anything that the code does not say itself.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use signoff_tests::cargo::root;
+
+use crate::sources::sources;
 
 /// The page, from the repository's root.
 pub(crate) const PAGE: &str = "docs/glossary.md";
@@ -42,25 +43,6 @@ pub(crate) fn page() -> Result<String> {
         }
     }
     Ok(page)
-}
-
-/// Returns the source files of a folder, those of tests left out.
-pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_dir() {
-                folders.push(path);
-            } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 /// Returns name, file and first sentence of each type that stands at the beginning of a line.

@@ -13,6 +13,7 @@ mod image;
 mod lint;
 mod messages;
 mod release;
+mod sources;
 mod tally;
 mod test;
 mod tools;

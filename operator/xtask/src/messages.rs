@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use signoff_tests::cargo::root;
 
-use crate::glossary::sources;
+use crate::sources::sources;
 
 /// The page, from the repository's root.
 pub(crate) const PAGE: &str = "docs/reference/messages.md";
@@ -61,10 +61,8 @@ pub(crate) fn page() -> Result<String> {
     for name in crates {
         let folder = operator.join(&name).join("src");
         page.push_str(&format!("\n## `{name}`\n"));
-        let mut files = sources(&folder)?;
-        files.retain(|file| !file.iter().any(|part| part == "tests"));
         let mut listed = Vec::new();
-        for file in files {
+        for file in sources(&folder)? {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             listed.push((file.clone(), messages(&text).with_context(|| file.display().to_string())?));
         }
@@ -231,34 +229,10 @@ fn filled(text: &str, values: &[String]) -> String {
 
 /// Returns the text of a string literal on one line, or `None` for another literal.
 fn text_of(literal: &str) -> Option<String> {
-    let quoted = literal.trim_end_matches('#').strip_suffix('"')?;
-    let (mark, body) = quoted.split_once('"')?;
-    let text = match mark.trim_end_matches('#') {
-        "" => unescaped(body),
-        "r" => body.to_owned(),
-        _ => return None,
-    };
-    Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
-}
-
-/// Returns the text of a literal without its escapes; each control character is a space.
-fn unescaped(body: &str) -> String {
-    let (mut text, mut chars) = (String::new(), body.chars());
-    while let Some(c) = chars.next() {
-        match (c, if c == '\\' { chars.next() } else { None }) {
-            ('\\', Some('u')) => {
-                let digits: String = chars.by_ref().skip(1).take_while(|c| *c != '}').collect();
-                text.extend(u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32));
-            }
-            ('\\', Some(c @ ('\\' | '"' | '\''))) => text.push(c),
-            ('\\', Some('\n')) => {
-                chars = chars.as_str().trim_start().chars();
-            }
-            ('\\', _) => text.push(' '),
-            (c, _) => text.push(c),
-        }
-    }
-    text
+    let text = syn::parse_str::<syn::LitStr>(literal).ok()?.value();
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()).collect();
+    Some(words.join(" "))
 }
 
 fn is_message(text: &str) -> bool {

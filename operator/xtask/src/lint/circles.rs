@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use signoff_tests::cargo::{root, shown};
 
-use imports::Imports;
+pub(crate) use imports::Imports;
 
 /// The folders of the crates that are checked.
 const CRATES: [&str; 3] = ["operator", "tests", "fuzz"];

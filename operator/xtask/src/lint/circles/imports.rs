@@ -15,13 +15,13 @@ const TO_SEMICOLON: [&str; 5] = ["use", "const", "static", "type", "let"];
 
 /// The imports of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Imports {
+pub(crate) struct Imports {
     /// The paths, as written.
     pub(super) paths: Vec<Path>,
     /// The names that `use` declarations bring into a module.
     pub(super) names: Vec<Name>,
     /// The modules in files of their own that are declared under `#[cfg(test)]`.
-    pub(super) tests: Vec<String>,
+    pub(crate) tests: Vec<String>,
 }
 
 /// A path in a module of the file: `inline` names the modules within the file, from the outermost.
@@ -43,7 +43,7 @@ impl Imports {
     ///
     /// # Errors
     /// The source has no tokens, such as one with a string that does not end.
-    pub(super) fn read(source: &str) -> Result<Self> {
+    pub(crate) fn read(source: &str) -> Result<Self> {
         let tokens = TokenStream::from_str(source).map_err(|error| anyhow!("is not Rust: {error}"))?;
         let mut imports = Self::default();
         imports.scan(tokens, &[]);
