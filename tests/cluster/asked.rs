@@ -11,6 +11,21 @@ use signoff_api::approval::Invalid;
 use signoff_api::{Approval, ApprovalRequest, ApprovalSpec, Blob, Digest};
 use signoff_tests::control_plane::{Cluster, Finished, Invocation, Namespace, named, program};
 
+/// Waits until the API server allows what `question` asks. A new binding takes effect by a watch, which no event reports.
+///
+/// # Panics
+/// It is not allowed after 1,000 questions.
+pub(crate) async fn allowed(cluster: &Cluster, question: &SubjectAccessReview) {
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.admin().await.unwrap());
+    for _ in 0..1000 {
+        let answer = reviews.create(&PostParams::default(), question).await.unwrap();
+        if answer.status.is_some_and(|status| status.allowed) {
+            return;
+        }
+    }
+    panic!("not allowed after 1000 questions: {:?}", question.spec);
+}
+
 /// One test's own place.
 pub(crate) struct Place {
     pub(crate) cluster: Cluster,
@@ -58,20 +73,12 @@ impl Place {
         self.cluster.kubectl(["apply", "-f", "-"]).input(role.to_string()).run().await.unwrap().ok().unwrap();
         let bind = ["create", "rolebinding", "speaks", "--role=speaks", flux, "--namespace", namespace];
         self.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
-        // The authorizer has no event to wait for, so it is asked.
         let flux = "system:serviceaccount:flux-system:kustomize-controller";
         let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {"user": flux, "resourceAttributes": {
             "namespace": namespace, "group": "signoff.dev", "resource": "people", "verb": "delegate", "name": person,
         }}}))
         .unwrap();
-        let reviews: Api<SubjectAccessReview> = Api::all(self.cluster.admin().await.unwrap());
-        for _ in 0..1000 {
-            let answer = reviews.create(&PostParams::default(), &question).await.unwrap();
-            if answer.status.is_some_and(|status| status.allowed) {
-                return;
-            }
-        }
-        panic!("{flux} may not speak for {person} after 1000 questions");
+        allowed(&self.cluster, &question).await;
     }
 
     /// The Approvals here, as the operator.

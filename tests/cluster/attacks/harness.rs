@@ -17,6 +17,7 @@ use signoff_api::Workflow;
 use signoff_tests::attacks::{Actor, Ground, Token};
 use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 
+use crate::asked::allowed;
 use crate::policies::harness::workflow;
 
 /// Both grounds of one chapter.
@@ -186,7 +187,7 @@ impl Stage {
         api.create(&PostParams::default(), &object).await.unwrap()
     }
 
-    /// Waits until the API server goes by a binding: it follows them by a watch, and has no event that says so.
+    /// Waits until the API server allows a user to use a verb on a resource.
     async fn counts(&self, namespace: &str, user: &str, verb: &str, resource: &str) {
         let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
         let group = if resource == "pods" { "" } else { "signoff.dev" };
@@ -195,14 +196,7 @@ impl Stage {
             "resourceAttributes": {"namespace": namespace, "group": group, "resource": resource, "subresource": sub, "verb": verb},
         }}))
         .unwrap();
-        let reviews: Api<SubjectAccessReview> = Api::all(self.cluster.admin().await.unwrap());
-        for _ in 0..1000 {
-            let answer = reviews.create(&PostParams::default(), &question).await.unwrap();
-            if answer.status.is_some_and(|status| status.allowed) {
-                return;
-            }
-        }
-        panic!("{user} may not {verb} {resource} in {namespace} after 1000 questions");
+        allowed(&self.cluster, &question).await;
     }
 
     async fn with_token(&self, token: &str) -> Client {
