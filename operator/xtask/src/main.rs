@@ -10,6 +10,7 @@ mod docs;
 mod glossary;
 mod handbook;
 mod image;
+mod imports;
 mod lint;
 mod messages;
 mod release;

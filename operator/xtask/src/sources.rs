@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::lint::Imports;
+use crate::imports::Imports;
 
 /// Returns the `.rs` files of a folder in order. Left out are files named `…tests.rs`, and the modules that a file declares under
 /// `#[cfg(test)]`.

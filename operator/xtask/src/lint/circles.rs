@@ -6,8 +6,6 @@
 //!
 //! Pipeline: read files *(I/O)* -> imports -> resolve -> circles *(pure)*.
 
-mod imports;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use signoff_tests::cargo::{root, shown};
 
-pub(crate) use imports::Imports;
+use crate::imports::{self, Imports};
 
 /// The folders of the crates that are checked.
 const CRATES: [&str; 3] = ["operator", "tests", "fuzz"];

@@ -14,8 +14,6 @@ use signoff_tests::say;
 use crate::codegen;
 use crate::tally::Tally;
 
-pub(crate) use circles::Imports;
-
 /// Runs all checks.
 pub(crate) fn run() -> Tally {
     let mut tally = Tally::default();

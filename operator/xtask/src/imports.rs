@@ -17,25 +17,25 @@ const TO_SEMICOLON: [&str; 5] = ["use", "const", "static", "type", "let"];
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Imports {
     /// The paths, as written.
-    pub(super) paths: Vec<Path>,
+    pub(crate) paths: Vec<Path>,
     /// The names that `use` declarations bring into a module.
-    pub(super) names: Vec<Name>,
+    pub(crate) names: Vec<Name>,
     /// The modules in files of their own that are declared under `#[cfg(test)]`.
     pub(crate) tests: Vec<String>,
 }
 
 /// A path in a module of the file: `inline` names the modules within the file, from the outermost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Path {
-    pub(super) inline: Vec<String>,
-    pub(super) segments: Vec<String>,
+pub(crate) struct Path {
+    pub(crate) inline: Vec<String>,
+    pub(crate) segments: Vec<String>,
 }
 
 /// A name and the path that it stands for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Name {
-    pub(super) name: String,
-    pub(super) path: Path,
+pub(crate) struct Name {
+    pub(crate) name: String,
+    pub(crate) path: Path,
 }
 
 impl Imports {
@@ -51,7 +51,7 @@ impl Imports {
     }
 
     /// Adds the imports of another file of the same module.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.paths.extend(other.paths);
         self.names.extend(other.names);
         self.tests.extend(other.tests);
