@@ -24,13 +24,13 @@ fn frozen(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/upgrade").join(path)
 }
 
-struct Stage {
+struct Harness {
     cluster: Cluster,
     namespace: String,
     operator: Client,
 }
 
-impl Stage {
+impl Harness {
     /// The frozen chart, and nothing else yet.
     async fn open() -> Self {
         let cluster = Cluster::own().await.unwrap();
@@ -155,46 +155,46 @@ fn open(workflow: &Workflow) -> Option<String> {
 
 #[tokio::test]
 async fn runs_of_the_first_shape_come_to_their_end_after_an_upgrade_and_nothing_is_frozen() {
-    let stage = Stage::open().await;
+    let harness = Harness::open().await;
     let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen("objects.json")).unwrap()).unwrap();
     let mut names = std::collections::BTreeMap::new();
     for workflow in objects["workflows"].as_array().unwrap() {
         let run = workflow["metadata"]["name"].as_str().unwrap();
         let of_it = |approval: &&Value| approval["spec"]["request"]["workflow"]["name"] == run;
         let approval = objects["approvals"].as_array().unwrap().iter().find(of_it).unwrap();
-        names.insert(run, stage.store(workflow, approval).await);
+        names.insert(run, harness.store(workflow, approval).await);
     }
 
-    stage.cluster.install(&[]).await.unwrap();
+    harness.cluster.install(&[]).await.unwrap();
 
     // Whatever was recorded, everybody else and the operator can still write beside it.
     for (run, name) in &names {
         if *run == "untouched" {
-            stage.vote("alice", name, json!({"verdict": "Approve", "requestDigest": "latest"})).await.unwrap_err();
+            harness.vote("alice", name, json!({"verdict": "Approve", "requestDigest": "latest"})).await.unwrap_err();
         } else {
             let changed = json!({"verdict": "Reject", "parameters": null});
-            refused(stage.vote("alice", name, changed).await, "a decision is final");
+            refused(harness.vote("alice", name, changed).await, "a decision is final");
         }
         if *run == "one-of-two" || *run == "unread" {
-            stage.vote("bob", name, json!({"verdict": "Approve"})).await.unwrap();
+            harness.vote("bob", name, json!({"verdict": "Approve"})).await.unwrap();
         }
         let written = Patch::Merge(json!({"status": {"reminders": 1}}));
-        let written = stage.as_operator::<Approval>().patch_status(name, &PatchParams::default(), &written).await;
+        let written = harness.as_operator::<Approval>().patch_status(name, &PatchParams::default(), &written).await;
         assert_eq!(written.unwrap().status.unwrap().reminders, Some(1), "{run}");
     }
     let invalid = json!({"verdict": "Modify", "attempt": 2, "parameters": {"response": "Refund 40"}});
-    stage.vote("alice", &names["invalid"], invalid).await.unwrap();
+    harness.vote("alice", &names["invalid"], invalid).await.unwrap();
 
     let options = OperatorOptions { arguments: vec!["--no-lease".to_owned()], ..OperatorOptions::default() };
-    let operator = OperatorProcess::start(&stage.cluster, options).await.unwrap();
+    let operator = OperatorProcess::start(&harness.cluster, options).await.unwrap();
     for (run, name) in &names {
-        let (workflow, asked) = stage.to_its_end(run).await;
+        let (workflow, asked) = harness.to_its_end(run).await;
         let status = workflow.status.as_ref().unwrap();
         assert_eq!(status.phase, WorkflowPhase::Succeeded, "{run}: {:?}", status.message);
         let done = status.steps.iter().any(|step| step.path == "act" && step.phase == StepPhase::Succeeded);
         assert!(done, "{run}: {:#?}", status.steps);
         // What was there is there still, whatever it came to.
-        let old: Approval = stage.as_operator().get(name).await.unwrap();
+        let old: Approval = harness.as_operator().get(name).await.unwrap();
         assert!(old.spec.decisions.contains_key("alice@example.com"), "{run}: {asked:?}");
     }
     operator.stop().await.unwrap();
@@ -202,20 +202,20 @@ async fn runs_of_the_first_shape_come_to_their_end_after_an_upgrade_and_nothing_
 
 #[tokio::test]
 async fn a_chart_that_goes_back_leaves_what_is_recorded_and_lets_others_vote() {
-    let stage = Stage::open().await;
-    stage.cluster.install(&[]).await.unwrap();
+    let harness = Harness::open().await;
+    harness.cluster.install(&[]).await.unwrap();
     let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen("objects.json")).unwrap()).unwrap();
     let of = |kind: &str| {
         let named = |object: &&Value| object.to_string().contains("\"one-of-two\"");
         objects[kind].as_array().unwrap().iter().find(named).unwrap().clone()
     };
-    let name = stage.store(&of("workflows"), &of("approvals")).await;
-    let before: Approval = stage.as_operator().get(&name).await.unwrap();
+    let name = harness.store(&of("workflows"), &of("approvals")).await;
+    let before: Approval = harness.as_operator().get(&name).await.unwrap();
 
-    stage.cluster.install_chart(&frozen("chart"), &[]).await.unwrap();
+    harness.cluster.install_chart(&frozen("chart"), &[]).await.unwrap();
 
-    let after: Approval = stage.as_operator().get(&name).await.unwrap();
+    let after: Approval = harness.as_operator().get(&name).await.unwrap();
     assert_eq!((after.uid(), after.spec, after.status), (before.uid(), before.spec, before.status));
-    refused(stage.vote("alice", &name, json!({"verdict": "Reject"})).await, "a decision is final");
-    stage.vote("bob", &name, json!({"verdict": "Approve"})).await.unwrap();
+    refused(harness.vote("alice", &name, json!({"verdict": "Reject"})).await, "a decision is final");
+    harness.vote("bob", &name, json!({"verdict": "Approve"})).await.unwrap();
 }

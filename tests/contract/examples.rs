@@ -170,7 +170,7 @@ fn every_example_policy_applies_where_it_says_with_its_requirements() {
     assert_eq!(policies().len(), 3);
     let quorum = "gates/quorum.yaml";
     for file in ["policies/dev.yaml", "policies/prod.yaml", "policies/regulated.yaml"] {
-        assert_eq!(asked(quorum, policy(file, ("env", "stage"))).required_by.len(), 0, "{file}");
+        assert_eq!(asked(quorum, policy(file, ("env", "harness"))).required_by.len(), 0, "{file}");
     }
     let goes_on = asked("gates/timeout-goes-on.yaml", policy("policies/dev.yaml", ("env", "dev")));
     assert_eq!(goes_on.timeout.action, Some(TimeoutAction::Retry));

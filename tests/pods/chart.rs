@@ -11,7 +11,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, program};
 use signoff_tests::image::{IMAGE_FOLDER, Layout, OPERATOR_IMAGE, operator_image};
 
-use crate::harness::{Stage, own};
+use crate::harness::{Harness, own};
 
 /// The image in the folder that `cargo xtask test pods --image DIR` names. Without it: the debug program with the libraries
 /// it names, because a release build takes minutes.
@@ -32,7 +32,7 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
     node.cluster().install(&[("operator.enabled", "true")]).await.unwrap();
     let admin = node.cluster().admin().await.unwrap();
     let deployments: Api<Deployment> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
-    let stage = Stage::on(node.cluster(), "chart").await;
+    let harness = Harness::on(node.cluster(), "chart").await;
     let available = await_condition(deployments, "signoff-operator", conditions::is_deployment_completed());
     let waited = tokio::time::timeout(std::time::Duration::from_secs(120), available).await;
     waited.expect("the operator's pod is available").unwrap();
@@ -55,8 +55,8 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
         {"name": "review", "hitl": {"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]}},
         {"name": "act", "set": {"value": "done"}},
     ]);
-    stage.request("letter", json!({"steps": steps})).await;
-    let approval = stage.asked("letter", "review").await;
-    stage.decides("alice", &approval, json!({"verdict": "Approve"})).await;
-    assert_eq!(stage.ended("letter").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    harness.request("letter", json!({"steps": steps})).await;
+    let approval = harness.asked("letter", "review").await;
+    harness.decides("alice", &approval, json!({"verdict": "Approve"})).await;
+    assert_eq!(harness.ended("letter").await.status.unwrap().phase, WorkflowPhase::Succeeded);
 }

@@ -10,7 +10,7 @@ use signoff_api::journal::{StepKind, StepRecord};
 use signoff_api::workflow::WorkflowStatus;
 use signoff_tests::control_plane::named;
 
-use crate::harness::Stage;
+use crate::harness::Harness;
 use crate::story::{Example, among};
 
 /// What each has to show in the end, and the class of the failure that it is about.
@@ -38,17 +38,17 @@ fn open<'w>(workflow: &'w Workflow, answered: &[String]) -> Option<&'w StepRecor
 }
 
 /// What the example says it needs in its namespace.
-async fn prepare(stage: &Stage, example: &Example) {
+async fn prepare(harness: &Harness, example: &Example) {
     // Whoever asks for containers must be allowed to create Pods.
-    stage.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();
+    harness.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();
     if example.name == "pods/settings" {
         let params = PostParams::default();
         let secret = json!({"metadata": {"name": "letters"}, "stringData": {"token": "sesame"}});
         let secret: Secret = serde_json::from_value(secret).unwrap();
-        stage.see::<Secret>().create(&params, &secret).await.unwrap();
+        harness.see::<Secret>().create(&params, &secret).await.unwrap();
         let settings = json!({"metadata": {"name": "letters"}, "data": {"greeting": "Hello"}});
         let settings: ConfigMap = serde_json::from_value(settings).unwrap();
-        stage.see::<ConfigMap>().create(&params, &settings).await.unwrap();
+        harness.see::<ConfigMap>().create(&params, &settings).await.unwrap();
     }
 }
 
@@ -56,9 +56,9 @@ async fn prepare(stage: &Stage, example: &Example) {
 async fn told(mut example: Example) -> (String, WorkflowStatus) {
     let value: Value = serde_saphyr::from_str(&example.text).unwrap();
     let run = value["metadata"]["name"].as_str().unwrap();
-    let stage = Stage::open(run).await;
-    prepare(&stage, &example).await;
-    stage.request(run, value["spec"].clone()).await;
+    let harness = Harness::open(run).await;
+    prepare(&harness, &example).await;
+    harness.request(run, value["spec"].clone()).await;
     let mut answered = Vec::new();
     loop {
         let moves = |workflow: Option<&Workflow>| {
@@ -66,16 +66,16 @@ async fn told(mut example: Example) -> (String, WorkflowStatus) {
             status.is_some_and(|status| status.phase.is_end())
                 || workflow.is_some_and(|workflow| open(workflow, &answered).is_some())
         };
-        let found: Workflow = stage.until(run, "asks or ends", moves).await;
+        let found: Workflow = harness.until(run, "asks or ends", moves).await;
         let Some(gate) = open(&found, &answered) else {
             assert_eq!(example.unused(), [""; 0], "{}: answers that nobody asked for", example.name);
             return (example.name, found.status.unwrap());
         };
         let (name, path) = (gate.object.clone().unwrap(), gate.path.clone());
-        let approval = stage.until(&name, "is there", |found: Option<&signoff_api::Approval>| found.is_some()).await;
+        let approval = harness.until(&name, "is there", |found: Option<&signoff_api::Approval>| found.is_some()).await;
         let answer = example.answer(&path, &approval.spec.request.gate.name);
         let answer = answer.unwrap_or_else(|| panic!("{}: nobody answers at {path}", example.name));
-        stage.decides("bob", &approval, answer).await;
+        harness.decides("bob", &approval, answer).await;
         answered.push(name);
     }
 }

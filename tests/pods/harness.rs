@@ -1,4 +1,4 @@
-//! The stage of one test: the suite's one node with Signoff and an operator, a namespace of its own, and people who act.
+//! The harness of one test: the suite's one node with Signoff and an operator, a namespace of its own, and people who act.
 //! It must not judge, but for one thing: whether what must happen happens in time.
 
 use std::ops::Deref;
@@ -26,7 +26,7 @@ struct Suite {
 }
 
 /// One test's namespace.
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: Namespace,
     admin: Client,
@@ -73,7 +73,7 @@ pub(crate) async fn operator(cluster: &Cluster, arguments: &[&str]) -> OperatorP
     OperatorProcess::start(cluster, OperatorOptions { arguments, ..OperatorOptions::default() }).await.unwrap()
 }
 
-impl Stage {
+impl Harness {
     /// On the suite's node.
     pub(crate) async fn open(prefix: &str) -> Self {
         Self::on(shared().await.cluster(), prefix).await

@@ -6,7 +6,7 @@ use kube::Api;
 use serde_json::json;
 use signoff_tests::image::Named;
 
-use crate::harness::{Stage, phase, shared};
+use crate::harness::{Harness, phase, shared};
 
 fn state(pod: &Pod) -> ContainerState {
     let all = pod.status.as_ref().and_then(|status| status.container_statuses.clone()).unwrap_or_default();
@@ -31,17 +31,17 @@ async fn the_node_is_ready() {
 
 #[tokio::test]
 async fn a_bare_pod_runs_to_its_end_and_leaves_its_message_its_exit_code_and_its_log() {
-    let stage = Stage::open("node").await;
-    stage.pod("well", "echo one; echo two; echo the result >/dev/termination-log", json!({})).await;
-    stage.pod("ill", "echo the trouble; exit 7", json!({"terminationMessagePolicy": "FallbackToLogsOnError"})).await;
-    let well = stage.pod_ended("well").await;
+    let harness = Harness::open("node").await;
+    harness.pod("well", "echo one; echo two; echo the result >/dev/termination-log", json!({})).await;
+    harness.pod("ill", "echo the trouble; exit 7", json!({"terminationMessagePolicy": "FallbackToLogsOnError"})).await;
+    let well = harness.pod_ended("well").await;
     assert_eq!(phase(Some(&well)), Some("Succeeded"));
     let ended = state(&well).terminated.unwrap();
     assert_eq!((ended.exit_code, ended.message.as_deref()), (0, Some("the result\n")));
     assert_eq!(ended.reason.as_deref(), Some("Completed"));
-    assert_eq!(stage.log("well").await, "one\ntwo\n");
+    assert_eq!(harness.log("well").await, "one\ntwo\n");
 
-    let ill = stage.pod_ended("ill").await;
+    let ill = harness.pod_ended("ill").await;
     assert_eq!(phase(Some(&ill)), Some("Failed"));
     let ended = state(&ill).terminated.unwrap();
     assert_eq!((ended.exit_code, ended.message.as_deref()), (7, Some("the trouble\n")));
@@ -49,55 +49,55 @@ async fn a_bare_pod_runs_to_its_end_and_leaves_its_message_its_exit_code_and_its
 
 #[tokio::test]
 async fn a_container_that_takes_more_memory_than_it_may_is_told_as_such() {
-    let stage = Stage::open("memory").await;
+    let harness = Harness::open("memory").await;
     let few = json!({"resources": {"limits": {"memory": "16Mi"}}});
     // One line without an end, which `tail` keeps as a whole.
-    stage.pod("greedy", "exec tail -n 1 /dev/zero", few).await;
-    let pod = stage.pod_ended("greedy").await;
+    harness.pod("greedy", "exec tail -n 1 /dev/zero", few).await;
+    let pod = harness.pod_ended("greedy").await;
     let ended = state(&pod).terminated.unwrap();
     assert_eq!((ended.reason.as_deref(), ended.exit_code), (Some("OOMKilled"), 137));
 }
 
 #[tokio::test]
 async fn an_image_that_is_not_there_is_told_in_the_kubelets_words() {
-    let stage = Stage::open("image").await;
-    stage.pod("never", "true", json!({"image": "example.com/nothing:1", "imagePullPolicy": "Never"})).await;
-    stage.pod("pulled", "true", json!({"image": "example.com/nothing:1"})).await;
+    let harness = Harness::open("image").await;
+    harness.pod("never", "true", json!({"image": "example.com/nothing:1", "imagePullPolicy": "Never"})).await;
+    harness.pod("pulled", "true", json!({"image": "example.com/nothing:1"})).await;
     let never = |pod: Option<&Pod>| waits_for(pod).is_some_and(|(reason, _)| reason == "ErrImageNeverPull");
-    stage.until("never", "says that it may not pull", never).await;
+    harness.until("never", "says that it may not pull", never).await;
     let backs_off = |pod: Option<&Pod>| waits_for(pod).is_some_and(|(reason, _)| reason == "ImagePullBackOff");
-    let pod = stage.until("pulled", "says that it cannot pull", backs_off).await;
+    let pod = harness.until("pulled", "says that it cannot pull", backs_off).await;
     let (_, words) = waits_for(Some(&pod)).unwrap();
     assert!(words.contains("example.com/nothing:1"), "{words}");
 }
 
 #[tokio::test]
 async fn an_image_is_found_by_its_digest_and_another_digest_is_not() {
-    let stage = Stage::open("digest").await;
+    let harness = Harness::open("digest").await;
     let busybox = shared().await.busybox();
     assert_eq!(busybox.name, "docker.io/library/busybox:1.36");
-    stage.pod("by-digest", "true", json!({"image": busybox.by_digest()})).await;
-    stage
+    harness.pod("by-digest", "true", json!({"image": busybox.by_digest()})).await;
+    harness
         .pod("short", "true", json!({"image": format!("busybox@{}", busybox.digest), "imagePullPolicy": "Never"}))
         .await;
     let other = Named { digest: format!("sha256:{}", "0".repeat(64)), ..busybox.clone() };
-    stage.pod("other", "true", json!({"image": other.by_digest(), "imagePullPolicy": "Never"})).await;
+    harness.pod("other", "true", json!({"image": other.by_digest(), "imagePullPolicy": "Never"})).await;
     for name in ["by-digest", "short"] {
-        assert_eq!(phase(Some(&stage.pod_ended(name).await)), Some("Succeeded"), "{name}");
+        assert_eq!(phase(Some(&harness.pod_ended(name).await)), Some("Succeeded"), "{name}");
     }
     let refused = |pod: Option<&Pod>| waits_for(pod).is_some_and(|(reason, _)| reason == "ErrImageNeverPull");
-    stage.until("other", "says that there is no such image", refused).await;
+    harness.until("other", "says that there is no such image", refused).await;
 }
 
 #[tokio::test]
 async fn kubectl_reads_a_log_runs_something_in_a_container_and_deletes_the_pod() {
-    let stage = Stage::open("kubectl").await;
-    stage.pod("long", "echo started; sleep 3600", json!({})).await;
+    let harness = Harness::open("kubectl").await;
+    harness.pod("long", "echo started; sleep 3600", json!({})).await;
     let runs = |pod: Option<&Pod>| pod.is_some_and(|pod| state(pod).running.is_some());
-    stage.until("long", "runs", runs).await;
+    harness.until("long", "runs", runs).await;
     let kubectl = async |words: &[&str]| {
-        let words = [&["-n", &stage.namespace.name], words].concat();
-        stage.cluster.kubectl(words).run().await.unwrap().ok().unwrap()
+        let words = [&["-n", &harness.namespace.name], words].concat();
+        harness.cluster.kubectl(words).run().await.unwrap().ok().unwrap()
     };
     // A container runs a moment before what it writes is in its log.
     assert_eq!(kubectl(&["logs", "long", "--follow", "--limit-bytes=8"]).await, "started\n");
@@ -107,9 +107,9 @@ async fn kubectl_reads_a_log_runs_something_in_a_container_and_deletes_the_pod()
 
 #[tokio::test]
 async fn a_pod_reaches_the_api_server_by_the_address_it_is_told() {
-    let stage = Stage::open("inside").await;
+    let harness = Harness::open("inside").await;
     let script = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && \
                   test -s /var/run/secrets/kubernetes.io/serviceaccount/token";
-    stage.pod("asks", script, json!({})).await;
-    assert_eq!(phase(Some(&stage.pod_ended("asks").await)), Some("Succeeded"), "{}", stage.log("asks").await);
+    harness.pod("asks", script, json!({})).await;
+    assert_eq!(phase(Some(&harness.pod_ended("asks").await)), Some("Succeeded"), "{}", harness.log("asks").await);
 }

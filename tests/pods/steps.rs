@@ -299,7 +299,7 @@ async fn a_namespace_goes_although_a_pod_runs_in_it() {
     )
     .await;
     pods.running("run").await;
-    pods.stage.namespace.delete().await.unwrap();
+    pods.harness.namespace.delete().await.unwrap();
     pods.namespace_is_gone().await;
 }
 

@@ -17,22 +17,22 @@ use signoff_api::{Approval, Digest, Workflow, names};
 use signoff_tests::control_plane::{Cluster, named};
 use tempfile::TempDir;
 
-use crate::harness::Stage;
+use crate::harness::Harness;
 
 /// How long it may take until something is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace in which dana may create Pods.
 pub(crate) struct Pods {
-    pub(crate) stage: Stage,
+    pub(crate) harness: Harness,
     witness: TempDir,
 }
 
 impl Deref for Pods {
-    type Target = Stage;
+    type Target = Harness;
 
-    fn deref(&self) -> &Stage {
-        &self.stage
+    fn deref(&self) -> &Harness {
+        &self.harness
     }
 }
 
@@ -71,26 +71,26 @@ pub(crate) fn condition(run: Option<&Workflow>, kind: &str) -> Option<(String, S
 impl Pods {
     /// On the suite's node.
     pub(crate) async fn open(prefix: &str) -> Self {
-        Self::of(Stage::open(prefix).await, true).await
+        Self::of(Harness::open(prefix).await, true).await
     }
 
     /// The same, and dana may create Workflows but no Pods.
     pub(crate) async fn without_rights(prefix: &str) -> Self {
-        Self::of(Stage::open(prefix).await, false).await
+        Self::of(Harness::open(prefix).await, false).await
     }
 
     /// On a node of the test's own.
     pub(crate) async fn on(cluster: &Cluster, prefix: &str) -> Self {
-        Self::of(Stage::on(cluster, prefix).await, true).await
+        Self::of(Harness::on(cluster, prefix).await, true).await
     }
 
-    async fn of(stage: Stage, rights: bool) -> Self {
+    async fn of(harness: Harness, rights: bool) -> Self {
         if rights {
-            stage.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();
+            harness.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();
         }
         let witness = tempfile::tempdir_in("/dev/shm").unwrap();
         std::fs::set_permissions(witness.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-        Self { stage, witness }
+        Self { harness, witness }
     }
 
     /// The same step, whose container first says that it has begun.

@@ -7,7 +7,7 @@ use signoff_tests::sim::{Crash, EffectCrash, Fault, On, Resource, Verb};
 
 use crate::{
     ending::list,
-    harness::{OPERATOR, QUIET, Stage},
+    harness::{Harness, OPERATOR, QUIET},
     laws,
     people::verdict,
     scenarios::{RUN, chain, gate, set},
@@ -17,15 +17,15 @@ fn policies() -> Resource {
     Resource::of::<ClusterApprovalPolicy>()
 }
 
-fn apply_policy(stage: &Stage, spec: Value) {
+fn apply_policy(harness: &Harness, spec: Value) {
     let policy = json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy", "metadata": {"name": "policy"}, "spec": spec,
     });
-    stage.server.insert(policy).unwrap();
+    harness.server.insert(policy).unwrap();
 }
 
-fn remove_policy(stage: &Stage) {
-    assert!(stage.server.remove(&policies(), "", "policy"));
+fn remove_policy(harness: &Harness) {
+    assert!(harness.server.remove(&policies(), "", "policy"));
 }
 
 fn two_people() -> Value {
@@ -41,14 +41,14 @@ fn two_gates() -> Value {
     chain(json!([gate("one", json!({})), gate("two", json!({})), set("end", "done")]))
 }
 
-fn request(stage: &Stage, path: &str) -> Value {
-    let approvals = stage.approvals();
+fn request(harness: &Harness, path: &str) -> Value {
+    let approvals = harness.approvals();
     let found = approvals.iter().find(|approval| approval["spec"]["request"]["gate"]["path"] == path);
-    found.unwrap_or_else(|| panic!("{path} was never asked:\n{}", stage.server.story()))["spec"]["request"].clone()
+    found.unwrap_or_else(|| panic!("{path} was never asked:\n{}", harness.server.story()))["spec"]["request"].clone()
 }
 
-async fn both_approve(stage: &Stage, path: &str) {
-    let people = stage.people();
+async fn both_approve(harness: &Harness, path: &str) {
+    let people = harness.people();
     people.decides("alice", path, 5, verdict("Approve")).await;
     people.decides("bob", path, 0, verdict("Approve")).await;
 }
@@ -57,28 +57,33 @@ async fn both_approve(stage: &Stage, path: &str) {
 async fn a_new_policy_applies_to_the_next_gate_wherever_the_operator_crashes() {
     for crash in [Crash::NotApplied, Crash::Applied] {
         for n in 1.. {
-            let stage = Stage::new();
-            stage.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash));
+            let harness = Harness::new();
+            harness.server.fault(On::writes_of(OPERATOR).nth(n), Fault::Crash(crash));
             let story = async {
-                stage.apply(RUN, &two_gates());
-                let people = stage.people();
+                harness.apply(RUN, &two_gates());
+                let people = harness.people();
                 people.asked("one").await;
-                apply_policy(&stage, two_people());
-                stage.pass(30).await;
+                apply_policy(&harness, two_people());
+                harness.pass(30).await;
                 people.decides("alice", "one", 5, verdict("Approve")).await;
-                both_approve(&stage, "two").await;
-                stage.ended(RUN).await;
-                stage.pass(QUIET.as_secs()).await;
+                both_approve(&harness, "two").await;
+                harness.ended(RUN).await;
+                harness.pass(QUIET.as_secs()).await;
             };
-            let ((), deaths) = stage.keep_alive(&[OPERATOR], story).await;
-            assert_eq!(stage.workflow(RUN)["status"]["phase"], "Succeeded", "{crash:?} {n}\n{}", stage.server.story());
-            assert_eq!(request(&stage, "one")["quorums"][0]["threshold"], 1);
-            let two = request(&stage, "two");
+            let ((), deaths) = harness.keep_alive(&[OPERATOR], story).await;
+            assert_eq!(
+                harness.workflow(RUN)["status"]["phase"],
+                "Succeeded",
+                "{crash:?} {n}\n{}",
+                harness.server.story()
+            );
+            assert_eq!(request(&harness, "one")["quorums"][0]["threshold"], 1);
+            let two = request(&harness, "two");
             assert_eq!(
                 (&two["quorums"][0]["threshold"], &two["requiredBy"][0]["source"]),
                 (&json!(2), &json!("ClusterApprovalPolicy policy"))
             );
-            laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("{crash:?} {n}: {law}\n{}", stage.server.story()));
+            laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("{crash:?} {n}: {law}\n{}", harness.server.story()));
             if deaths == 0 {
                 break;
             }
@@ -88,119 +93,119 @@ async fn a_new_policy_applies_to_the_next_gate_wherever_the_operator_crashes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_recorded_but_uncreated_request_is_asked_again_under_a_new_policy() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     let makes = On::writes_of(OPERATOR).only(|r| r.verb == Verb::Create && r.resource.plural == "approvals");
-    stage.server.fault(makes.nth(1), Fault::Crash(Crash::NotApplied));
-    stage.apply(RUN, &two_gates());
-    let life = stage.begin(OPERATOR);
-    stage.pass(60).await;
+    harness.server.fault(makes.nth(1), Fault::Crash(Crash::NotApplied));
+    harness.apply(RUN, &two_gates());
+    let life = harness.begin(OPERATOR);
+    harness.pass(60).await;
     life.crash().await;
-    assert_eq!(stage.workflow(RUN)["status"]["steps"][0]["phase"], "Waiting");
-    apply_policy(&stage, two_people());
-    let life = stage.begin(OPERATOR);
-    stage.people().asked("one#2").await;
-    assert_eq!(request(&stage, "one#2")["quorums"][0]["threshold"], 2);
-    let records = stage.workflow(RUN)["status"]["steps"].clone();
+    assert_eq!(harness.workflow(RUN)["status"]["steps"][0]["phase"], "Waiting");
+    apply_policy(&harness, two_people());
+    let life = harness.begin(OPERATOR);
+    harness.people().asked("one#2").await;
+    assert_eq!(request(&harness, "one#2")["quorums"][0]["threshold"], 2);
+    let records = harness.workflow(RUN)["status"]["steps"].clone();
     assert_eq!(records[0]["decision"]["phase"], "Superseded", "{records}");
-    assert_eq!(stage.approvals().len(), 1, "nobody saw the first one");
+    assert_eq!(harness.approvals().len(), 1, "nobody saw the first one");
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_in_conflict_with_a_policy_is_refused_or_after_acceptance_held() {
-    let stage = Stage::new();
-    apply_policy(&stage, legal());
-    stage.apply(RUN, &two_gates());
-    let life = stage.begin(OPERATOR);
-    stage.ended(RUN).await;
-    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "PolicyConflict".to_owned()));
+    let harness = Harness::new();
+    apply_policy(&harness, legal());
+    harness.apply(RUN, &two_gates());
+    let life = harness.begin(OPERATOR);
+    harness.ended(RUN).await;
+    assert_eq!(harness.condition("Accepted"), ("False".to_owned(), "PolicyConflict".to_owned()));
     life.crash().await;
 
-    let stage = Stage::new();
-    stage.apply(RUN, &two_gates());
-    let life = stage.begin(OPERATOR);
-    stage.people().asked("one").await;
-    apply_policy(&stage, legal());
-    stage.people().decides("alice", "one", 60, verdict("Approve")).await;
-    stage.pass(48 * 3600).await;
-    assert_eq!(stage.condition("Held"), ("True".to_owned(), "PolicyConflict".to_owned()));
-    let held = stage.workflow(RUN);
+    let harness = Harness::new();
+    harness.apply(RUN, &two_gates());
+    let life = harness.begin(OPERATOR);
+    harness.people().asked("one").await;
+    apply_policy(&harness, legal());
+    harness.people().decides("alice", "one", 60, verdict("Approve")).await;
+    harness.pass(48 * 3600).await;
+    assert_eq!(harness.condition("Held"), ("True".to_owned(), "PolicyConflict".to_owned()));
+    let held = harness.workflow(RUN);
     assert!(held["status"]["finishedAt"].is_null(), "{held}");
     assert!(held["status"]["message"].as_str().unwrap().contains("ClusterApprovalPolicy policy requires"), "{held}");
-    assert_eq!(stage.events("Held").len(), 1);
-    remove_policy(&stage);
-    stage.people().decides("alice", "two", 60, verdict("Approve")).await;
-    stage.ended(RUN).await;
-    assert_eq!(stage.condition("Held"), Default::default());
-    assert_eq!(stage.workflow(RUN)["status"]["phase"], "Succeeded");
+    assert_eq!(harness.events("Held").len(), 1);
+    remove_policy(&harness);
+    harness.people().decides("alice", "two", 60, verdict("Approve")).await;
+    harness.ended(RUN).await;
+    assert_eq!(harness.condition("Held"), Default::default());
+    assert_eq!(harness.workflow(RUN)["status"]["phase"], "Succeeded");
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_begins_while_a_policy_cannot_be_read() {
-    let stage = Stage::new();
-    apply_policy(&stage, json!({"gates": {"minThreshold": "two"}}));
-    stage.apply(RUN, &two_gates());
-    let life = stage.begin(OPERATOR);
-    stage.pass(3600).await;
-    assert_eq!(stage.condition("Held"), ("True".to_owned(), "PolicyUnknown".to_owned()));
-    assert!(stage.approvals().is_empty() && stage.workflow(RUN)["status"]["specDigest"].is_null());
-    let writes = stage.operators_writes().len();
-    stage.pass(3600).await;
-    assert_eq!(stage.operators_writes().len(), writes, "waiting costs nothing");
-    stage.server.edit(&policies(), "", "policy", |policy| policy["spec"] = two_people()).unwrap();
-    stage.people().asked("one").await;
-    assert_eq!(request(&stage, "one")["quorums"][0]["threshold"], 2);
+    let harness = Harness::new();
+    apply_policy(&harness, json!({"gates": {"minThreshold": "two"}}));
+    harness.apply(RUN, &two_gates());
+    let life = harness.begin(OPERATOR);
+    harness.pass(3600).await;
+    assert_eq!(harness.condition("Held"), ("True".to_owned(), "PolicyUnknown".to_owned()));
+    assert!(harness.approvals().is_empty() && harness.workflow(RUN)["status"]["specDigest"].is_null());
+    let writes = harness.operators_writes().len();
+    harness.pass(3600).await;
+    assert_eq!(harness.operators_writes().len(), writes, "waiting costs nothing");
+    harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = two_people()).unwrap();
+    harness.people().asked("one").await;
+    assert_eq!(request(&harness, "one")["quorums"][0]["threshold"], 2);
 
     // A run that waits goes on waiting, and can be cancelled.
-    stage.server.edit(&policies(), "", "policy", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
-    stage.pass(60).await;
-    assert_eq!(stage.condition("Held").0, "True");
-    stage.people().sets(RUN, "cancel", true);
-    stage.ended(RUN).await;
-    assert_eq!(stage.workflow(RUN)["status"]["phase"], "Cancelled");
+    harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
+    harness.pass(60).await;
+    assert_eq!(harness.condition("Held").0, "True");
+    harness.people().sets(RUN, "cancel", true);
+    harness.ended(RUN).await;
+    assert_eq!(harness.workflow(RUN)["status"]["phase"], "Cancelled");
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn added_gates_stay_in_an_accepted_run_when_the_policy_changes() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     let hitl = gate("x", json!({}))["hitl"].clone();
-    apply_policy(&stage, json!({"steps": [{"name": "last", "at": "End", "hitl": hitl}]}));
-    stage.apply(RUN, &two_gates());
-    stage.server.fault(On::writes_of(OPERATOR).nth(4), Fault::Crash(Crash::Applied));
+    apply_policy(&harness, json!({"steps": [{"name": "last", "at": "End", "hitl": hitl}]}));
+    harness.apply(RUN, &two_gates());
+    harness.server.fault(On::writes_of(OPERATOR).nth(4), Fault::Crash(Crash::Applied));
     let story = async {
-        stage.people().asked("one").await;
-        remove_policy(&stage);
+        harness.people().asked("one").await;
+        remove_policy(&harness);
         for path in ["one", "two", "last"] {
-            stage.people().decides("alice", path, 5, verdict("Approve")).await;
+            harness.people().decides("alice", path, 5, verdict("Approve")).await;
         }
-        let run = stage.ended(RUN).await;
-        stage.pass(QUIET.as_secs()).await;
+        let run = harness.ended(RUN).await;
+        harness.pass(QUIET.as_secs()).await;
         run
     };
-    let (run, _) = stage.keep_alive(&[OPERATOR], story).await;
+    let (run, _) = harness.keep_alive(&[OPERATOR], story).await;
     assert_eq!(run["status"]["addedSteps"][0]["source"], "ClusterApprovalPolicy policy");
     assert_eq!((&run["status"]["phase"], &run["status"]["outputs"]), (&json!("Succeeded"), &json!("done")));
-    laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("{law}\n{}", stage.server.story()));
+    laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("{law}\n{}", harness.server.story()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_not_repeated_if_a_policy_has_forbidden_it() {
-    let stage = Stage::new();
-    stage.world.crash_at_effect(1, OPERATOR, EffectCrash::NotDone);
+    let harness = Harness::new();
+    harness.world.crash_at_effect(1, OPERATOR, EffectCrash::NotDone);
     let put = json!({"name": "pay", "http": {"method": "PUT", "url": "http://pay.test/"}});
-    stage.apply(RUN, &chain(json!([put])));
-    let life = stage.begin(OPERATOR);
-    stage.pass(60).await;
+    harness.apply(RUN, &chain(json!([put])));
+    let life = harness.begin(OPERATOR);
+    harness.pass(60).await;
     life.crash().await;
-    apply_policy(&stage, json!({"allowedHosts": ["other.test"]}));
-    let life = stage.begin(OPERATOR);
-    stage.ended(RUN).await;
-    let run = stage.workflow(RUN);
+    apply_policy(&harness, json!({"allowedHosts": ["other.test"]}));
+    let life = harness.begin(OPERATOR);
+    harness.ended(RUN).await;
+    let run = harness.workflow(RUN);
     let pay = list(&run["status"]["steps"]).next().unwrap();
     assert_eq!((&pay["phase"], &pay["error"]["class"]), (&json!("Failed"), &json!("NotAllowed")), "{run}");
-    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
     life.crash().await;
 }
 
@@ -247,21 +252,21 @@ async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() 
     for seed in 1..=24_u64 {
         let mut dice = Dice(seed * 0x9e37_79b9);
         signoff_tests::tried(1, "random walks");
-        let stage = Stage::new();
+        let harness = Harness::new();
         let verdicts = json!(["Approve", "Modify", "Retry", "Skip", "Reject"]);
         let hitl = gate("x", json!({"allowedVerdicts": verdicts}))["hitl"].clone();
-        apply_policy(&stage, json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}]}));
+        apply_policy(&harness, json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}]}));
         for attempt in 1..=6 {
             let answer = match dice.below(4) {
                 0 => signoff_tests::sim::Answer::value("{\"ok\": true}"),
                 1 => signoff_tests::sim::Answer::value("nonsense"),
                 _ => signoff_tests::sim::Answer::failure("Unreachable", "no route"),
             };
-            stage.world.answers_attempt("refund/pay", attempt, answer.clone());
-            stage.world.answers_attempt("refund/write", attempt, answer);
+            harness.world.answers_attempt("refund/pay", attempt, answer.clone());
+            harness.world.answers_attempt("refund/write", attempt, answer);
         }
         if seed.is_multiple_of(2) {
-            stage.server.fault(On::writes_of(OPERATOR).nth(3 + seed), Fault::Crash(Crash::Applied));
+            harness.server.fault(On::writes_of(OPERATOR).nth(3 + seed), Fault::Crash(Crash::Applied));
         }
         let own = |type_: &str, verdicts: Value| json!({"name": type_.to_lowercase(), "type": type_, "hitl": gate("x", json!({"allowedVerdicts": verdicts}))["hitl"]});
         let mut pay = crate::scenarios::post("pay", "{{ steps.write.response }}", "escalate");
@@ -274,32 +279,32 @@ async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() 
             own("errorEscalation", json!(["Retry", "Modify", "Defer", "Respond", "Skip"])),
             own("outputValidation", json!(["Approve", "Defer", "Retry", "Respond"])),
         ]);
-        stage.apply(RUN, &spec);
-        let open = |stage: &Stage| {
-            let approvals = stage.approvals();
+        harness.apply(RUN, &spec);
+        let open = |harness: &Harness| {
+            let approvals = harness.approvals();
             let open = |approval: &&Value| approval["status"]["outcome"].is_null();
             approvals.iter().find(open).cloned()
         };
-        let ended = |stage: &Stage| stage.workflow(RUN)["status"]["finishedAt"].is_string();
+        let ended = |harness: &Harness| harness.workflow(RUN)["status"]["finishedAt"].is_string();
         let story = async {
             for decided in 0.. {
-                stage.server.until_all(|_| ended(&stage) || open(&stage).is_some()).await;
-                let Some(approval) = open(&stage).filter(|_| !ended(&stage)) else { break };
-                stage.pass(5).await;
+                harness.server.until_all(|_| ended(&harness) || open(&harness).is_some()).await;
+                let Some(approval) = open(&harness).filter(|_| !ended(&harness)) else { break };
+                harness.pass(5).await;
                 let name = crate::people::name(&approval);
                 let decision = dice.decision(&approval["spec"]["request"], decided > 12);
-                stage.people().votes("alice", &name, decision);
-                let over = |stage: &Stage| {
-                    let now = stage.approvals().into_iter().find(|other| crate::people::name(other) == name);
+                harness.people().votes("alice", &name, decision);
+                let over = |harness: &Harness| {
+                    let now = harness.approvals().into_iter().find(|other| crate::people::name(other) == name);
                     now.is_none_or(|now| !now["status"]["outcome"].is_null())
                 };
-                stage.server.until_all(|_| ended(&stage) || over(&stage)).await;
+                harness.server.until_all(|_| ended(&harness) || over(&harness)).await;
             }
-            stage.pass(QUIET.as_secs()).await;
+            harness.pass(QUIET.as_secs()).await;
         };
-        stage.keep_alive(&[OPERATOR], story).await;
-        laws::hold(&stage, RUN).unwrap_or_else(|law| panic!("seed {seed}: {law}\n{}", stage.server.story()));
-        calls += stage.world.effects().len();
+        harness.keep_alive(&[OPERATOR], story).await;
+        laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("seed {seed}: {law}\n{}", harness.server.story()));
+        calls += harness.world.effects().len();
     }
     assert!(calls > 24, "{calls} calls in all walks");
 }

@@ -9,7 +9,7 @@ use signoff_tests::sim::Answer;
 
 use crate::{
     endless::{set_aside, stage_with},
-    harness::{OPERATOR, Stage, condition},
+    harness::{Harness, OPERATOR, condition},
     people::verdict,
     scenario_runner::ENOUGH,
     scenarios::{RUN, chain, gate, set},
@@ -41,44 +41,44 @@ fn too_costly(workflow: &Value) -> usize {
     records(workflow).filter(|record| record["error"]["class"] == "TooCostly").count()
 }
 
-fn assert_never_aside(stage: &Stage, workflow: &Value) {
+fn assert_never_aside(harness: &Harness, workflow: &Value) {
     assert_eq!(condition(workflow, "Quarantined"), (String::new(), String::new()));
-    assert_eq!(stage.events("Quarantined"), Vec::<Value>::new());
+    assert_eq!(harness.events("Quarantined"), Vec::<Value>::new());
 }
 
 /// Applies a run of as many agents, one after the other, whose answers take long to judge, and a gate after them.
-fn answers_that_are_slow_to_judge(stage: &Stage, count: usize) {
+fn answers_that_are_slow_to_judge(harness: &Harness, count: usize) {
     let answer = |number: usize| {
         let name = format!("s{number}");
-        stage.world.answers(format!("{RUN}/{name}"), Answer::value("{} [[slow:output]]"));
+        harness.world.answers(format!("{RUN}/{name}"), Answer::value("{} [[slow:output]]"));
         json!({"name": name, "agent": {"name": "writer", "input": "go"}, "outputSchema": {"type": "object"}})
     };
     let mut steps: Vec<Value> = (0..count).map(answer).collect();
     steps.push(gate("review", json!({})));
-    stage.apply(RUN, &chain(json!(steps)));
+    harness.apply(RUN, &chain(json!(steps)));
 }
 
 #[tokio::test]
 async fn answers_that_were_judged_are_not_judged_again() {
-    let stage = stage_with(LIMIT);
-    answers_that_are_slow_to_judge(&stage, many());
-    let life = stage.begin(OPERATOR);
-    let approval = stage.people().asked("review").await;
-    assert_eq!(stage.metric("signoff_quarantined"), 0);
-    let stopped = stage.metrics();
+    let harness = stage_with(LIMIT);
+    answers_that_are_slow_to_judge(&harness, many());
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    assert_eq!(harness.metric("signoff_quarantined"), 0);
+    let stopped = harness.metrics();
     assert!(!stopped.contains("signoff_evaluations_stopped_total{"), "nothing was stopped: {stopped}");
     // Another process has judged none of them, and judges them in as many evaluations as it takes.
     life.crash().await;
-    let _life = stage.begin(OPERATOR);
-    stage.people().votes("bob", &approval, verdict("Approve"));
-    let workflow = stage.ended(RUN).await;
+    let _life = harness.begin(OPERATOR);
+    harness.people().votes("bob", &approval, verdict("Approve"));
+    let workflow = harness.ended(RUN).await;
     assert_eq!((&workflow["status"]["phase"], too_costly(&workflow)), (&json!("Succeeded"), 0), "{workflow:#}");
-    assert_never_aside(&stage, &workflow);
+    assert_never_aside(&harness, &workflow);
 }
 
 #[tokio::test]
 async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_run_aside() {
-    let stage = Stage { room: ENOUGH, ..stage_with(LIMIT) };
+    let harness = Harness { room: ENOUGH, ..stage_with(LIMIT) };
     let branch = |number: usize| {
         let step = |name: &str, input: &str| {
             let agent = json!({"name": "writer", "input": input});
@@ -90,23 +90,23 @@ async fn answers_that_cost_too_much_only_together_fail_steps_and_do_not_set_the_
     let steps: Vec<Value> = (0..count).flat_map(branch).collect();
     let mut spec = chain(json!(steps));
     spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
-    stage.apply(RUN, &spec);
-    let _life = stage.begin(OPERATOR);
-    let workflow = stage.ended(RUN).await;
+    harness.apply(RUN, &spec);
+    let _life = harness.begin(OPERATOR);
+    let workflow = harness.ended(RUN).await;
     assert_eq!(workflow["status"]["phase"], "Succeeded", "{workflow:#}");
     assert!(too_costly(&workflow) > 8, "{}: more than one reconcile may find", too_costly(&workflow));
     let asks =
         records(&workflow).filter(|r| r["path"].as_str().unwrap().ends_with("/ask") && r["phase"] == "Succeeded");
     assert_eq!(asks.count(), count, "what was cheap is not to blame");
-    assert_never_aside(&stage, &workflow);
+    assert_never_aside(&harness, &workflow);
 }
 
 #[tokio::test]
 async fn text_of_the_author_that_costs_too_much_sets_the_run_aside_after_an_answer_too() {
-    let stage = stage_with(LIMIT);
+    let harness = stage_with(LIMIT);
     let draft = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}});
-    stage.apply(RUN, &chain(json!([draft, set("one", "[[endless:render]]")])));
-    let _life = stage.begin(OPERATOR);
-    let workflow = set_aside(&stage, RUN).await;
+    harness.apply(RUN, &chain(json!([draft, set("one", "[[endless:render]]")])));
+    let _life = harness.begin(OPERATOR);
+    let workflow = set_aside(&harness, RUN).await;
     assert_eq!(too_costly(&workflow), 0, "{workflow:#}");
 }

@@ -9,7 +9,7 @@ use signoff_tests::sim::{Crash, EffectCrash, Fault, On, Turn};
 use crate::{
     disturbances::{self, Disturbance},
     ending::{Ending, list},
-    harness::{OPERATOR, Stage},
+    harness::{Harness, OPERATOR},
     scenario_runner::{ALONE, Endings, IN_SEGMENTS, Telling, tell},
     scenarios::{self, Scenario},
 };
@@ -33,14 +33,14 @@ const DEATHS: [Death; 5] = [
 impl Death {
     /// An operator dies in this way at its n-th write or effect from now, or at the n-th turn of a Pod. That it renews its
     /// Lease does not count.
-    pub fn set(self, stage: &Stage, operator: &'static str, n: u64) {
+    pub fn set(self, harness: &Harness, operator: &'static str, n: u64) {
         match self {
             Self::Write(crash) => {
                 let writes = On::writes_of(operator).only(|request| request.resource.plural != "leases");
-                stage.server.fault(writes.nth(n), Fault::Crash(crash));
+                harness.server.fault(writes.nth(n), Fault::Crash(crash));
             }
-            Self::Effect(crash) => stage.world.crash_at_effect(n, operator, crash),
-            Self::Turn(turn) => stage.kubelet.when(turn, n, move |server| server.kill(operator)),
+            Self::Effect(crash) => harness.world.crash_at_effect(n, operator, crash),
+            Self::Turn(turn) => harness.kubelet.when(turn, n, move |server| server.kill(operator)),
         }
     }
 }
@@ -56,9 +56,9 @@ async fn survives_told(scenario: &Scenario, telling: Telling, disturbance: impl 
     for (way, death) in DEATHS.into_iter().enumerate() {
         for n in 1.. {
             let (disturbed, disturb) = disturbance(way + n as usize);
-            let set = |stage: &Stage| {
-                disturb(&stage.server);
-                death.set(stage, OPERATOR, n);
+            let set = |harness: &Harness| {
+                disturb(&harness.server);
+                death.set(harness, OPERATOR, n);
             };
             if endings.check(scenario, telling, &format!("{disturbed}, {death:?} no. {n}"), set).await == 0 {
                 break;
@@ -153,7 +153,7 @@ async fn a_journal_in_segments_ends_as_one_that_is_whole() {
     for scenario in scenarios::ALL {
         let endings = Endings::of(scenario).await;
         endings.check(scenario, IN_SEGMENTS, "in segments", |_| {}).await;
-        let status = tell(scenario, IN_SEGMENTS, |_| {}).await.stage.workflow(scenarios::RUN)["status"].take();
+        let status = tell(scenario, IN_SEGMENTS, |_| {}).await.harness.workflow(scenarios::RUN)["status"].take();
         assert_eq!(status["journalVersion"], 2, "{}", scenario.name);
         assert_eq!(
             (list(&status["steps"]).count(), list(&status["segments"]).count() > 0),
@@ -177,10 +177,10 @@ async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
     let endings = Endings::of(&scenarios::PAYMENT).await;
     for first in 1..=6 {
         for second in 1..=4 {
-            let set = |stage: &Stage| {
-                Death::Write(Crash::Applied).set(stage, OPERATOR, first);
+            let set = |harness: &Harness| {
+                Death::Write(Crash::Applied).set(harness, OPERATOR, first);
                 // Rules count from the start: the second life's writes are those after the first one's.
-                Death::Write(Crash::NotApplied).set(stage, OPERATOR, first + second);
+                Death::Write(Crash::NotApplied).set(harness, OPERATOR, first + second);
             };
             endings.check(&scenarios::PAYMENT, ALONE, &format!("dies at write {first} and {second} later"), set).await;
         }
@@ -189,15 +189,15 @@ async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_telling_makes_the_same_requests_in_the_same_order_at_the_same_instants() {
-    let set = |stage: &Stage| {
+    let set = |harness: &Harness| {
         for (_, disturb) in disturbances::ALL.iter().take(4) {
-            disturb(&stage.server);
+            disturb(&harness.server);
         }
-        Death::Write(Crash::Applied).set(stage, OPERATOR, 3);
+        Death::Write(Crash::Applied).set(harness, OPERATOR, 3);
     };
     let first = tell(&scenarios::PAYMENT, ALONE, set).await;
     let second = tell(&scenarios::PAYMENT, ALONE, set).await;
-    assert_eq!(first.stage.server.story(), second.stage.server.story());
-    let instants = |stage: &Stage| -> Vec<_> { stage.server.log().iter().map(|entry| entry.at).collect() };
-    assert_eq!(instants(&first.stage), instants(&second.stage), "the jitter of backoffs included");
+    assert_eq!(first.harness.server.story(), second.harness.server.story());
+    let instants = |harness: &Harness| -> Vec<_> { harness.server.log().iter().map(|entry| entry.at).collect() };
+    assert_eq!(instants(&first.harness), instants(&second.harness), "the jitter of backoffs included");
 }

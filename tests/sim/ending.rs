@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use signoff_api::Digest;
 use signoff_tests::sim::Resource;
 
-use crate::harness::{NAMESPACE, Stage};
+use crate::harness::{Harness, NAMESPACE};
 
 /// The journal and the Approvals of a run, in the order in which they came to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,12 +15,12 @@ pub struct Ending(pub Value);
 
 impl Ending {
     /// How this run ended.
-    pub fn of(stage: &Stage, run: &str) -> Self {
-        let workflow = stage.workflow(run);
+    pub fn of(harness: &Harness, run: &str) -> Self {
+        let workflow = harness.workflow(run);
         let status = &workflow["status"];
-        let steps: Vec<Value> = list(&records(stage, status)).map(step).collect();
+        let steps: Vec<Value> = list(&records(harness, status)).map(step).collect();
         let mut approvals: Vec<&Value> = Vec::new();
-        let stored = stage.approvals();
+        let stored = harness.approvals();
         approvals.extend(
             stored
                 .iter()
@@ -34,7 +34,7 @@ impl Ending {
         Self(json!({
             "phase": status["phase"], "message": status["message"], "outputs": status["outputs"], "outputsRef": status["outputsRef"],
             "conditions": conditions.map(|c| pick(c, &["type", "status", "reason", "message"])).collect::<Vec<_>>(),
-            "pending": status["pending"], "seq": status["seq"], "steps": steps, "approvals": approvals, "values": values(stage),
+            "pending": status["pending"], "seq": status["seq"], "steps": steps, "approvals": approvals, "values": values(harness),
         }))
     }
 
@@ -105,8 +105,8 @@ fn decision(outcome: &Value) -> Value {
 
 /// Every record of the journal that a status holds, those of its segments included, in the order in which they began.
 /// What a status names and nobody stored is null.
-pub fn records(stage: &Stage, status: &Value) -> Value {
-    let stored: BTreeMap<String, String> = stored(stage).map(|text| (digest(&text), text)).collect();
+pub fn records(harness: &Harness, status: &Value) -> Value {
+    let stored: BTreeMap<String, String> = stored(harness).map(|text| (digest(&text), text)).collect();
     let mut records = Vec::new();
     for segment in list(&status["segments"]) {
         let text = segment["digest"].as_str().and_then(|digest| stored.get(digest));
@@ -132,14 +132,14 @@ fn is_segment(text: &str) -> bool {
 }
 
 /// The texts that are stored.
-fn stored(stage: &Stage) -> impl Iterator<Item = String> {
-    let blobs = stage.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
+fn stored(harness: &Harness) -> impl Iterator<Item = String> {
+    let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
     blobs.into_iter().filter_map(|blob| blob["spec"]["data"].as_str().map(str::to_owned))
 }
 
 /// The large values that are stored. Segments hold times, and one may be left over from a commit that was lost.
-fn values(stage: &Stage) -> Vec<Value> {
-    let blobs = stage.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
+fn values(harness: &Harness) -> Vec<Value> {
+    let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
     let blobs = blobs.iter().filter(|blob| !blob["spec"]["data"].as_str().is_some_and(is_segment));
     let mut values: Vec<Value> = blobs.map(|blob| blob["spec"].clone()).collect();
     for value in &mut values {

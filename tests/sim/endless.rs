@@ -9,33 +9,33 @@ use signoff_expr::endless;
 use signoff_tests::sim::Answer;
 
 use crate::{
-    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
+    harness::{Harness, NAMESPACE, OPERATOR, approvals, condition, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, post, set},
 };
 
 pub const HONEST: &str = "honest";
 
-/// A stage whose evaluations have this limit, and as much grace.
-pub fn stage_with(limit: Duration) -> Stage {
+/// A harness whose evaluations have this limit, and as much grace.
+pub fn stage_with(limit: Duration) -> Harness {
     let settings = EvaluatorSettings { limit, grace: limit, ..EvaluatorSettings::default() };
-    Stage { evaluator: Evaluator::start(settings).unwrap(), ..Stage::new() }
+    Harness { evaluator: Evaluator::start(settings).unwrap(), ..Harness::new() }
 }
 
-fn stage() -> Stage {
+fn harness() -> Harness {
     stage_with(Duration::from_millis(100))
 }
 
-pub fn honest(stage: &Stage) {
-    stage.apply(HONEST, &chain(json!([set("one", "1"), post("send", "{{ steps.one.response }}", "fail")])));
+pub fn honest(harness: &Harness) {
+    harness.apply(HONEST, &chain(json!([set("one", "1"), post("send", "{{ steps.one.response }}", "fail")])));
 }
 
 pub fn is_aside(workflow: &Value) -> bool {
     condition(workflow, "Quarantined").0 == "True"
 }
 
-pub async fn set_aside(stage: &Stage, name: &str) -> Value {
-    stage.server.until(&workflows(), NAMESPACE, name, is_aside).await
+pub async fn set_aside(harness: &Harness, name: &str) -> Value {
+    harness.server.until(&workflows(), NAMESPACE, name, is_aside).await
 }
 
 #[tokio::test]
@@ -43,66 +43,66 @@ async fn a_run_whose_text_never_ends_is_set_aside_and_the_others_go_on() {
     for (place, reason) in
         [("endless:render", "TooCostly"), ("endless:parse", "TooCostly"), ("deaf:render", "NotStopped")]
     {
-        let stage = stage();
-        stage.apply(RUN, &chain(json!([set("one", &format!("alone: [[{place}]]"))])));
-        let _life = stage.begin(OPERATOR);
-        honest(&stage);
-        assert_eq!(stage.ended(HONEST).await["status"]["phase"], "Succeeded", "{place}");
-        let workflow = set_aside(&stage, RUN).await;
+        let harness = harness();
+        harness.apply(RUN, &chain(json!([set("one", &format!("alone: [[{place}]]"))])));
+        let _life = harness.begin(OPERATOR);
+        honest(&harness);
+        assert_eq!(harness.ended(HONEST).await["status"]["phase"], "Succeeded", "{place}");
+        let workflow = set_aside(&harness, RUN).await;
         endless::release(&format!("alone: [[{place}"));
         assert_eq!(condition(&workflow, "Quarantined"), ("True".to_owned(), reason.to_owned()), "{place}");
         let quarantine = &workflow["status"]["quarantine"];
         assert_eq!((&quarantine["failures"], &quarantine["generation"]), (&json!(1), &json!(1)), "{place}");
         assert!(quarantine["operatorVersion"].is_string(), "{place}");
         assert_eq!(workflow["status"]["finishedAt"], Value::Null, "{place}: it is set aside, not failed");
-        let is_told = |stage: &Stage| !stage.events("Quarantined").is_empty();
-        stage.server.until_all(|_| is_told(&stage)).await;
+        let is_told = |harness: &Harness| !harness.events("Quarantined").is_empty();
+        harness.server.until_all(|_| is_told(&harness)).await;
     }
 }
 
 #[tokio::test]
 async fn a_run_that_is_set_aside_is_cancelled_without_being_evaluated() {
-    let stage = stage();
-    stage.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
-    let _life = stage.begin(OPERATOR);
-    set_aside(&stage, RUN).await;
-    let evaluated = stage.evaluator.begun();
-    stage.people().sets(RUN, "suspend", true);
-    stage.reaches(RUN, "Suspended").await;
-    stage.people().sets(RUN, "cancel", true);
-    let workflow = stage.ended(RUN).await;
+    let harness = harness();
+    harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
+    let _life = harness.begin(OPERATOR);
+    set_aside(&harness, RUN).await;
+    let evaluated = harness.evaluator.begun();
+    harness.people().sets(RUN, "suspend", true);
+    harness.reaches(RUN, "Suspended").await;
+    harness.people().sets(RUN, "cancel", true);
+    let workflow = harness.ended(RUN).await;
     assert_eq!(workflow["status"]["phase"], "Cancelled");
     assert_eq!(condition(&workflow, "Quarantined"), Default::default());
-    assert_eq!(stage.evaluator.begun(), evaluated, "nothing of it was evaluated");
+    assert_eq!(harness.evaluator.begun(), evaluated, "nothing of it was evaluated");
 }
 
 #[tokio::test]
 async fn another_generation_is_tried_at_once_and_the_same_one_after_a_minute() {
-    let stage = stage();
-    stage.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
-    let life = stage.begin(OPERATOR);
-    let first = set_aside(&stage, RUN).await["status"]["quarantine"].clone();
+    let harness = harness();
+    harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
+    let life = harness.begin(OPERATOR);
+    let first = set_aside(&harness, RUN).await["status"]["quarantine"].clone();
     // Another process finds it set aside, and leaves it so.
     life.crash().await;
-    let _life = stage.begin(OPERATOR);
-    honest(&stage);
-    stage.ended(HONEST).await;
-    assert_eq!(stage.workflow(RUN)["status"]["quarantine"], first);
-    stage.people().sets(RUN, "ttlAfterFinished", "1h");
+    let _life = harness.begin(OPERATOR);
+    honest(&harness);
+    harness.ended(HONEST).await;
+    assert_eq!(harness.workflow(RUN)["status"]["quarantine"], first);
+    harness.people().sets(RUN, "ttlAfterFinished", "1h");
     let again = |workflow: &Value| workflow["status"]["quarantine"]["generation"] == 2;
-    let second = stage.server.until(&workflows(), NAMESPACE, RUN, again).await["status"]["quarantine"].clone();
+    let second = harness.server.until(&workflows(), NAMESPACE, RUN, again).await["status"]["quarantine"].clone();
     assert_eq!(second["failures"], 1, "another generation is another beginning");
 }
 
 #[tokio::test]
 async fn an_answer_that_never_ends_fails_its_step_and_not_the_run() {
-    let stage = stage();
+    let harness = harness();
     let answers = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}, "onError": "continue",
         "outputSchema": {"type": "object"}});
-    stage.apply(RUN, &chain(json!([answers, set("after", "on")])));
-    stage.world.answers(format!("{RUN}/draft"), Answer::value("{} [[endless:output]]"));
-    let _life = stage.begin(OPERATOR);
-    let workflow = stage.ended(RUN).await;
+    harness.apply(RUN, &chain(json!([answers, set("after", "on")])));
+    harness.world.answers(format!("{RUN}/draft"), Answer::value("{} [[endless:output]]"));
+    let _life = harness.begin(OPERATOR);
+    let workflow = harness.ended(RUN).await;
     assert_eq!(workflow["status"]["phase"], "Succeeded", "{workflow:#}");
     let classes: Vec<_> =
         workflow["status"]["steps"].as_array().unwrap().iter().map(|s| &s["error"]["class"]).collect();
@@ -113,41 +113,41 @@ async fn an_answer_that_never_ends_fails_its_step_and_not_the_run() {
 #[tokio::test]
 async fn a_vote_that_never_ends_is_invalid_and_the_others_count() {
     for mark in ["endless", "deaf"] {
-        let stage = stage();
+        let harness = harness();
         let form = json!({"questions": [{"id": "why", "question": "Why?"}]});
         let asks = gate("ask", json!({"allowedVerdicts": ["Approve", "Reject", "Respond"], "form": form}));
-        stage.apply(RUN, &chain(json!([asks])));
-        let _life = stage.begin(OPERATOR);
-        let approval = stage.people().asked("ask").await;
-        stage.people().votes(
+        harness.apply(RUN, &chain(json!([asks])));
+        let _life = harness.begin(OPERATOR);
+        let approval = harness.people().asked("ask").await;
+        harness.people().votes(
             "alice",
             &approval,
             json!({"verdict": "Respond", "response": format!("[[{mark}:answer]]")}),
         );
         let invalid = |approval: &Value| approval["status"]["invalid"]["alice"]["why"].is_string();
-        stage.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
+        harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
         endless::release(&format!("{mark}:answer"));
-        stage.people().votes("bob", &approval, verdict("Approve"));
-        let workflow = stage.ended(RUN).await;
+        harness.people().votes("bob", &approval, verdict("Approve"));
+        let workflow = harness.ended(RUN).await;
         assert_eq!(workflow["status"]["phase"], "Succeeded", "{mark}");
     }
 }
 
 #[tokio::test]
 async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
-    let stage = stage();
+    let harness = harness();
     for name in ["one", "two"] {
-        stage.apply(name, &chain(json!([set("one", "two threads: [[deaf:render]]")])));
+        harness.apply(name, &chain(json!([set("one", "two threads: [[deaf:render]]")])));
     }
-    let life = stage.server.incarnation(OPERATOR);
-    let ended = stage.operator_of(&life).run(std::future::pending()).await;
+    let life = harness.server.incarnation(OPERATOR);
+    let ended = harness.operator_of(&life).run(std::future::pending()).await;
     endless::release("two threads");
     assert!(matches!(ended, Err(ExitReason::LostThreads(2))), "{ended:?}");
     for name in ["one", "two"] {
-        assert!(is_aside(&stage.workflow(name)), "{name}");
+        assert!(is_aside(&harness.workflow(name)), "{name}");
     }
     // The next process begins clean, and leaves them aside.
-    let next = Stage { evaluator: self::stage().evaluator, ..stage.clone() };
+    let next = Harness { evaluator: self::harness().evaluator, ..harness.clone() };
     let _life = next.begin(OPERATOR);
     honest(&next);
     assert_eq!(next.ended(HONEST).await["status"]["phase"], "Succeeded");
@@ -167,27 +167,27 @@ async fn of_a_hundred_honest_runs_in_the_namespace_of_a_hundred_hostile_ones_non
 /// `namespace`: that of the hostile runs.
 async fn a_hundred_beside_a_hundred(namespace: &str) {
     const EACH: usize = 100;
-    let stage = stage();
+    let harness = harness();
     for number in 0..EACH {
         let endless = chain(json!([set("one", "[[endless:render]]")]));
-        stage.apply_in(namespace, &format!("hostile-{number}"), &endless);
+        harness.apply_in(namespace, &format!("hostile-{number}"), &endless);
         let rounds = "{% for i in range(200) %}{{ i }}{% endfor %}";
-        stage.apply(&format!("honest-{number}"), &chain(json!([set("one", rounds), set("two", rounds)])));
+        harness.apply(&format!("honest-{number}"), &chain(json!([set("one", rounds), set("two", rounds)])));
     }
-    let _life = stage.begin(OPERATOR);
+    let _life = harness.begin(OPERATOR);
     for number in 0..EACH {
-        let workflow = stage.ended(&format!("honest-{number}")).await;
+        let workflow = harness.ended(&format!("honest-{number}")).await;
         assert_eq!(workflow["status"]["phase"], "Succeeded");
         assert_eq!(condition(&workflow, "Quarantined"), (String::new(), String::new()), "it was never set aside");
     }
     for number in 0..EACH {
-        stage.server.until(&workflows(), namespace, &format!("hostile-{number}"), is_aside).await;
+        harness.server.until(&workflows(), namespace, &format!("hostile-{number}"), is_aside).await;
     }
 }
 
 #[tokio::test]
 async fn what_ended_the_operator_alone_is_set_aside_and_what_did_not_goes_on() {
-    let plain = Stage::new();
+    let plain = Harness::new();
     let folder = tempfile::tempdir().unwrap();
     for (name, alone) in [("deadly", true), ("suspect", false)] {
         let stored = plain.apply(name, &chain(json!([set("one", "1")])));
@@ -197,12 +197,12 @@ async fn what_ended_the_operator_alone_is_set_aside_and_what_did_not_goes_on() {
         std::fs::write(folder.path().join(format!("evaluating-{name}")), mark.to_string()).unwrap();
     }
     let settings = EvaluatorSettings { marks: Some(folder.path().to_owned()), ..EvaluatorSettings::default() };
-    let stage = Stage { evaluator: Evaluator::start(settings).unwrap(), ..plain };
-    let _life = stage.begin(OPERATOR);
-    honest(&stage);
+    let harness = Harness { evaluator: Evaluator::start(settings).unwrap(), ..plain };
+    let _life = harness.begin(OPERATOR);
+    honest(&harness);
     for name in [HONEST, "suspect"] {
-        assert_eq!(stage.ended(name).await["status"]["phase"], "Succeeded", "{name}");
+        assert_eq!(harness.ended(name).await["status"]["phase"], "Succeeded", "{name}");
     }
-    let deadly = set_aside(&stage, "deadly").await;
+    let deadly = set_aside(&harness, "deadly").await;
     assert_eq!(condition(&deadly, "Quarantined"), ("True".to_owned(), "EndedOperator".to_owned()));
 }

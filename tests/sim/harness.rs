@@ -1,4 +1,4 @@
-//! The stage of every simulation: a simulated API server, a world of effects, and the real operator between them.
+//! The harness of every simulation: a simulated API server, a world of effects, and the real operator between them.
 //! It must not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the simulation's.
 
 use std::{
@@ -32,9 +32,9 @@ pub const QUIET: Duration = Duration::from_secs(300);
 /// The longest that any simulation may take, in virtual time.
 const LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The API server and the world of one simulation; clones are the same stage.
+/// The API server and the world of one simulation; clones are the same harness.
 #[derive(Clone)]
-pub struct Stage {
+pub struct Harness {
     pub server: ApiServer,
     pub world: World,
     pub kubelet: Kubelet,
@@ -62,7 +62,7 @@ pub fn approvals() -> Resource {
     Resource::of::<Approval>()
 }
 
-impl Stage {
+impl Harness {
     pub fn new() -> Self {
         let server = ApiServer::new();
         let world = World::new(server.clock());

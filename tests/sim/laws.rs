@@ -8,27 +8,27 @@ use signoff_tests::sim::{Effect, Entry, KUBELET, Resource, Verb};
 
 use crate::{
     ending::{digest, list, records},
-    harness::{QUIET, Stage},
+    harness::{Harness, QUIET},
 };
 
-/// Every law, for a stage on which nothing happens any more.
-pub fn hold(stage: &Stage, run: &str) -> Result<(), String> {
-    nothing_is_asked_twice(stage)?;
-    what_must_not_be_repeated_is_done_once(stage)?;
-    what_was_done_had_been_committed_as_begun(stage, run)?;
-    what_is_finished_is_never_edited(stage, run)?;
-    a_run_that_is_over_leaves_nothing_running(stage, run)?;
-    a_segment_is_stored_before_it_is_named(stage, run)?;
-    what_is_open_stands_in_the_workflow(stage, run)?;
-    a_run_counts_the_bytes_of_its_values(stage, run)?;
-    every_vote_that_counted_was_cast(stage)?;
-    what_runs_was_approved_by_the_policys_people(stage, run)?;
-    nothing_happens_after_the_end(stage, run)
+/// Every law, for a harness in which nothing happens any more.
+pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
+    nothing_is_asked_twice(harness)?;
+    what_must_not_be_repeated_is_done_once(harness)?;
+    what_was_done_had_been_committed_as_begun(harness, run)?;
+    what_is_finished_is_never_edited(harness, run)?;
+    a_run_that_is_over_leaves_nothing_running(harness, run)?;
+    a_segment_is_stored_before_it_is_named(harness, run)?;
+    what_is_open_stands_in_the_workflow(harness, run)?;
+    a_run_counts_the_bytes_of_its_values(harness, run)?;
+    every_vote_that_counted_was_cast(harness)?;
+    what_runs_was_approved_by_the_policys_people(harness, run)?;
+    nothing_happens_after_the_end(harness, run)
 }
 
-fn nothing_is_asked_twice(stage: &Stage) -> Result<(), String> {
+fn nothing_is_asked_twice(harness: &Harness) -> Result<(), String> {
     let mut asked = BTreeMap::<String, usize>::new();
-    for entry in stage.server.writes().iter().filter(|e| e.verb == Verb::Create && e.resource.plural == "approvals") {
+    for entry in harness.server.writes().iter().filter(|e| e.verb == Verb::Create && e.resource.plural == "approvals") {
         let request = entry.json()["spec"]["request"].take();
         if entry.took_effect() {
             *asked.entry(format!("{} of {}", request["gate"]["path"], request["workflow"]["uid"])).or_default() += 1;
@@ -40,10 +40,11 @@ fn nothing_is_asked_twice(stage: &Stage) -> Result<(), String> {
         .map_or(Ok(()), |(gate, times)| Err(format!("{gate} was asked {times} times")))
 }
 
-fn what_must_not_be_repeated_is_done_once(stage: &Stage) -> Result<(), String> {
-    let effects = stage.world.effects();
-    for (key, digests) in stage.world.repeated() {
-        let idempotent = effects.iter().filter(|effect| effect.key == key).all(|effect| may_be_repeated(stage, effect));
+fn what_must_not_be_repeated_is_done_once(harness: &Harness) -> Result<(), String> {
+    let effects = harness.world.effects();
+    for (key, digests) in harness.world.repeated() {
+        let idempotent =
+            effects.iter().filter(|effect| effect.key == key).all(|effect| may_be_repeated(harness, effect));
         if !idempotent {
             return Err(format!("{key} must not be repeated and was"));
         }
@@ -55,12 +56,12 @@ fn what_must_not_be_repeated_is_done_once(stage: &Stage) -> Result<(), String> {
 }
 
 /// Whether a call says so itself, or the step of a container does.
-fn may_be_repeated(stage: &Stage, effect: &Effect) -> bool {
+fn may_be_repeated(harness: &Harness, effect: &Effect) -> bool {
     if effect.actor != KUBELET {
         return effect.input["idempotent"] == true;
     }
     let mut places = effect.key.path.split('/');
-    let workflow = stage.workflow(places.next().unwrap_or_default());
+    let workflow = harness.workflow(places.next().unwrap_or_default());
     let step = places.next_back().and_then(|step| step.split('#').next()).unwrap_or_default();
     is_idempotent(&workflow["spec"], step)
 }
@@ -78,9 +79,9 @@ fn is_idempotent(spec: &Value, step: &str) -> bool {
 }
 
 /// Commit, then act.
-fn what_was_done_had_been_committed_as_begun(stage: &Stage, run: &str) -> Result<(), String> {
-    let journals = journals(stage, run);
-    for effect in stage.world.effects() {
+fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Result<(), String> {
+    let journals = journals(harness, run);
+    for effect in harness.world.effects() {
         let Some(path) = effect.key.path.strip_prefix(&format!("{run}/")) else { continue };
         let begun = |record: &Value| {
             // A container is begun by its node, for whoever made its Pod.
@@ -98,10 +99,10 @@ fn what_was_done_had_been_committed_as_begun(stage: &Stage, run: &str) -> Result
     Ok(())
 }
 
-fn what_is_finished_is_never_edited(stage: &Stage, run: &str) -> Result<(), String> {
+fn what_is_finished_is_never_edited(harness: &Harness, run: &str) -> Result<(), String> {
     let mut finished = BTreeMap::<String, Value>::new();
     let mut seq = 0;
-    for (entry, steps) in journals(stage, run) {
+    for (entry, steps) in journals(harness, run) {
         let mut known = 0;
         for record in list(&steps) {
             let key = format!("{}, attempt {}", record["path"], record["attempt"]);
@@ -128,19 +129,19 @@ fn what_is_finished_is_never_edited(stage: &Stage, run: &str) -> Result<(), Stri
 }
 
 /// And of a run that people or an administrator ended, no Pod is left at all.
-fn a_run_that_is_over_leaves_nothing_running(stage: &Stage, run: &str) -> Result<(), String> {
-    let workflow = stage.workflow(run);
+fn a_run_that_is_over_leaves_nothing_running(harness: &Harness, run: &str) -> Result<(), String> {
+    let workflow = harness.workflow(run);
     let none_stays = ["Rejected", "Aborted", "Cancelled"].iter().any(|phase| workflow["status"]["phase"] == **phase);
     let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    let left = stage.pods_of(&workflow["metadata"]["uid"]).into_iter().find(|pod| none_stays || !is_over(pod));
+    let left = harness.pods_of(&workflow["metadata"]["uid"]).into_iter().find(|pod| none_stays || !is_over(pod));
     left.map_or(Ok(()), |pod| {
         Err(format!("the Pod {} of the ended run {run} is left: {}", pod["metadata"]["name"], pod["status"]))
     })
 }
 
-fn a_segment_is_stored_before_it_is_named(stage: &Stage, run: &str) -> Result<(), String> {
+fn a_segment_is_stored_before_it_is_named(harness: &Harness, run: &str) -> Result<(), String> {
     let mut stored = BTreeSet::new();
-    for entry in stage.server.writes().iter().filter(|entry| entry.took_effect()) {
+    for entry in harness.server.writes().iter().filter(|entry| entry.took_effect()) {
         if entry.resource.plural == "blobs" {
             stored.insert(digest(entry.json()["spec"]["data"].as_str().unwrap_or_default()));
         } else if is_status_of(entry, run)
@@ -154,9 +155,9 @@ fn a_segment_is_stored_before_it_is_named(stage: &Stage, run: &str) -> Result<()
 }
 
 /// A commit that was lost may leave a value that nobody counts.
-fn a_run_counts_the_bytes_of_its_values(stage: &Stage, run: &str) -> Result<(), String> {
-    let workflow = stage.workflow(run);
-    let blobs = stage.server.values(&Resource::new("signoff.dev", "blobs"), None);
+fn a_run_counts_the_bytes_of_its_values(harness: &Harness, run: &str) -> Result<(), String> {
+    let workflow = harness.workflow(run);
+    let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), None);
     let its = |blob: &&Value| {
         list(&blob["metadata"]["ownerReferences"]).any(|owner| owner["uid"] == workflow["metadata"]["uid"])
     };
@@ -170,8 +171,8 @@ fn a_run_counts_the_bytes_of_its_values(stage: &Stage, run: &str) -> Result<(), 
 }
 
 /// Whoever patches an open record, or tests that nobody did, finds it in its place; and no record is in two places.
-fn what_is_open_stands_in_the_workflow(stage: &Stage, run: &str) -> Result<(), String> {
-    for (entry, records) in journals(stage, run) {
+fn what_is_open_stands_in_the_workflow(harness: &Harness, run: &str) -> Result<(), String> {
+    for (entry, records) in journals(harness, run) {
         let status = status_in(&entry);
         let (mut open, mut all) = (0, BTreeSet::new());
         for record in list(&records) {
@@ -189,8 +190,8 @@ fn what_is_open_stands_in_the_workflow(stage: &Stage, run: &str) -> Result<(), S
 }
 
 /// Nothing is invented.
-fn every_vote_that_counted_was_cast(stage: &Stage) -> Result<(), String> {
-    for approval in stage.approvals() {
+fn every_vote_that_counted_was_cast(harness: &Harness) -> Result<(), String> {
+    for approval in harness.approvals() {
         for vote in list(&approval["status"]["votes"]) {
             let cast = &approval["spec"]["decisions"][vote["key"].as_str().unwrap_or_default()];
             if cast["verdict"] != vote["verdict"] {
@@ -203,12 +204,12 @@ fn every_vote_that_counted_was_cast(stage: &Stage) -> Result<(), String> {
 
 /// Behind the gate `release` of a policy, each call has the digest that its people approved last, and what came since is
 /// nothing but known failures of the same call.
-fn what_runs_was_approved_by_the_policys_people(stage: &Stage, run: &str) -> Result<(), String> {
-    let added = stage.workflow(run)["status"]["addedSteps"].clone();
+fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) -> Result<(), String> {
+    let added = harness.workflow(run)["status"]["addedSteps"].clone();
     if !list(&added).any(|step| step["step"]["name"] == "release" && step["step"]["before"].is_object()) {
         return Ok(());
     }
-    let Some((_, records)) = journals(stage, run).pop() else { return Ok(()) };
+    let Some((_, records)) = journals(harness, run).pop() else { return Ok(()) };
     let seq = |record: &Value| record["seq"].as_i64().unwrap_or_default();
     let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
     let step = |record: &Value| text(record, "path").split(['#', '/']).next().unwrap_or_default().to_owned();
@@ -241,23 +242,23 @@ fn what_runs_was_approved_by_the_policys_people(stage: &Stage, run: &str) -> Res
 }
 
 /// And nothing more.
-fn nothing_happens_after_the_end(stage: &Stage, run: &str) -> Result<(), String> {
-    let now = stage.server.clock().now();
+fn nothing_happens_after_the_end(harness: &Harness, run: &str) -> Result<(), String> {
+    let now = harness.server.clock().now();
     // Half of the quiet time is for what was on its way: answers, repetitions of Events, a late write of the dead.
     let quiet = now.checked_sub(QUIET / 2).map_err(|why| why.to_string())?;
-    let late = stage.operators_writes().into_iter().find(|entry| entry.at > quiet);
+    let late = harness.operators_writes().into_iter().find(|entry| entry.at > quiet);
     if let Some(entry) = late {
         return Err(format!("long after the end of {run}: {}", entry.line()));
     }
-    let open = stage.approvals().into_iter().find(|approval| approval["status"]["outcome"].is_null());
+    let open = harness.approvals().into_iter().find(|approval| approval["status"]["outcome"].is_null());
     open.map_or(Ok(()), |approval| Err(format!("{} is still open", approval["metadata"]["name"])))
 }
 
 /// Every journal of a run that was stored, in order: all records of each, those in segments included.
-pub fn journals(stage: &Stage, run: &str) -> Vec<(Entry, Value)> {
-    let stored = stage.server.writes().into_iter().filter(|entry| is_status_of(entry, run) && entry.took_effect());
+pub fn journals(harness: &Harness, run: &str) -> Vec<(Entry, Value)> {
+    let stored = harness.server.writes().into_iter().filter(|entry| is_status_of(entry, run) && entry.took_effect());
     let with_records = |entry: Entry| {
-        let records = records(stage, &status_in(&entry));
+        let records = records(harness, &status_in(&entry));
         (entry, records)
     };
     stored.map(with_records).collect()

@@ -5,30 +5,30 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{NAMESPACE, Stage, workflows};
+use crate::harness::{Harness, NAMESPACE, workflows};
 
 /// Everybody who is no operator.
 #[derive(Clone)]
 pub struct People {
-    stage: Stage,
+    harness: Harness,
 }
 
 impl People {
-    pub fn new(stage: Stage) -> Self {
-        Self { stage }
+    pub fn new(harness: Harness) -> Self {
+        Self { harness }
     }
 
     /// Waits until the gate of this path asks, and returns the name of its Approval.
     pub async fn asked(&self, path: &str) -> String {
-        let open = |stage: &Stage| {
-            let approvals = stage.approvals();
+        let open = |harness: &Harness| {
+            let approvals = harness.approvals();
             let asks = |approval: &&Value| {
                 approval["spec"]["request"]["gate"]["path"] == path && approval["status"]["outcome"].is_null()
             };
             approvals.iter().find(asks).map(name)
         };
-        self.stage.server.until_all(|_| open(&self.stage).is_some()).await;
-        open(&self.stage).unwrap_or_default()
+        self.harness.server.until_all(|_| open(&self.harness).is_some()).await;
+        open(&self.harness).unwrap_or_default()
     }
 
     /// Waits until the gate of this path asks; nothing where the run ends before it does.
@@ -36,7 +36,7 @@ impl People {
         tokio::select! {
             biased;
             approval = self.asked(path) => Some(approval),
-            _ = self.stage.ended(workflow) => None,
+            _ = self.harness.ended(workflow) => None,
         }
     }
 
@@ -50,19 +50,20 @@ impl People {
     /// Somebody puts a decision into an Approval, whatever became of it meanwhile.
     pub fn votes(&self, user: &str, approval: &str, decision: Value) {
         // An Approval that was deleted takes no votes any more.
-        let _ = self.stage.server.as_person(user).decides(NAMESPACE, approval, decision);
+        let _ = self.harness.server.as_person(user).decides(NAMESPACE, approval, decision);
     }
 
     /// Somebody edits the spec of a Workflow.
     pub fn sets(&self, workflow: &str, field: &str, value: impl Into<Value>) {
         let value = value.into();
-        let edited = self.stage.server.edit(&workflows(), NAMESPACE, workflow, |object| object["spec"][field] = value);
+        let edited =
+            self.harness.server.edit(&workflows(), NAMESPACE, workflow, |object| object["spec"][field] = value);
         assert!(edited.is_some(), "there is no Workflow {workflow}");
     }
 
     /// They do something else.
     pub async fn pass(&self, seconds: u64) {
-        self.stage.server.clock().pass(Duration::from_secs(seconds)).await;
+        self.harness.server.clock().pass(Duration::from_secs(seconds)).await;
     }
 }
 

@@ -6,7 +6,7 @@ use signoff_api::{Digest, names, workflow::MAX_VALUE_NAMES};
 use signoff_tests::sim::{Crash, Fault, On, Request, Resource};
 
 use crate::{
-    harness::{Life, NAMESPACE, OPERATOR, Stage, workflows},
+    harness::{Harness, Life, NAMESPACE, OPERATOR, workflows},
     people::verdict,
     scenario_runner::TINY,
     scenarios::{RUN, chain, gate, post, set},
@@ -17,21 +17,21 @@ fn blobs() -> Resource {
 }
 
 /// A run that pays a deposit, asks alice, and pays the rest; its journal moves into Blobs at once.
-fn pays_twice(stage: &Stage) {
+fn pays_twice(harness: &Harness) {
     let steps = [post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")];
-    stage.apply(RUN, &chain(json!(steps)));
+    harness.apply(RUN, &chain(json!(steps)));
 }
 
-async fn waits(stage: &Stage) -> Life {
-    let life = stage.begin(OPERATOR);
-    stage.people().asked("review").await;
-    stage.pass(10).await;
+async fn waits(harness: &Harness) -> Life {
+    let life = harness.begin(OPERATOR);
+    harness.people().asked("review").await;
+    harness.pass(10).await;
     life
 }
 
 /// The only Blob of such a run that nobody disturbs: every twin of it will want the same one.
 async fn expected() -> Value {
-    let twin = Stage { room: TINY, ..Stage::new() };
+    let twin = Harness { room: TINY, ..Harness::new() };
     pays_twice(&twin);
     let life = waits(&twin).await;
     let [blob] = &twin.server.values(&blobs(), Some(NAMESPACE))[..] else { panic!("not one Blob") };
@@ -55,8 +55,8 @@ fn named(blob: &Value) -> &str {
 }
 
 /// The names that the run records of values whose usual name is taken.
-fn recorded(stage: &Stage) -> Vec<String> {
-    let names = stage.workflow(RUN)["status"]["valueNames"].clone();
+fn recorded(harness: &Harness) -> Vec<String> {
+    let names = harness.workflow(RUN)["status"]["valueNames"].clone();
     let names = names.as_object().cloned().unwrap_or_default();
     names.values().map(|name| name.as_str().unwrap().to_owned()).collect()
 }
@@ -72,25 +72,27 @@ async fn a_blob_made_first_at_the_name_of_a_value_neither_stops_its_run_nor_take
     });
     for theirs in [garbage, empty, same_bytes, without_an_owner] {
         for taken_away in [false, true] {
-            let stage = Stage { room: TINY, ..Stage::new() };
-            pays_twice(&stage);
-            let theirs = stage.server.insert(theirs.clone()).unwrap();
-            let life = waits(&stage).await;
-            let [other] = &recorded(&stage)[..] else { panic!("no other name is recorded:\n{}", stage.server.story()) };
+            let harness = Harness { room: TINY, ..Harness::new() };
+            pays_twice(&harness);
+            let theirs = harness.server.insert(theirs.clone()).unwrap();
+            let life = waits(&harness).await;
+            let [other] = &recorded(&harness)[..] else {
+                panic!("no other name is recorded:\n{}", harness.server.story())
+            };
             assert!(other.starts_with(named(&blob)) && other != named(&blob), "{other}");
-            let ours = stage.server.value(&blobs(), NAMESPACE, other).unwrap();
+            let ours = harness.server.value(&blobs(), NAMESPACE, other).unwrap();
             assert_eq!(ours["metadata"]["labels"], blob["metadata"]["labels"]);
             assert_eq!(ours["spec"], blob["spec"]);
-            assert_eq!(stage.server.value(&blobs(), NAMESPACE, named(&blob)).unwrap(), theirs, "it is not the run's");
+            assert_eq!(harness.server.value(&blobs(), NAMESPACE, named(&blob)).unwrap(), theirs, "it is not the run's");
             // The next operator has nothing cached.
             life.crash().await;
             if taken_away {
-                assert!(stage.server.remove(&blobs(), NAMESPACE, named(&blob)));
+                assert!(harness.server.remove(&blobs(), NAMESPACE, named(&blob)));
             }
-            let life = stage.begin(OPERATOR);
-            stage.people().decides("alice", "review", 60, verdict("Approve")).await;
-            assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
-            assert_eq!(stage.world.effects().len(), 2, "{}", stage.server.story());
+            let life = harness.begin(OPERATOR);
+            harness.people().decides("alice", "review", 60, verdict("Approve")).await;
+            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+            assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
             life.crash().await;
         }
     }
@@ -100,17 +102,17 @@ async fn a_blob_made_first_at_the_name_of_a_value_neither_stops_its_run_nor_take
 async fn an_event_made_first_at_the_name_of_one_of_a_run_keeps_nothing_from_people() {
     let events = Resource::new("events.k8s.io", "events");
     let run = async |planted: &[Value]| {
-        let stage = Stage::new();
-        pays_twice(&stage);
+        let harness = Harness::new();
+        pays_twice(&harness);
         for theirs in planted {
-            stage.server.insert(theirs.clone()).unwrap();
+            harness.server.insert(theirs.clone()).unwrap();
         }
-        let life = waits(&stage).await;
-        stage.people().decides("alice", "review", 60, verdict("Approve")).await;
-        stage.ended(RUN).await;
-        stage.pass(60).await;
+        let life = waits(&harness).await;
+        harness.people().decides("alice", "review", 60, verdict("Approve")).await;
+        harness.ended(RUN).await;
+        harness.pass(60).await;
         life.crash().await;
-        stage.server.values(&events, Some(NAMESPACE))
+        harness.server.values(&events, Some(NAMESPACE))
     };
     let told = run(&[]).await;
     assert_eq!(told.len(), 3, "{told:#?}");
@@ -134,51 +136,51 @@ async fn an_event_made_first_at_the_name_of_one_of_a_run_keeps_nothing_from_peop
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_that_dies_after_it_stored_a_value_under_another_name_stores_it_again() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     let long = "All that was said about ACME. ".repeat(200);
-    stage.apply(RUN, &chain(json!([set("report", &long), gate("review", json!({})), post("pay", "42 EUR", "fail")])));
-    let uid = stage.workflow(RUN)["metadata"]["uid"].as_str().unwrap().to_owned();
+    harness.apply(RUN, &chain(json!([set("report", &long), gate("review", json!({})), post("pay", "42 EUR", "fail")])));
+    let uid = harness.workflow(RUN)["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = names::blob(RUN, &uid, &Digest::of_bytes(long.as_bytes()));
     let metadata = json!({"name": name, "namespace": NAMESPACE});
     let theirs = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Blob", "metadata": metadata, "spec": {"data": "garbage"}});
-    stage.server.insert(theirs).unwrap();
+    harness.server.insert(theirs).unwrap();
     let written = |request: &Request| request.resource == blobs() && request.verb.writes();
     // The first write meets the other object, the second stores the value; the status that names it is never written.
-    stage.server.fault(On::writes_of(OPERATOR).only(written).nth(2), Fault::Crash(Crash::Applied));
+    harness.server.fault(On::writes_of(OPERATOR).only(written).nth(2), Fault::Crash(Crash::Applied));
     let story = async {
-        stage.people().decides("alice", "review", 60, verdict("Approve")).await;
-        stage.ended(RUN).await
+        harness.people().decides("alice", "review", 60, verdict("Approve")).await;
+        harness.ended(RUN).await
     };
-    let (ended, deaths) = stage.keep_alive(&[OPERATOR], story).await;
-    assert_eq!((deaths, &ended["status"]["phase"]), (1, &json!("Succeeded")), "{}", stage.server.story());
-    assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
-    let [other] = &recorded(&stage)[..] else { panic!("not one other name:\n{}", stage.server.story()) };
+    let (ended, deaths) = harness.keep_alive(&[OPERATOR], story).await;
+    assert_eq!((deaths, &ended["status"]["phase"]), (1, &json!("Succeeded")), "{}", harness.server.story());
+    assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
+    let [other] = &recorded(&harness)[..] else { panic!("not one other name:\n{}", harness.server.story()) };
     assert!(other.starts_with(&name) && *other != name, "{other}");
-    assert_eq!(stage.server.value(&blobs(), NAMESPACE, other).unwrap()["spec"]["data"], long);
+    assert_eq!(harness.server.value(&blobs(), NAMESPACE, other).unwrap()["spec"]["data"], long);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_of_which_too_many_values_have_other_names_says_so_and_goes_on_when_one_is_free() {
     let blob = expected().await;
-    let stage = Stage { room: TINY, ..Stage::new() };
-    pays_twice(&stage);
-    stage.server.insert(planted(&blob, |_| {})).unwrap();
+    let harness = Harness { room: TINY, ..Harness::new() };
+    pays_twice(&harness);
+    harness.server.insert(planted(&blob, |_| {})).unwrap();
     let many = (0..MAX_VALUE_NAMES).map(|n| (Digest::of_bytes(&n.to_be_bytes()).to_string(), json!("elsewhere")));
     let many = many.collect::<serde_json::Map<_, _>>();
     let full = json!({"phase": "Pending", "seq": 0, "valueNames": many});
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |run| run["status"] = full.clone()).unwrap();
-    let life = stage.begin(OPERATOR);
-    stage.pass(3600).await;
-    assert_eq!(stage.condition("ValueUnavailable"), ("True".to_owned(), "NamesTaken".to_owned()));
-    let [told] = &stage.events("NamesTaken")[..] else { panic!("{:?}", stage.events("NamesTaken")) };
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |run| run["status"] = full.clone()).unwrap();
+    let life = harness.begin(OPERATOR);
+    harness.pass(3600).await;
+    assert_eq!(harness.condition("ValueUnavailable"), ("True".to_owned(), "NamesTaken".to_owned()));
+    let [told] = &harness.events("NamesTaken")[..] else { panic!("{:?}", harness.events("NamesTaken")) };
     let says = |what: &str| told["note"].as_str().is_some_and(|note| note.contains(what));
     assert!(says(named(&blob)) && says("delete them"), "{told}");
 
-    assert!(stage.server.remove(&blobs(), NAMESPACE, named(&blob)));
-    stage.pass(700).await;
-    stage.people().decides("alice", "review", 60, verdict("Approve")).await;
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
-    assert_eq!(stage.condition("ValueUnavailable"), Default::default());
-    assert_eq!(stage.world.effects().len(), 2, "{}", stage.server.story());
+    assert!(harness.server.remove(&blobs(), NAMESPACE, named(&blob)));
+    harness.pass(700).await;
+    harness.people().decides("alice", "review", 60, verdict("Approve")).await;
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.condition("ValueUnavailable"), Default::default());
+    assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
     life.crash().await;
 }

@@ -6,7 +6,7 @@ use signoff_engine::JournalLimits;
 
 use crate::{
     ending::{Ending, list},
-    harness::{OPERATOR, QUIET, Stage},
+    harness::{Harness, OPERATOR, QUIET},
     laws,
     scenarios::{RUN, Scenario},
 };
@@ -32,27 +32,27 @@ pub const IN_SEGMENTS: Telling = Telling { room: TINY, ..ALONE };
 
 /// A scenario that was told to its end.
 pub struct Told {
-    pub stage: Stage,
+    pub harness: Harness,
     pub ending: Ending,
     pub deaths: usize,
 }
 
 /// Tells a scenario until long after its end.
-pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&Stage)) -> Told {
-    let stage = Stage { lease: telling.lease, room: telling.room, ..Stage::new() };
-    (scenario.world)(&stage.world);
-    stage.apply(RUN, &(scenario.spec)());
-    disturb(&stage);
-    let people = (scenario.people)(stage.people());
+pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&Harness)) -> Told {
+    let harness = Harness { lease: telling.lease, room: telling.room, ..Harness::new() };
+    (scenario.world)(&harness.world);
+    harness.apply(RUN, &(scenario.spec)());
+    disturb(&harness);
+    let people = (scenario.people)(harness.people());
     let story = async {
-        tokio::join!(people, stage.ended(RUN));
-        stage.server.clock().pass(QUIET).await;
+        tokio::join!(people, harness.ended(RUN));
+        harness.server.clock().pass(QUIET).await;
     };
-    let ((), deaths) = stage.keep_alive(telling.actors, story).await;
+    let ((), deaths) = harness.keep_alive(telling.actors, story).await;
     signoff_tests::tried(1, "simulated runs with disturbances and deaths");
     signoff_tests::tried(deaths, "crash points in simulated runs");
-    let ending = Ending::of(&stage, RUN);
-    Told { stage, ending, deaths }
+    let ending = Ending::of(&harness, RUN);
+    Told { harness, ending, deaths }
 }
 
 /// How a scenario may end: as it does when nothing goes wrong or, where it calls what must not be repeated, as it does
@@ -66,13 +66,13 @@ impl Endings {
     /// Those of a scenario with one operator.
     pub async fn of(scenario: &Scenario) -> Self {
         let calm = tell(scenario, ALONE, |_| {}).await;
-        laws::hold(&calm.stage, RUN)
-            .unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, calm.stage.server.story()));
-        let once = calm.stage.world.effects().iter().position(|effect| effect.input["idempotent"] == false);
+        laws::hold(&calm.harness, RUN)
+            .unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, calm.harness.server.story()));
+        let once = calm.harness.world.effects().iter().position(|effect| effect.input["idempotent"] == false);
         let lost = match once {
             None => None,
             Some(at) => Some(
-                tell(scenario, ALONE, |stage| stage.world.crash_after_effect(at as u64 + 1, OPERATOR)).await.ending,
+                tell(scenario, ALONE, |harness| harness.world.crash_after_effect(at as u64 + 1, OPERATOR)).await.ending,
             ),
         };
         Self { calm: calm.ending, lost }
@@ -85,16 +85,16 @@ impl Endings {
         scenario: &Scenario,
         telling: Telling,
         what: &str,
-        disturb: impl FnOnce(&Stage),
+        disturb: impl FnOnce(&Harness),
     ) -> usize {
-        let Told { stage, ending, deaths } = tell(scenario, telling, disturb).await;
+        let Told { harness, ending, deaths } = tell(scenario, telling, disturb).await;
         let what = || format!("{}, {what}, {deaths} deaths", scenario.name);
-        if let Err(broken) = laws::hold(&stage, RUN) {
-            panic!("{}: {broken}\n{}", what(), stage.server.story());
+        if let Err(broken) = laws::hold(&harness, RUN) {
+            panic!("{}: {broken}\n{}", what(), harness.server.story());
         }
-        let expected = self.lost.as_ref().filter(|_| was_begun_by_another(&stage)).unwrap_or(&self.calm);
+        let expected = self.lost.as_ref().filter(|_| was_begun_by_another(&harness)).unwrap_or(&self.calm);
         if ending != *expected {
-            panic!("{}:\n{}\n{}", what(), ending.differences(expected), stage.server.story());
+            panic!("{}:\n{}\n{}", what(), ending.differences(expected), harness.server.story());
         }
         deaths
     }
@@ -102,9 +102,9 @@ impl Endings {
 
 /// Whether the outcome of a call is not known because an operator that is no more began it: the one thing that may
 /// differ. Whoever began a call itself must know, so it is not enough that the journal says so.
-fn was_begun_by_another(stage: &Stage) -> bool {
+fn was_begun_by_another(harness: &Harness) -> bool {
     let unknown = |steps: &Value| list(steps).find(|step| step["phase"] == "Unknown").cloned();
-    let mut journals = laws::journals(stage, RUN).into_iter();
+    let mut journals = laws::journals(harness, RUN).into_iter();
     journals
         .find_map(|(entry, steps)| {
             unknown(&steps).map(|step| step["by"] != format!("{}#{}", entry.actor, entry.incarnation))

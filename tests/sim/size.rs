@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition},
+    harness::{Harness, NAMESPACE, OPERATOR, approvals, condition},
     people::verdict,
     scenarios::gate,
 };
@@ -24,42 +24,42 @@ fn of_bytes(bytes: usize) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn forty_large_workflows_that_wait_rest_in_a_tenth_of_their_bytes() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     const BYTES: usize = 300_000;
     for n in 0..40 {
-        stage.apply(&format!("w{n}"), &of_bytes(BYTES));
+        harness.apply(&format!("w{n}"), &of_bytes(BYTES));
     }
     for _ in 0..2 {
         // As they come to wait, and as an operator that comes back finds them.
-        let life = stage.begin_and_settle(OPERATOR).await;
-        stage.pass(60).await;
-        let waiting = stage.server.values(&approvals(), Some(NAMESPACE)).len();
-        assert_eq!(waiting, 40, "{}", stage.server.story());
-        assert_eq!(stage.metric("signoff_objects_in_use"), 0);
-        let bytes = stage.metric("signoff_rest_bytes");
+        let life = harness.begin_and_settle(OPERATOR).await;
+        harness.pass(60).await;
+        let waiting = harness.server.values(&approvals(), Some(NAMESPACE)).len();
+        assert_eq!(waiting, 40, "{}", harness.server.story());
+        assert_eq!(harness.metric("signoff_objects_in_use"), 0);
+        let bytes = harness.metric("signoff_rest_bytes");
         assert!(bytes > 0 && bytes < 40 * i64::try_from(BYTES).unwrap() / 10, "{bytes} bytes");
         life.crash().await;
     }
     // And they are whole: a vote is counted, and its run goes on.
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    let first = stage.workflow("w0")["status"]["pending"][0].as_str().unwrap().to_owned();
-    stage.people().votes("alice", &first, verdict("Approve"));
-    assert_eq!(stage.ended("w0").await["status"]["phase"], "Succeeded");
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    let first = harness.workflow("w0")["status"]["pending"][0].as_str().unwrap().to_owned();
+    harness.people().votes("alice", &first, verdict("Approve"));
+    assert_eq!(harness.ended("w0").await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_workflow_one_byte_too_large_is_refused_and_one_just_below_runs() {
-    let stage = Stage::new();
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply("below", &of_bytes(512 * 1024));
-    stage.apply("above", &of_bytes(512 * 1024 + 1));
-    let refused = stage.ended("above").await;
+    let harness = Harness::new();
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply("below", &of_bytes(512 * 1024));
+    harness.apply("above", &of_bytes(512 * 1024 + 1));
+    let refused = harness.ended("above").await;
     assert_eq!(condition(&refused, "Accepted"), ("False".to_owned(), "TooLarge".to_owned()));
     let why = refused["status"]["message"].as_str().unwrap_or_default();
     assert!(
         why.starts_with("spec: it has 524289 bytes, 524") && why.contains("the maximum is 524288; let a step"),
         "{why}"
     );
-    stage.reaches("below", "Waiting").await;
-    assert_eq!(condition(&stage.workflow("below"), "Accepted").0, "True");
+    harness.reaches("below", "Waiting").await;
+    assert_eq!(condition(&harness.workflow("below"), "Accepted").0, "True");
 }

@@ -5,7 +5,7 @@ use signoff_tests::sim::{Fault, On, Refusal, Request, Verb};
 
 use crate::{
     ending::list,
-    harness::{OPERATOR, Stage, condition, workflows},
+    harness::{Harness, OPERATOR, condition, workflows},
     people::verdict,
     scenarios::{ONE_GATE, RUN, chain, gate, pod, set},
 };
@@ -32,64 +32,64 @@ fn said(workflow: &Value) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute() {
-    let stage = Stage::new();
-    stage.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply(RUN, &(ONE_GATE.spec)());
-    stage.apply("twin", &chain(json!([set("only", "x")])));
-    stage.pass(58).await;
-    assert_eq!(condition(&stage.workflow(RUN), "Stalled").0, "", "not before a minute is over");
-    stage.pass(4).await;
-    assert_eq!(stage.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", stage.server.story());
-    let message = said(&stage.workflow(RUN));
+    let harness = Harness::new();
+    harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply(RUN, &(ONE_GATE.spec)());
+    harness.apply("twin", &chain(json!([set("only", "x")])));
+    harness.pass(58).await;
+    assert_eq!(condition(&harness.workflow(RUN), "Stalled").0, "", "not before a minute is over");
+    harness.pass(4).await;
+    assert_eq!(harness.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", harness.server.story());
+    let message = said(&harness.workflow(RUN));
     assert!(message.starts_with("creating Approval default/refund-review-") && message.contains(QUOTA), "{message}");
-    let events = stage.events("Stalled");
+    let events = harness.events("Stalled");
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!((&events[0]["regarding"]["name"], &events[0]["type"]), (&json!(RUN), &json!("Warning")));
     assert!(events[0]["note"].as_str().unwrap().contains(QUOTA));
     // The honest twin has nothing to say.
-    assert_eq!(stage.ended("twin").await["status"]["phase"], "Succeeded");
-    assert_eq!(condition(&stage.workflow("twin"), "Stalled").0, "");
+    assert_eq!(harness.ended("twin").await["status"]["phase"], "Succeeded");
+    assert_eq!(condition(&harness.workflow("twin"), "Stalled").0, "");
     // It is told once, however long it lasts.
-    let writes = |stage: &Stage| stage.server.count(crate::harness::is_status_write);
-    let before = writes(&stage);
-    stage.pass(3600).await;
-    assert_eq!((writes(&stage), stage.events("Stalled").len()), (before, 1));
+    let writes = |harness: &Harness| harness.server.count(crate::harness::is_status_write);
+    let before = writes(&harness);
+    harness.pass(3600).await;
+    assert_eq!((writes(&harness), harness.events("Stalled").len()), (before, 1));
     // The quota is raised.
-    stage.server.heal();
-    stage.pass(61).await;
-    assert_eq!(stage.condition("Stalled"), Default::default());
-    let approval = stage.people().asked("review").await;
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
+    harness.server.heal();
+    harness.pass(61).await;
+    assert_eq!(harness.condition("Stalled"), Default::default());
+    let approval = harness.people().asked("review").await;
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_for_less_than_a_minute_is_told_nowhere() {
-    let stage = Stage::new();
-    stage.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply(RUN, &(ONE_GATE.spec)());
-    stage.pass(40).await;
-    stage.server.heal();
-    stage.people().asked("review").await;
-    stage.pass(600).await;
-    assert_eq!((stage.condition("Stalled").0.as_str(), stage.events("Stalled").len()), ("", 0));
+    let harness = Harness::new();
+    harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply(RUN, &(ONE_GATE.spec)());
+    harness.pass(40).await;
+    harness.server.heal();
+    harness.people().asked("review").await;
+    harness.pass(600).await;
+    assert_eq!((harness.condition("Stalled").0.as_str(), harness.events("Stalled").len()), ("", 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_next_operator_clears_what_the_last_one_told() {
-    let stage = Stage::new();
-    stage.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
-    let life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply(RUN, &(ONE_GATE.spec)());
-    stage.pass(70).await;
-    assert_eq!(stage.condition("Stalled").0, "True");
+    let harness = Harness::new();
+    harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
+    let life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply(RUN, &(ONE_GATE.spec)());
+    harness.pass(70).await;
+    assert_eq!(harness.condition("Stalled").0, "True");
     life.crash().await;
-    stage.server.heal();
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.pass(5).await;
-    assert_eq!(stage.condition("Stalled"), Default::default(), "{}", stage.server.story());
+    harness.server.heal();
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.pass(5).await;
+    assert_eq!(harness.condition("Stalled"), Default::default(), "{}", harness.server.story());
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,101 +97,101 @@ async fn a_status_that_a_webhook_or_a_policy_refuses_is_told_by_an_event_and_a_n
     let webhook = "admission webhook \"strict.example.com\" denied the request: no status on Sundays";
     let policy = "workflows.signoff.dev \"refund\" is forbidden: ValidatingAdmissionPolicy 'strict' with binding 'all' denied request: no";
     for (code, reason, denied) in [(403, "Forbidden", webhook), (422, "Invalid", policy)] {
-        let stage = Stage::new();
+        let harness = Harness::new();
         let status = On::writes_of(OPERATOR).only(writes_status_of("workflows"));
-        stage.server.fault(status, refused(code, reason, denied));
-        let _life = stage.begin_and_settle(OPERATOR).await;
-        stage.apply(RUN, &(ONE_GATE.spec)());
-        assert_eq!(stage.metric("signoff_stalled"), 0);
-        stage.pass(70).await;
-        let events = stage.events("Stalled");
-        assert_eq!(events.len(), 1, "{}", stage.server.story());
+        harness.server.fault(status, refused(code, reason, denied));
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        harness.apply(RUN, &(ONE_GATE.spec)());
+        assert_eq!(harness.metric("signoff_stalled"), 0);
+        harness.pass(70).await;
+        let events = harness.events("Stalled");
+        assert_eq!(events.len(), 1, "{}", harness.server.story());
         let note = events[0]["note"].as_str().unwrap();
         assert!(note.starts_with("writing the status of Workflow default/refund: ") && note.contains(denied), "{note}");
         assert!(!note.contains("internal error"), "{note}");
-        assert_eq!(stage.metric("signoff_stalled"), 1);
-        assert_eq!(stage.condition("Stalled").0, "");
-        stage.server.heal();
-        stage.people().asked("review").await;
-        stage.pass(61).await;
-        assert_eq!((stage.metric("signoff_stalled"), stage.condition("Stalled").0.as_str()), (0, ""));
+        assert_eq!(harness.metric("signoff_stalled"), 1);
+        assert_eq!(harness.condition("Stalled").0, "");
+        harness.server.heal();
+        harness.people().asked("review").await;
+        harness.pass(61).await;
+        assert_eq!((harness.metric("signoff_stalled"), harness.condition("Stalled").0.as_str()), (0, ""));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_cannot_be_recorded_is_told_on_its_approval() {
-    let stage = Stage::new();
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply(RUN, &(ONE_GATE.spec)());
-    let approval = stage.people().asked("review").await;
-    stage.pass(5).await;
-    stage.server.fault(
+    let harness = Harness::new();
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply(RUN, &(ONE_GATE.spec)());
+    let approval = harness.people().asked("review").await;
+    harness.pass(5).await;
+    harness.server.fault(
         On::writes_of(OPERATOR).only(writes_status_of("approvals")),
         refused(500, "InternalError", "failed calling webhook \"votes.example.com\": connection refused"),
     );
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    stage.pass(70).await;
-    let events = stage.events("Stalled");
-    assert_eq!(events.len(), 1, "{}", stage.server.story());
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.pass(70).await;
+    let events = harness.events("Stalled");
+    assert_eq!(events.len(), 1, "{}", harness.server.story());
     assert_eq!(
         (&events[0]["regarding"]["kind"], &events[0]["regarding"]["name"]),
         (&json!("Approval"), &json!(approval))
     );
     assert!(events[0]["note"].as_str().unwrap().contains("votes.example.com"));
-    assert_eq!(events[0]["regarding"]["uid"], stage.approval()["metadata"]["uid"]);
-    stage.server.heal();
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(events[0]["regarding"]["uid"], harness.approval()["metadata"]["uid"]);
+    harness.server.heal();
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_value_that_cannot_be_stored_is_told_on_its_run() {
-    let stage = Stage::new();
-    stage.server.fault(
+    let harness = Harness::new();
+    harness.server.fault(
         On::writes_of(OPERATOR).only(creates("blobs")),
         refused(403, "Forbidden", "blobs.signoff.dev \"x\" is forbidden: exceeded quota: values"),
     );
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply(RUN, &chain(json!([set("long", &"x".repeat(2000)), gate("review", json!({}))])));
-    stage.pass(70).await;
-    assert_eq!(stage.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", stage.server.story());
-    assert!(said(&stage.workflow(RUN)).contains("exceeded quota: values"), "{}", said(&stage.workflow(RUN)));
-    stage.server.heal();
-    stage.people().asked("review").await;
-    stage.pass(2).await;
-    assert_eq!(stage.condition("Stalled"), Default::default());
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply(RUN, &chain(json!([set("long", &"x".repeat(2000)), gate("review", json!({}))])));
+    harness.pass(70).await;
+    assert_eq!(harness.condition("Stalled"), ("True".to_owned(), "Forbidden".to_owned()), "{}", harness.server.story());
+    assert!(said(&harness.workflow(RUN)).contains("exceeded quota: values"), "{}", said(&harness.workflow(RUN)));
+    harness.server.heal();
+    harness.people().asked("review").await;
+    harness.pass(2).await;
+    assert_eq!(harness.condition("Stalled"), Default::default());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_ends_while_it_is_stalled_does_not_stay_so() {
-    let stage = Stage::new();
-    stage.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply(RUN, &(ONE_GATE.spec)());
-    stage.pass(70).await;
-    stage.people().sets(RUN, "cancel", true);
-    let ended = stage.ended(RUN).await;
+    let harness = Harness::new();
+    harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply(RUN, &(ONE_GATE.spec)());
+    harness.pass(70).await;
+    harness.people().sets(RUN, "cancel", true);
+    let ended = harness.ended(RUN).await;
     assert_eq!((&ended["status"]["phase"], condition(&ended, "Stalled").0.as_str()), (&json!("Cancelled"), ""));
-    assert_eq!(stage.server.value(&workflows(), "default", RUN).unwrap()["status"]["phase"], "Cancelled");
+    assert_eq!(harness.server.value(&workflows(), "default", RUN).unwrap()["status"]["phase"], "Cancelled");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_a_broken_webhook_keeps_from_being_made_is_told_on_its_run() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     let broken = "Internal error occurred: failed calling webhook \"pods.example.com\": connection refused";
-    stage.server.fault(On::writes_of(OPERATOR).only(creates("pods")), refused(500, "InternalError", broken));
-    let _life = stage.begin_and_settle(OPERATOR).await;
-    stage.apply(RUN, &chain(json!([pod("build", json!({}))])));
-    stage.pass(45).await;
-    assert_eq!(stage.condition("PodsPending").0, "");
-    stage.pass(45).await;
+    harness.server.fault(On::writes_of(OPERATOR).only(creates("pods")), refused(500, "InternalError", broken));
+    let _life = harness.begin_and_settle(OPERATOR).await;
+    harness.apply(RUN, &chain(json!([pod("build", json!({}))])));
+    harness.pass(45).await;
+    assert_eq!(harness.condition("PodsPending").0, "");
+    harness.pass(45).await;
     assert_eq!(
-        stage.condition("PodsPending"),
+        harness.condition("PodsPending"),
         ("True".to_owned(), "NotCreated".to_owned()),
         "{}",
-        stage.server.story()
+        harness.server.story()
     );
-    assert_eq!(stage.events("Stalled").len(), 1);
-    stage.server.heal();
-    let ended = stage.ended(RUN).await;
+    assert_eq!(harness.events("Stalled").len(), 1);
+    harness.server.heal();
+    let ended = harness.ended(RUN).await;
     assert_eq!((&ended["status"]["phase"], condition(&ended, "PodsPending").0.as_str()), (&json!("Succeeded"), ""));
 }

@@ -8,7 +8,7 @@ use signoff_tests::sim::Resource;
 
 use crate::{
     ending::list,
-    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition, is_status_write, workflows},
+    harness::{Harness, NAMESPACE, OPERATOR, approvals, condition, is_status_write, workflows},
     people::{name, verdict},
     scenario_runner::TINY,
     scenarios::{ONE_GATE, RUN, chain, gate, post},
@@ -21,29 +21,29 @@ fn payment() -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_spec_that_was_tampered_with_stops_its_run() {
     for operator_lives in [true, false] {
-        let stage = Stage::new();
-        stage.apply(RUN, &payment());
-        let mut life = stage.begin(OPERATOR);
-        let approval = stage.people().asked("review").await;
-        stage.pass(10).await;
+        let harness = Harness::new();
+        harness.apply(RUN, &payment());
+        let mut life = harness.begin(OPERATOR);
+        let approval = harness.people().asked("review").await;
+        harness.pass(10).await;
         if !operator_lives {
             life.crash().await;
-            life = stage.begin("nobody");
+            life = harness.begin("nobody");
         }
-        stage.people().votes("alice", &approval, verdict("Approve"));
-        stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+        harness.people().votes("alice", &approval, verdict("Approve"));
+        harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
             object["spec"]["steps"][1]["http"]["body"] = json!("42000 EUR")
         });
         if !operator_lives {
             life.crash().await;
-            life = stage.begin(OPERATOR);
+            life = harness.begin(OPERATOR);
         }
-        stage.ended(RUN).await;
-        stage.pass(3600).await;
-        assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "SpecTampered".to_owned()));
-        assert_eq!(stage.condition("Failed").0, "True");
-        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
-        assert!(stage.approval()["status"]["outcome"].is_object(), "it may not stay open");
+        harness.ended(RUN).await;
+        harness.pass(3600).await;
+        assert_eq!(harness.condition("Accepted"), ("False".to_owned(), "SpecTampered".to_owned()));
+        assert_eq!(harness.condition("Failed").0, "True");
+        assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
+        assert!(harness.approval()["status"]["outcome"].is_object(), "it may not stay open");
         life.crash().await;
     }
 }
@@ -51,43 +51,43 @@ async fn a_spec_that_was_tampered_with_stops_its_run() {
 /// The answer to a write holds only metadata, so what another program made of the status on its way is seen by the watch.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     let changes = std::sync::atomic::AtomicUsize::new(0);
-    stage.server.default_with(move |resource, object| {
+    harness.server.default_with(move |resource, object| {
         let began = &mut object["status"]["startedAt"];
         if *resource == workflows() && began.is_string() && changes.fetch_add(1, Ordering::Relaxed) == 0 {
             *began = json!("2020-02-20T20:20:20Z");
         }
     });
-    stage.apply(RUN, &payment());
-    let life = stage.begin(OPERATOR);
-    let approval = stage.people().asked("review").await;
-    stage.pass(10).await;
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    stage.ended(RUN).await;
-    let run = stage.workflow(RUN);
-    assert_eq!(run["status"]["phase"], "Succeeded", "{}", stage.server.story());
-    assert_eq!(run["status"]["startedAt"], "2020-02-20T20:20:20Z", "{}", stage.server.story());
+    harness.apply(RUN, &payment());
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    harness.pass(10).await;
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.ended(RUN).await;
+    let run = harness.workflow(RUN);
+    assert_eq!(run["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(run["status"]["startedAt"], "2020-02-20T20:20:20Z", "{}", harness.server.story());
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
     for accepted in [true, false] {
-        let stage = Stage::new();
-        stage.apply(RUN, &payment());
+        let harness = Harness::new();
+        harness.apply(RUN, &payment());
         let asked = match accepted {
             true => {
-                let life = stage.begin(OPERATOR);
-                let asked = stage.people().asked("review").await;
-                stage.pass(10).await;
+                let life = harness.begin(OPERATOR);
+                let asked = harness.people().asked("review").await;
+                harness.pass(10).await;
                 life.crash().await;
                 Some(asked)
             }
             false => None,
         };
         // As an upgrade leaves it: the steps stood within the pattern, where the API server keeps no such field any more.
-        stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+        harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
             object["spec"].as_object_mut().unwrap().remove("steps");
             object["spec"]["pattern"] = json!({});
             if accepted {
@@ -95,124 +95,128 @@ async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
             }
         });
         if let Some(asked) = &asked {
-            stage.people().votes("alice", asked, verdict("Approve"));
+            harness.people().votes("alice", asked, verdict("Approve"));
         }
-        let before = stage.workflow(RUN);
-        let written = stage.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
-        let life = stage.begin(OPERATOR);
-        stage.pass(48 * 3600).await;
+        let before = harness.workflow(RUN);
+        let written = harness.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
+        let life = harness.begin(OPERATOR);
+        harness.pass(48 * 3600).await;
         let reason = if accepted { "OldShape" } else { "Invalid" };
-        assert_eq!(stage.condition("Accepted"), ("False".to_owned(), reason.to_owned()));
-        let message = stage.workflow(RUN)["status"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(harness.condition("Accepted"), ("False".to_owned(), reason.to_owned()));
+        let message = harness.workflow(RUN)["status"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains("spec.steps"), "{message}");
-        assert_eq!(stage.events(reason).len(), 1, "it is told once");
+        assert_eq!(harness.events(reason).len(), 1, "it is told once");
         if accepted {
-            let stands = stage.workflow(RUN);
+            let stands = harness.workflow(RUN);
             for field in ["phase", "steps", "pending", "seq", "specDigest", "finishedAt"] {
                 assert_eq!(stands["status"][field], before["status"][field], "{field}");
             }
             assert_eq!(list(&stands["status"]["conditions"]).count(), 1, "{stands:#}");
-            let writes = stage.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
-            assert_eq!(writes, written + 1, "{}", stage.server.story());
-            stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
-            assert_eq!(stage.ended(RUN).await["status"]["phase"], "Cancelled");
+            let writes = harness.operators_writes().iter().filter(|entry| is_status_write(entry)).count();
+            assert_eq!(writes, written + 1, "{}", harness.server.story());
+            harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
+            assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
         } else {
-            assert_eq!(stage.workflow(RUN)["status"]["phase"], "Failed", "a Workflow that was not accepted is refused");
+            assert_eq!(
+                harness.workflow(RUN)["status"]["phase"],
+                "Failed",
+                "a Workflow that was not accepted is refused"
+            );
         }
-        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+        assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
         life.crash().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_gate_of_the_old_shape_is_never_passed_over() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     let evaluator = json!({"evaluatorOptimizer": {"producer": "writer", "evaluator": {"agent": "writer"}}});
-    stage.apply(RUN, &payment());
+    harness.apply(RUN, &payment());
     // A gate within a pattern: the API server keeps an object without fields of it.
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
         object["spec"].as_object_mut().unwrap().remove("steps");
         object["spec"]["pattern"] = evaluator.clone();
         object["spec"]["pattern"]["evaluatorOptimizer"]["reviewGate"] = json!({});
     });
-    let life = stage.begin(OPERATOR);
-    stage.pass(3600).await;
-    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "Unreadable".to_owned()));
-    assert_eq!(stage.workflow(RUN)["status"]["conditions"].as_array().unwrap().len(), 1);
-    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    let life = harness.begin(OPERATOR);
+    harness.pass(3600).await;
+    assert_eq!(harness.condition("Accepted"), ("False".to_owned(), "Unreadable".to_owned()));
+    assert_eq!(harness.workflow(RUN)["status"]["conditions"].as_array().unwrap().len(), 1);
+    assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_tampered_with_is_not_honoured() {
-    let stage = Stage::new();
-    stage.apply(RUN, &payment());
-    let life = stage.begin(OPERATOR);
-    let approval = stage.people().asked("review").await;
-    stage.pass(10).await;
+    let harness = Harness::new();
+    harness.apply(RUN, &payment());
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    harness.pass(10).await;
     let mallory = json!([{"kind": "User", "name": "mallory"}]);
-    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| {
+    harness.server.edit(&approvals(), NAMESPACE, &approval, |object| {
         object["spec"]["request"]["quorums"][0]["approvers"] = mallory
     });
-    stage.people().votes("mallory", &approval, verdict("Approve"));
-    stage.pass(48 * 3600).await;
-    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
-    assert!(stage.approval()["status"]["outcome"].is_null());
+    harness.people().votes("mallory", &approval, verdict("Approve"));
+    harness.pass(48 * 3600).await;
+    assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
+    assert!(harness.approval()["status"]["outcome"].is_null());
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_request_was_changed_can_be_cancelled_and_its_approval_ends_undecided() {
-    let stage = Stage::new();
-    stage.apply(RUN, &payment());
-    let life = stage.begin(OPERATOR);
-    let approval = stage.people().asked("review").await;
-    stage.pass(10).await;
-    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| {
+    let harness = Harness::new();
+    harness.apply(RUN, &payment());
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    harness.pass(10).await;
+    harness.server.edit(&approvals(), NAMESPACE, &approval, |object| {
         object["spec"]["request"]["prompt"] = json!("Nothing to see.")
     });
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    stage.pass(600).await;
-    assert_eq!(stage.workflow(RUN)["status"]["phase"], "Waiting", "{}", stage.server.story());
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Cancelled");
-    stage.pass(600).await;
-    let status = &stage.approval()["status"];
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.pass(600).await;
+    assert_eq!(harness.workflow(RUN)["status"]["phase"], "Waiting", "{}", harness.server.story());
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
+    harness.pass(600).await;
+    let status = &harness.approval()["status"];
     assert_eq!((&status["phase"], &status["outcome"]["verdict"]), (&json!("Cancelled"), &Value::Null));
-    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
+    assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
     // The same run twice: the first tells the name that the second one's Approval will have.
-    let twin = Stage::new();
+    let twin = Harness::new();
     twin.apply(RUN, &payment());
     let life = twin.begin(OPERATOR);
     let expected = twin.people().asked("review").await;
     let theirs = twin.approval();
     life.crash().await;
     for foreign in [with_another_owner(&theirs), without_an_owner(&theirs), with_another_question(&theirs)] {
-        let stage = Stage::new();
-        let uid = stage.apply(RUN, &payment())["metadata"]["uid"].clone();
-        let planted = stage.server.insert(decided(foreign)).unwrap();
+        let harness = Harness::new();
+        let uid = harness.apply(RUN, &payment())["metadata"]["uid"].clone();
+        let planted = harness.server.insert(decided(foreign)).unwrap();
         assert_eq!(planted["metadata"]["name"], json!(expected));
         assert_eq!(planted["spec"]["request"]["workflow"]["uid"], uid, "it even names this very run");
-        let life = stage.begin(OPERATOR);
-        stage.pass(3600).await;
+        let life = harness.begin(OPERATOR);
+        harness.pass(3600).await;
         assert_eq!(
-            stage.workflow(RUN)["status"]["pending"],
+            harness.workflow(RUN)["status"]["pending"],
             json!([expected]),
             "the name was foreseen:\n{}",
-            stage.server.story()
+            harness.server.story()
         );
-        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
-        assert_eq!(stage.approval()["spec"], planted["spec"], "it is somebody else's");
+        assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
+        assert_eq!(harness.approval()["spec"], planted["spec"], "it is somebody else's");
         // Whoever may delete it unblocks the run, which then asks its own question.
-        assert!(stage.server.remove(&approvals(), NAMESPACE, &expected));
-        stage.people().decides("alice", "review", 60, verdict("Approve")).await;
-        assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
-        assert_eq!(stage.world.effects().len(), 1);
+        assert!(harness.server.remove(&approvals(), NAMESPACE, &expected));
+        harness.people().decides("alice", "review", 60, verdict("Approve")).await;
+        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        assert_eq!(harness.world.effects().len(), 1);
         life.crash().await;
     }
 }
@@ -276,75 +280,75 @@ fn garbage() -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn objects_that_cannot_be_read_stop_nobody_else() {
     for (in_the_list, watched) in [(true, false), (false, true), (true, true)] {
-        let stage = Stage::new();
-        let plant = || garbage().into_iter().for_each(|object| drop(stage.server.insert(object).unwrap()));
+        let harness = Harness::new();
+        let plant = || garbage().into_iter().for_each(|object| drop(harness.server.insert(object).unwrap()));
         if in_the_list {
             plant();
         }
-        stage.apply(RUN, &(ONE_GATE.spec)());
-        let life = stage.begin(OPERATOR);
-        let approval = stage.people().asked("review").await;
+        harness.apply(RUN, &(ONE_GATE.spec)());
+        let life = harness.begin(OPERATOR);
+        let approval = harness.people().asked("review").await;
         if watched {
             plant();
             garbage().iter().for_each(|object| {
-                drop(stage.server.edit(&Resource::of_object(object), NAMESPACE, &name(object), |o| {
+                drop(harness.server.edit(&Resource::of_object(object), NAMESPACE, &name(object), |o| {
                     o["metadata"]["labels"] = json!({"a": "b"})
                 }))
             });
         }
-        stage.pass(10).await;
-        stage.people().votes("alice", &approval, verdict("Approve"));
-        assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
-        stage.apply("another", &(ONE_GATE.spec)());
-        stage.people().decides("alice", "review", 10, verdict("Approve")).await;
-        assert_eq!(stage.ended("another").await["status"]["phase"], "Succeeded");
+        harness.pass(10).await;
+        harness.people().votes("alice", &approval, verdict("Approve"));
+        assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
+        harness.apply("another", &(ONE_GATE.spec)());
+        harness.people().decides("alice", "review", 10, verdict("Approve")).await;
+        assert_eq!(harness.ended("another").await["status"]["phase"], "Succeeded");
         let names: Vec<_> = garbage().iter().map(name).collect();
-        let events = stage.events("Unreadable");
+        let events = harness.events("Unreadable");
         let mut told: Vec<_> = events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
         told.sort_by_key(|told| names.iter().position(|name| name == told));
         assert_eq!(told, names, "each is named, and once");
         // Where a condition can be put without reading the rest, there is one.
-        for name in names.iter().filter(|name| stage.workflow(name).is_object() && *name != "wrong-status") {
-            let accepted = condition(&stage.workflow(name), "Accepted");
+        for name in names.iter().filter(|name| harness.workflow(name).is_object() && *name != "wrong-status") {
+            let accepted = condition(&harness.workflow(name), "Accepted");
             assert_eq!(accepted, ("False".to_owned(), "Unreadable".to_owned()), "{name}");
         }
-        let lists = stage.server.count(|entry| entry.verb == signoff_tests::sim::Verb::List);
-        assert_eq!(lists, 6, "the watches went on where they were:\n{}", stage.server.story());
+        let lists = harness.server.count(|entry| entry.verb == signoff_tests::sim::Verb::List);
+        assert_eq!(lists, 6, "the watches went on where they were:\n{}", harness.server.story());
         life.crash().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
-    let stage = Stage::new();
-    stage.apply(RUN, &payment());
-    let life = stage.begin(OPERATOR);
-    let approval = stage.people().asked("review").await;
-    stage.pass(10).await;
-    let whole = stage.approval();
-    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"]["decisions"] = json!("garbage"));
+    let harness = Harness::new();
+    harness.apply(RUN, &payment());
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    harness.pass(10).await;
+    let whole = harness.approval();
+    harness.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"]["decisions"] = json!("garbage"));
     for label in ["one", "two"] {
-        stage
+        harness
             .server
             .edit(&approvals(), NAMESPACE, &approval, |object| object["metadata"]["labels"] = json!({"a": label}));
-        stage.pass(3600).await;
+        harness.pass(3600).await;
     }
-    assert_eq!(stage.world.effects().len(), 0);
-    let told = stage.events("Unreadable");
-    assert_eq!(told.len(), 1, "it is told once:\n{}", stage.server.story());
+    assert_eq!(harness.world.effects().len(), 0);
+    let told = harness.events("Unreadable");
+    assert_eq!(told.len(), 1, "it is told once:\n{}", harness.server.story());
     assert_eq!((&told[0]["type"], &told[0]["regarding"]["kind"]), (&json!("Warning"), &json!("Approval")));
-    assert_eq!(stage.condition("Waiting"), ("True".to_owned(), "ApprovalUnreadable".to_owned()));
-    stage.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"] = whole["spec"].clone());
-    stage.pass(10).await;
+    assert_eq!(harness.condition("Waiting"), ("True".to_owned(), "ApprovalUnreadable".to_owned()));
+    harness.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"] = whole["spec"].clone());
+    harness.pass(10).await;
     assert_eq!(
-        stage.condition("Waiting"),
+        harness.condition("Waiting"),
         ("True".to_owned(), "ApprovalPending".to_owned()),
         "{}",
-        stage.server.story()
+        harness.server.story()
     );
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
-    assert_eq!(stage.world.effects().len(), 1);
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!(harness.world.effects().len(), 1);
     life.crash().await;
 }
 
@@ -353,16 +357,16 @@ async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condi
     let absent = (None, "Waiting", "ApprovalUnreadable", "missing field `quorums`");
     let empty = (Some(json!([])), "Stalled", "ForeignObject", "has no quorum, so it cannot be decided");
     for (quorums, kind, reason, says) in [absent, empty] {
-        let stage = Stage::new();
+        let harness = Harness::new();
         let goes_on = json!({"timeout": {"after": "1h", "action": "Approve"}});
-        stage.apply(RUN, &chain(json!([gate("review", goes_on), post("pay", "42 EUR", "fail")])));
-        let life = stage.begin(OPERATOR);
-        let approval = stage.people().asked("review").await;
-        stage.pass(10).await;
-        let before = stage.workflow(RUN);
+        harness.apply(RUN, &chain(json!([gate("review", goes_on), post("pay", "42 EUR", "fail")])));
+        let life = harness.begin(OPERATOR);
+        let approval = harness.people().asked("review").await;
+        harness.pass(10).await;
+        let before = harness.workflow(RUN);
         life.crash().await;
         // As it was asked before there were quorums; and the vote of an approver.
-        stage.server.edit(&approvals(), NAMESPACE, &approval, |object| {
+        harness.server.edit(&approvals(), NAMESPACE, &approval, |object| {
             let request = object["spec"]["request"].as_object_mut().unwrap();
             let own = request.shift_remove("quorums").unwrap()[0].clone();
             request.insert("approvers".to_owned(), own["approvers"].clone());
@@ -370,15 +374,15 @@ async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condi
             request.extend(quorums.clone().map(|quorums| ("quorums".to_owned(), quorums)));
             object["spec"]["decisions"] = json!({"alice": {"verdict": "Approve"}});
         });
-        let planted = stage.approval();
+        let planted = harness.approval();
         for operator in [OPERATOR, "the next operator"] {
-            let life = stage.begin(operator);
-            stage.pass(24 * 3600).await;
+            let life = harness.begin(operator);
+            harness.pass(24 * 3600).await;
             life.crash().await;
         }
-        assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
-        assert_eq!(stage.approval(), planted, "not a byte of it is written");
-        let after = stage.workflow(RUN);
+        assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
+        assert_eq!(harness.approval(), planted, "not a byte of it is written");
+        let after = harness.workflow(RUN);
         for field in ["phase", "steps", "seq", "pending"] {
             assert_eq!(after["status"][field], before["status"][field], "only the conditions are written");
         }
@@ -396,86 +400,86 @@ async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condi
 
 #[tokio::test(start_paused = true)]
 async fn a_spec_that_means_nothing_is_refused_with_every_complaint_and_starts_nothing() {
-    let stage = Stage::new();
-    stage.apply(
+    let harness = Harness::new();
+    harness.apply(
         RUN,
         &chain(json!([
             gate("review", json!({"prompt": "{{ steps.nowhere.response }}"})),
             post("pay", "{{ 1 +", "fail")
         ])),
     );
-    let life = stage.begin(OPERATOR);
-    let workflow = stage.ended(RUN).await;
-    assert_eq!(stage.condition("Accepted"), ("False".to_owned(), "Invalid".to_owned()));
+    let life = harness.begin(OPERATOR);
+    let workflow = harness.ended(RUN).await;
+    assert_eq!(harness.condition("Accepted"), ("False".to_owned(), "Invalid".to_owned()));
     let message =
         list(&workflow["status"]["conditions"]).find(|c| c["type"] == "Accepted").unwrap()["message"].to_string();
     assert!(message.contains("nowhere") && message.contains("http.body"), "{message}");
-    stage.pass(3600).await;
-    assert_eq!((stage.approvals().len(), stage.world.effects().len()), (0, 0));
+    harness.pass(3600).await;
+    assert_eq!((harness.approvals().len(), harness.world.effects().len()), (0, 0));
     life.crash().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be() {
-    let stage = Stage::new();
-    stage.apply(RUN, &payment());
-    let life = stage.begin(OPERATOR);
-    let approval = stage.people().asked("review").await;
-    stage.pass(10).await;
+    let harness = Harness::new();
+    harness.apply(RUN, &payment());
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    harness.pass(10).await;
     life.crash().await;
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(3));
-    let newer = stage.workflow(RUN);
-    let life = stage.begin(OPERATOR);
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    stage.pass(3600).await;
-    assert_eq!(stage.workflow(RUN), newer, "not a byte of it is written");
-    assert_eq!(stage.approval()["status"]["phase"], "Pending", "nor of its Approval");
-    assert_eq!(stage.world.effects().len(), 0, "{}", stage.server.story());
-    assert_eq!(stage.events("JournalTooNew").len(), 1);
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(3));
+    let newer = harness.workflow(RUN);
+    let life = harness.begin(OPERATOR);
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.pass(3600).await;
+    assert_eq!(harness.workflow(RUN), newer, "not a byte of it is written");
+    assert_eq!(harness.approval()["status"]["phase"], "Pending", "nor of its Approval");
+    assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
+    assert_eq!(harness.events("JournalTooNew").len(), 1);
     // The newer operator comes back.
     life.crash().await;
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(1));
-    let life = stage.begin(OPERATOR);
-    stage.ended(RUN).await;
-    assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["journalVersion"] = json!(1));
+    let life = harness.begin(OPERATOR);
+    harness.ended(RUN).await;
+    assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
     life.crash().await;
 }
 
 /// A run in segments that waits for alice, its operator dead.
-async fn waits_in_segments() -> (Stage, Value) {
-    let stage = Stage { room: TINY, ..Stage::new() };
+async fn waits_in_segments() -> (Harness, Value) {
+    let harness = Harness { room: TINY, ..Harness::new() };
     let pays_twice =
         chain(json!([post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")]));
-    stage.apply(RUN, &pays_twice);
-    let life = stage.begin(OPERATOR);
-    let approval = stage.people().asked("review").await;
-    stage.pass(10).await;
+    harness.apply(RUN, &pays_twice);
+    let life = harness.begin(OPERATOR);
+    let approval = harness.people().asked("review").await;
+    harness.pass(10).await;
     life.crash().await;
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    let named = stage.workflow(RUN)["status"]["segments"].clone();
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    let named = harness.workflow(RUN)["status"]["segments"].clone();
     assert_eq!(list(&named).count(), 1, "{named}");
-    (stage, named)
+    (harness, named)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
-    let (stage, named) = waits_in_segments().await;
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| {
+    let (harness, named) = waits_in_segments().await;
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
         object["status"].as_object_mut().unwrap().remove("segments");
     });
-    let torn = stage.workflow(RUN);
-    let life = stage.begin(OPERATOR);
-    stage.pass(3600).await;
-    assert_eq!(stage.workflow(RUN), torn, "not a byte of it is written");
-    assert_eq!(stage.world.effects().len(), 1, "the deposit is not paid again: {}", stage.server.story());
-    let [told] = &stage.events("JournalIncomplete")[..] else { panic!("{:?}", stage.events("JournalIncomplete")) };
+    let torn = harness.workflow(RUN);
+    let life = harness.begin(OPERATOR);
+    harness.pass(3600).await;
+    assert_eq!(harness.workflow(RUN), torn, "not a byte of it is written");
+    assert_eq!(harness.world.effects().len(), 1, "the deposit is not paid again: {}", harness.server.story());
+    let [told] = &harness.events("JournalIncomplete")[..] else { panic!("{:?}", harness.events("JournalIncomplete")) };
     assert!(told["note"].as_str().is_some_and(|note| note.contains("status.segments names none")), "{told}");
     // Somebody restores it.
     life.crash().await;
-    stage.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["segments"] = named.clone());
-    let life = stage.begin(OPERATOR);
-    stage.ended(RUN).await;
-    assert_eq!(stage.world.effects().len(), 2, "{}", stage.server.story());
+    harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["segments"] = named.clone());
+    let life = harness.begin(OPERATOR);
+    harness.ended(RUN).await;
+    assert_eq!(harness.world.effects().len(), 2, "{}", harness.server.story());
     life.crash().await;
 }
 
@@ -485,28 +489,28 @@ async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_s
     for (change, said, reason) in
         [("changed", "holds other bytes", "ValueDamaged"), ("deleted", "any more", "ValueMissing")]
     {
-        let (stage, _) = waits_in_segments().await;
-        let [blob] = &stage.server.values(&blobs, Some(NAMESPACE))[..] else { panic!("not one Blob") };
+        let (harness, _) = waits_in_segments().await;
+        let [blob] = &harness.server.values(&blobs, Some(NAMESPACE))[..] else { panic!("not one Blob") };
         let name = blob["metadata"]["name"].as_str().unwrap();
         let done = match change {
             "changed" => {
-                stage.server.edit(&blobs, NAMESPACE, name, |blob| blob["spec"]["data"] = json!("[]")).is_some()
+                harness.server.edit(&blobs, NAMESPACE, name, |blob| blob["spec"]["data"] = json!("[]")).is_some()
             }
-            _ => stage.server.remove(&blobs, NAMESPACE, name),
+            _ => harness.server.remove(&blobs, NAMESPACE, name),
         };
         assert!(done, "{change}");
-        let before = stage.workflow(RUN);
-        let life = stage.begin(OPERATOR);
-        stage.pass(3600).await;
-        let after = stage.workflow(RUN);
+        let before = harness.workflow(RUN);
+        let life = harness.begin(OPERATOR);
+        harness.pass(3600).await;
+        let after = harness.workflow(RUN);
         for field in ["phase", "steps", "segments", "seq", "pending"] {
             assert_eq!(after["status"][field], before["status"][field], "{change}: only the conditions are written");
         }
         assert_eq!(after["spec"], before["spec"]);
-        assert_eq!(stage.condition("ValueUnavailable"), ("True".to_owned(), reason.to_owned()));
-        assert_eq!(stage.events(reason).len(), 1, "{change}: it is told once");
-        assert_eq!(stage.world.effects().len(), 1, "{}", stage.server.story());
-        let told = stage.events("JournalIncomplete");
+        assert_eq!(harness.condition("ValueUnavailable"), ("True".to_owned(), reason.to_owned()));
+        assert_eq!(harness.events(reason).len(), 1, "{change}: it is told once");
+        assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
+        let told = harness.events("JournalIncomplete");
         assert!(told.iter().any(|event| event["note"].as_str().unwrap().contains(said)), "{change}: {told:?}");
         life.crash().await;
     }

@@ -8,7 +8,7 @@ use signoff_tests::sim::{Crash, Fault, On};
 
 use crate::{
     ending::list,
-    harness::{NAMESPACE, OPERATOR, Stage, approvals},
+    harness::{Harness, NAMESPACE, OPERATOR, approvals},
     people::{name, verdict},
     scenarios::{RUN, chain, gate, set},
 };
@@ -22,49 +22,54 @@ fn five_minutes(action: &str, more: Value) -> Value {
     chain(json!([gate("review", json!({"timeout": timeout})), set("send", "sent")]))
 }
 
-fn applied(action: &str) -> Stage {
-    let stage = Stage::new();
-    stage.apply(RUN, &five_minutes(action, json!({})));
-    stage
+fn applied(action: &str) -> Harness {
+    let harness = Harness::new();
+    harness.apply(RUN, &five_minutes(action, json!({})));
+    harness
 }
 
 /// What the journal says was decided.
-fn decided(stage: &Stage) -> Value {
-    list(&stage.workflow(RUN)["status"]["steps"])
+fn decided(harness: &Harness) -> Value {
+    list(&harness.workflow(RUN)["status"]["steps"])
         .find(|step| step["path"] == "review")
         .map(|step| step["decision"].clone())
         .unwrap_or_default()
 }
 
 /// The journal and the Approval say the same, and keep saying it to operators to come.
-async fn one_outcome_for_ever(stage: &Stage) -> Value {
-    stage.ended(RUN).await;
-    let (journal, workflow) = (decided(stage), stage.workflow(RUN));
+async fn one_outcome_for_ever(harness: &Harness) -> Value {
+    harness.ended(RUN).await;
+    let (journal, workflow) = (decided(harness), harness.workflow(RUN));
     assert!(journal["verdict"].is_string());
     for field in ["verdict", "source", "phase", "decidedBy", "decidedAt"] {
-        assert_eq!(stage.approval()["status"]["outcome"][field], journal[field], "{field}:\n{}", stage.server.story());
+        assert_eq!(
+            harness.approval()["status"]["outcome"][field],
+            journal[field],
+            "{field}:\n{}",
+            harness.server.story()
+        );
     }
-    let approval = stage.approval();
+    let approval = harness.approval();
     for _ in 0..3 {
-        let life = stage.begin(OPERATOR);
-        stage.pass(3600).await;
+        let life = harness.begin(OPERATOR);
+        harness.pass(3600).await;
         life.crash().await;
     }
     assert_eq!(
-        (stage.approval(), stage.workflow(RUN)),
+        (harness.approval(), harness.workflow(RUN)),
         (approval, workflow),
         "nothing may change any more:\n{}",
-        stage.server.story()
+        harness.server.story()
     );
     journal
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_fires_to_the_instant_with_nobody_there() {
-    let stage = applied("Reject");
-    let _life = stage.begin(OPERATOR);
-    let workflow = stage.ended(RUN).await;
-    let approval = stage.approval();
+    let harness = applied("Reject");
+    let _life = harness.begin(OPERATOR);
+    let workflow = harness.ended(RUN).await;
+    let approval = harness.approval();
     assert_eq!(approval["status"]["phase"], "Expired");
     assert_eq!(approval["status"]["outcome"]["source"], "Timeout");
     assert_eq!(approval["status"]["outcome"]["decidedAt"], approval["spec"]["request"]["deadline"]);
@@ -74,12 +79,12 @@ async fn a_deadline_fires_to_the_instant_with_nobody_there() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_passed_while_no_operator_lived_fires_when_one_does() {
     for action in ["Reject", "Abort", "Skip", "Approve", "Retry"] {
-        let stage = applied(action);
-        stage.begin_and_settle(OPERATOR).await.crash().await;
-        stage.pass(7200).await;
-        assert!(stage.approval()["status"]["outcome"].is_null(), "nobody was there to see");
-        let _life = stage.begin_and_settle(OPERATOR).await;
-        let expired = decided(&stage);
+        let harness = applied(action);
+        harness.begin_and_settle(OPERATOR).await.crash().await;
+        harness.pass(7200).await;
+        assert!(harness.approval()["status"]["outcome"].is_null(), "nobody was there to see");
+        let _life = harness.begin_and_settle(OPERATOR).await;
+        let expired = decided(&harness);
         assert_eq!((&expired["source"], &expired["phase"]), (&json!("Timeout"), &json!("Expired")), "{action}");
         let phase = match action {
             "Reject" => "Rejected",
@@ -87,19 +92,19 @@ async fn a_deadline_that_passed_while_no_operator_lived_fires_when_one_does() {
             "Retry" => "Waiting",
             _ => "Succeeded",
         };
-        assert_eq!(stage.workflow(RUN)["status"]["phase"], phase, "{action}");
+        assert_eq!(harness.workflow(RUN)["status"]["phase"], phase, "{action}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_in_time_wins_although_the_operator_slept_over_the_deadline() {
-    let stage = applied("Reject");
-    stage.begin_and_settle(OPERATOR).await.crash().await;
-    stage.people().votes("alice", &name(&stage.approval()), verdict("Approve"));
-    stage.pass(7200).await;
-    let life = stage.begin_and_settle(OPERATOR).await;
+    let harness = applied("Reject");
+    harness.begin_and_settle(OPERATOR).await.crash().await;
+    harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
+    harness.pass(7200).await;
+    let life = harness.begin_and_settle(OPERATOR).await;
     life.crash().await;
-    assert_eq!(one_outcome_for_ever(&stage).await["verdict"], "Approve");
+    assert_eq!(one_outcome_for_ever(&harness).await["verdict"], "Approve");
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,18 +112,18 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
     let mut winners = std::collections::BTreeSet::new();
     for milliseconds in [-2_i64, -1, 0, 1, 2] {
         for delay in [0, 1, 3] {
-            let stage = applied("Reject");
-            stage.server.delay_events(OPERATOR, Duration::from_millis(delay));
-            let life = stage.begin_and_settle(OPERATOR).await;
-            let approval = name(&stage.approval());
+            let harness = applied("Reject");
+            harness.server.delay_events(OPERATOR, Duration::from_millis(delay));
+            let life = harness.begin_and_settle(OPERATOR).await;
+            let approval = name(&harness.approval());
             let deadline: jiff::Timestamp =
-                stage.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
-            let left = deadline.duration_since(stage.server.clock().now()).as_millis() as i64;
-            stage.server.clock().pass(Duration::from_millis((left + milliseconds) as u64)).await;
-            stage.people().votes("alice", &approval, verdict("Approve"));
-            stage.pass(1).await;
+                harness.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
+            let left = deadline.duration_since(harness.server.clock().now()).as_millis() as i64;
+            harness.server.clock().pass(Duration::from_millis((left + milliseconds) as u64)).await;
+            harness.people().votes("alice", &approval, verdict("Approve"));
+            harness.pass(1).await;
             life.crash().await;
-            winners.insert(one_outcome_for_ever(&stage).await["verdict"].to_string());
+            winners.insert(one_outcome_for_ever(&harness).await["verdict"].to_string());
         }
     }
     assert_eq!(winners.len(), 2, "both must have won somewhere, else there was no race");
@@ -127,13 +132,13 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
 #[tokio::test(start_paused = true)]
 async fn a_decision_that_is_stored_just_before_the_expiry_is_committed_wins() {
     for crash in [None, Some(Crash::Applied), Some(Crash::NotApplied)] {
-        let stage = applied("Reject");
+        let harness = applied("Reject");
         let expiry = || {
             On::writes_of(OPERATOR)
                 .only(|request| request.resource == approvals() && request.subresource.is_some())
                 .nth(1)
         };
-        stage.server.fault(
+        harness.server.fault(
             expiry(),
             Fault::before(|server| {
                 let approval = name(&server.values(&approvals(), Some(NAMESPACE))[0]);
@@ -141,47 +146,52 @@ async fn a_decision_that_is_stored_just_before_the_expiry_is_committed_wins() {
             }),
         );
         if let Some(crash) = crash {
-            stage.server.fault(expiry(), Fault::Crash(crash));
+            harness.server.fault(expiry(), Fault::Crash(crash));
         }
-        let ((), deaths) = stage
+        let ((), deaths) = harness
             .keep_alive(&[OPERATOR], async {
-                stage.ended(RUN).await;
-                stage.pass(1).await
+                harness.ended(RUN).await;
+                harness.pass(1).await
             })
             .await;
         assert_eq!(deaths, usize::from(crash.is_some()));
-        assert_eq!(one_outcome_for_ever(&stage).await["verdict"], "Approve", "{crash:?}:\n{}", stage.server.story());
+        assert_eq!(
+            one_outcome_for_ever(&harness).await["verdict"],
+            "Approve",
+            "{crash:?}:\n{}",
+            harness.server.story()
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_overdue_gate_waits_for_ever_and_is_asked_again_on_request() {
-    let stage = Stage::new();
+    let harness = Harness::new();
     let gate = gate(
         "review",
         json!({"allowedVerdicts": ["Approve", "Reject", "Retry"], "timeout": {"after": "5m", "action": "Expire"}}),
     );
-    stage.apply(RUN, &chain(json!([gate, set("send", "sent")])));
-    let _life = stage.begin(OPERATOR);
-    stage.pass(30 * 3600).await;
-    assert_eq!(stage.approval()["status"]["phase"], "Overdue");
-    let people = stage.people();
-    people.votes("bob", &name(&stage.approval()), verdict("Retry"));
+    harness.apply(RUN, &chain(json!([gate, set("send", "sent")])));
+    let _life = harness.begin(OPERATOR);
+    harness.pass(30 * 3600).await;
+    assert_eq!(harness.approval()["status"]["phase"], "Overdue");
+    let people = harness.people();
+    people.votes("bob", &name(&harness.approval()), verdict("Retry"));
     people.decides("alice", "review#2", 60, verdict("Approve")).await;
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test(start_paused = true)]
 async fn people_are_reminded_and_the_deadline_holds() {
-    let stage = Stage::new();
-    stage.apply(RUN, &five_minutes("Reject", json!({"reminderInterval": "1m", "maxReminders": 3})));
-    let _life = stage.begin(OPERATOR);
-    stage.ended(RUN).await;
-    stage.pass(10).await;
-    let reminders = stage.events("Reminder");
-    assert_eq!(reminders.len(), 3, "{}", stage.server.story());
-    assert_eq!(stage.approval()["status"]["reminders"], 3);
-    let began: jiff::Timestamp = stage.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
+    let harness = Harness::new();
+    harness.apply(RUN, &five_minutes("Reject", json!({"reminderInterval": "1m", "maxReminders": 3})));
+    let _life = harness.begin(OPERATOR);
+    harness.ended(RUN).await;
+    harness.pass(10).await;
+    let reminders = harness.events("Reminder");
+    assert_eq!(reminders.len(), 3, "{}", harness.server.story());
+    assert_eq!(harness.approval()["status"]["reminders"], 3);
+    let began: jiff::Timestamp = harness.approval()["spec"]["request"]["deadline"].as_str().unwrap().parse().unwrap();
     let minutes: Vec<i64> = reminders
         .iter()
         .map(|event| {

@@ -13,7 +13,7 @@ use signoff_tests::sim::{ApiServer, Crash, EffectCrash, Fault, On};
 
 use crate::{
     disturbances,
-    harness::Stage,
+    harness::Harness,
     scenario_runner::{ALONE, Endings, Telling},
     scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, Scenario},
 };
@@ -29,19 +29,19 @@ fn writes(actor: &str) -> On {
 
 /// At its n-th write, which is applied or not, the first one is cut off: it lives on and can do anything but reach the API
 /// server.
-pub fn cut_off(stage: &Stage, n: u64, applied: bool) {
+pub fn cut_off(harness: &Harness, n: u64, applied: bool) {
     let cut = Arc::new(AtomicBool::new(false));
     let (is_cut, cuts) = (Arc::clone(&cut), cut);
-    stage.server.fault(writes(FIRST).nth(n), if applied { Fault::LoseResponse } else { Fault::Reset });
+    harness.server.fault(writes(FIRST).nth(n), if applied { Fault::LoseResponse } else { Fault::Reset });
     let sever = move |server: &ApiServer| {
         cuts.store(true, Ordering::Relaxed);
         server.drop_watches(FIRST);
     };
-    stage.server.fault(writes(FIRST).nth(n), Fault::before(sever));
-    stage.server.fault(On::requests_of(FIRST).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
+    harness.server.fault(writes(FIRST).nth(n), Fault::before(sever));
+    harness.server.fault(On::requests_of(FIRST).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
 }
 
-async fn tell_of_both(scenario: &Scenario, endings: &Endings, what: &str, disturb: impl FnOnce(&Stage)) -> usize {
+async fn tell_of_both(scenario: &Scenario, endings: &Endings, what: &str, disturb: impl FnOnce(&Harness)) -> usize {
     endings.check(scenario, BOTH, what, disturb).await
 }
 
@@ -52,7 +52,7 @@ async fn wherever_the_holder_of_the_lease_dies_the_other_one_goes_on() {
         tell_of_both(scenario, &endings, "both live", |_| {}).await;
         for crash in [Crash::NotApplied, Crash::Applied, Crash::AppliedAfter(Duration::from_secs(40))] {
             for n in 1.. {
-                let set = |stage: &Stage| stage.server.fault(writes(FIRST).nth(n), Fault::Crash(crash));
+                let set = |harness: &Harness| harness.server.fault(writes(FIRST).nth(n), Fault::Crash(crash));
                 if tell_of_both(scenario, &endings, &format!("{crash:?} at write {n}"), set).await == 0 {
                     break;
                 }
@@ -60,7 +60,7 @@ async fn wherever_the_holder_of_the_lease_dies_the_other_one_goes_on() {
         }
         for crash in [EffectCrash::NotDone, EffectCrash::Done] {
             for n in 1.. {
-                let set = |stage: &Stage| stage.world.crash_at_effect(n, FIRST, crash);
+                let set = |harness: &Harness| harness.world.crash_at_effect(n, FIRST, crash);
                 if tell_of_both(scenario, &endings, &format!("{crash:?} at effect {n}"), set).await == 0 {
                     break;
                 }
@@ -75,7 +75,7 @@ async fn an_operator_that_is_cut_off_stops_before_the_other_one_begins() {
         let endings = Endings::of(scenario).await;
         for n in 1..=8 {
             for applied in [true, false] {
-                let set = |stage: &Stage| cut_off(stage, n, applied);
+                let set = |harness: &Harness| cut_off(harness, n, applied);
                 tell_of_both(scenario, &endings, &format!("cut off at write {n}, applied: {applied}"), set).await;
             }
         }
@@ -87,9 +87,9 @@ async fn both_die_in_turn_and_the_run_ends_the_same() {
     let endings = Endings::of(&PAYMENT).await;
     for n in 1..=6 {
         for m in 1..=4 {
-            let set = |stage: &Stage| {
-                stage.server.fault(writes(FIRST).nth(n), Fault::Crash(Crash::Applied));
-                stage.server.fault(writes(SECOND).nth(m), Fault::Crash(Crash::NotApplied));
+            let set = |harness: &Harness| {
+                harness.server.fault(writes(FIRST).nth(n), Fault::Crash(Crash::Applied));
+                harness.server.fault(writes(SECOND).nth(m), Fault::Crash(Crash::NotApplied));
             };
             tell_of_both(&PAYMENT, &endings, &format!("a dies at write {n}, b at {m}"), set).await;
         }
@@ -100,9 +100,9 @@ async fn both_die_in_turn_and_the_run_ends_the_same() {
 async fn two_operators_survive_every_disturbance() {
     let endings = Endings::of(&PAYMENT).await;
     for (at, (disturbed, disturb)) in disturbances::ALL.into_iter().enumerate() {
-        let set = |stage: &Stage| {
-            disturb(&stage.server);
-            stage.server.fault(writes(FIRST).nth(at as u64 % 6 + 1), Fault::Crash(Crash::Applied));
+        let set = |harness: &Harness| {
+            disturb(&harness.server);
+            harness.server.fault(writes(FIRST).nth(at as u64 % 6 + 1), Fault::Crash(Crash::Applied));
         };
         tell_of_both(&PAYMENT, &endings, disturbed, set).await;
     }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{
     endless::is_aside,
-    harness::{NAMESPACE, OPERATOR, Stage, approvals, condition, workflows},
+    harness::{Harness, NAMESPACE, OPERATOR, approvals, condition, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, set},
 };
@@ -19,25 +19,25 @@ const FOLDER: &str = "SIGNOFF_TEST_ABORT";
 const SIGABRT: i32 = 6;
 const HONEST: usize = 3;
 
-fn with_marks(plain: Stage, folder: &Path) -> Stage {
+fn with_marks(plain: Harness, folder: &Path) -> Harness {
     let settings = EvaluatorSettings { marks: Some(folder.to_owned()), ..EvaluatorSettings::default() };
-    Stage { evaluator: Evaluator::start(settings).unwrap(), ..plain }
+    Harness { evaluator: Evaluator::start(settings).unwrap(), ..plain }
 }
 
 /// Applies the same objects in every process, so that they have the same uids.
-fn objects(folder: &Path) -> Stage {
-    let stage = with_marks(Stage::new(), folder);
-    stage.apply_in("other", "deadly", &chain(json!([set("one", "[[abort:render]]")])));
+fn objects(folder: &Path) -> Harness {
+    let harness = with_marks(Harness::new(), folder);
+    harness.apply_in("other", "deadly", &chain(json!([set("one", "[[abort:render]]")])));
     for number in 0..HONEST {
-        stage.apply(&format!("honest-{number}"), &chain(json!([set("one", "1"), set("two", "2")])));
+        harness.apply(&format!("honest-{number}"), &chain(json!([set("one", "1"), set("two", "2")])));
     }
-    stage
+    harness
 }
 
 /// Runs until the process dies.
 async fn die(folder: &Path) {
-    let stage = objects(&folder.join("marks"));
-    let _life = stage.begin(OPERATOR);
+    let harness = objects(&folder.join("marks"));
+    let _life = harness.begin(OPERATOR);
     std::future::pending::<()>().await;
 }
 
@@ -60,18 +60,18 @@ async fn what_aborts_the_process_is_tried_alone_and_then_set_aside() {
         assert!(marks.iter().filter_map(|file| fs::read_to_string(file).ok()).any(|text| deadly(&text)), "life {life}");
     }
     // The third process does not try it.
-    let stage = objects(&folder.path().join("marks"));
-    let _life = stage.begin(OPERATOR);
-    let deadly = stage.server.until(&workflows(), "other", "deadly", is_aside).await;
+    let harness = objects(&folder.path().join("marks"));
+    let _life = harness.begin(OPERATOR);
+    let deadly = harness.server.until(&workflows(), "other", "deadly", is_aside).await;
     assert_eq!(condition(&deadly, "Quarantined").1, "EndedOperator");
     for number in 0..HONEST {
-        assert_eq!(stage.ended(&format!("honest-{number}")).await["status"]["phase"], "Succeeded");
+        assert_eq!(harness.ended(&format!("honest-{number}")).await["status"]["phase"], "Succeeded");
     }
 }
 
-/// A stage on which something else is evaluated for as long as this lives, so that suspects have to wait.
+/// A harness on which something else is evaluated for as long as this lives, so that suspects have to wait.
 struct Busy {
-    stage: Stage,
+    harness: Harness,
     _folder: TempDir,
     /// Ends the other evaluation when it is dropped.
     other: Option<mpsc::Sender<()>>,
@@ -79,31 +79,31 @@ struct Busy {
 
 impl Busy {
     /// `suspect`: the object whose mark is found.
-    async fn with(plain: Stage, kind: &str, suspect: &Value) -> Self {
+    async fn with(plain: Harness, kind: &str, suspect: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let text = |field: &str| suspect["metadata"][field].as_str().unwrap().to_owned();
         let [namespace, name, uid] = ["namespace", "name", "uid"].map(text);
         let subject = Subject { kind: kind.to_owned(), namespace, name, uid, generation: 1 };
         let mark = json!({"subject": subject, "alone": false, "part": null});
         fs::write(folder.path().join("evaluating-0"), mark.to_string()).unwrap();
-        let stage = with_marks(plain, folder.path());
+        let harness = with_marks(plain, folder.path());
         let (sender, receiver) = mpsc::channel();
-        let (evaluator, other) = (stage.evaluator.clone(), Subject { namespace: "other".to_owned(), ..subject });
+        let (evaluator, other) = (harness.evaluator.clone(), Subject { namespace: "other".to_owned(), ..subject });
         let other = Subject { uid: "other".to_owned(), ..other };
         tokio::spawn(async move { evaluator.run(other, move || receiver.recv().is_ok()).await });
-        let busy = Self { stage, _folder: folder, other: Some(sender) };
+        let busy = Self { harness, _folder: folder, other: Some(sender) };
         busy.until(|evaluator| evaluator.begun() == 1).await;
         busy
     }
 
     async fn until(&self, holds: impl Fn(&Evaluator) -> bool) {
-        while !holds(&self.stage.evaluator) {
+        while !holds(&self.harness.evaluator) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
     async fn with_run() -> Self {
-        let plain = Stage::new();
+        let plain = Harness::new();
         let stored = plain.apply(RUN, &chain(json!([set("one", "1")])));
         Self::with(plain, "Workflow", &stored).await
     }
@@ -112,52 +112,52 @@ impl Busy {
 #[tokio::test]
 async fn a_suspect_that_waits_is_cancelled_suspended_and_deleted_without_being_evaluated() {
     let busy = Busy::with_run().await;
-    let (stage, _life) = (&busy.stage, busy.stage.begin(OPERATOR));
+    let (harness, _life) = (&busy.harness, busy.harness.begin(OPERATOR));
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    stage.people().sets(RUN, "suspend", true);
-    stage.reaches(RUN, "Suspended").await;
+    harness.people().sets(RUN, "suspend", true);
+    harness.reaches(RUN, "Suspended").await;
     busy.until(|evaluator| evaluator.waiting() == 0).await;
-    stage.people().sets(RUN, "suspend", false);
+    harness.people().sets(RUN, "suspend", false);
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    stage.people().sets(RUN, "cancel", true);
-    let workflow = stage.ended(RUN).await;
+    harness.people().sets(RUN, "cancel", true);
+    let workflow = harness.ended(RUN).await;
     assert_eq!(workflow["status"]["phase"], "Cancelled");
     assert_eq!(condition(&workflow, "Quarantined"), (String::new(), String::new()), "it was never set aside");
-    assert_eq!(stage.evaluator.begun(), 1, "nothing of it was evaluated");
+    assert_eq!(harness.evaluator.begun(), 1, "nothing of it was evaluated");
 
     let busy = Busy::with_run().await;
-    let (stage, _life) = (&busy.stage, busy.stage.begin(OPERATOR));
+    let (harness, _life) = (&busy.harness, busy.harness.begin(OPERATOR));
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    assert!(stage.server.remove(&workflows(), NAMESPACE, RUN));
+    assert!(harness.server.remove(&workflows(), NAMESPACE, RUN));
     busy.until(|evaluator| evaluator.waiting() == 0).await;
-    assert_eq!(stage.evaluator.begun(), 1);
+    assert_eq!(harness.evaluator.begun(), 1);
 }
 
 #[tokio::test]
 async fn a_suspect_that_was_suspended_is_tried_once_it_goes_on() {
     let mut busy = Busy::with_run().await;
-    let _life = busy.stage.begin(OPERATOR);
+    let _life = busy.harness.begin(OPERATOR);
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    busy.stage.people().sets(RUN, "suspend", true);
-    busy.stage.reaches(RUN, "Suspended").await;
-    busy.stage.people().sets(RUN, "suspend", false);
+    busy.harness.people().sets(RUN, "suspend", true);
+    busy.harness.reaches(RUN, "Suspended").await;
+    busy.harness.people().sets(RUN, "suspend", false);
     busy.other.take();
-    assert_eq!(busy.stage.ended(RUN).await["status"]["phase"], "Succeeded");
+    assert_eq!(busy.harness.ended(RUN).await["status"]["phase"], "Succeeded");
 }
 
 #[tokio::test]
 async fn an_approval_that_is_a_suspect_ends_with_its_run_without_being_evaluated() {
-    let plain = Stage::new();
+    let plain = Harness::new();
     plain.apply(RUN, &chain(json!([gate("ask", json!({}))])));
     let life = plain.begin(OPERATOR);
     let name = plain.people().asked("ask").await;
     life.crash().await;
     plain.people().votes("alice", &name, verdict("Approve"));
     let busy = Busy::with(plain.clone(), "Approval", &plain.approval()).await;
-    let (stage, _life) = (&busy.stage, busy.stage.begin(OPERATOR));
+    let (harness, _life) = (&busy.harness, busy.harness.begin(OPERATOR));
     busy.until(|evaluator| evaluator.waiting() == 1).await;
-    stage.people().sets(RUN, "cancel", true);
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Cancelled");
+    harness.people().sets(RUN, "cancel", true);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
     let ended = |approval: &Value| approval["status"]["phase"] == "Cancelled";
-    stage.server.until(&approvals(), NAMESPACE, &name, ended).await;
+    harness.server.until(&approvals(), NAMESPACE, &name, ended).await;
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::crowd;
-use super::harness::{Stage, approver_user};
+use super::harness::{Harness, approver_user};
 use super::processors::Reading;
 use super::sample::{self, Sample};
 
@@ -83,49 +83,49 @@ impl Writes {
 
 impl Ceiling {
     /// Measures each kind of write for at most five seconds. No operator must be running.
-    pub(super) async fn measure(stage: &Stage, sample: &Sample) -> Result<Self> {
-        let before = Reading::take(stage, None)?;
-        let (rates, cost_ms) = measure(stage, sample).await?;
-        Ok(Self { rates, cost_ms, others: Reading::take(stage, None)?.since(&before).others() })
+    pub(super) async fn measure(harness: &Harness, sample: &Sample) -> Result<Self> {
+        let before = Reading::take(harness, None)?;
+        let (rates, cost_ms) = measure(harness, sample).await?;
+        Ok(Self { rates, cost_ms, others: Reading::take(harness, None)?.since(&before).others() })
     }
 }
 
 impl LoneWrites {
     /// Writes the status of Workflows, one after the other. No operator must be running.
-    pub(super) async fn measure(stage: &Stage, sample: &Sample) -> Result<Self> {
-        let namespace = stage.namespace().await?;
-        let operator = stage.cluster.operator_client().await?;
+    pub(super) async fn measure(harness: &Harness, sample: &Sample) -> Result<Self> {
+        let namespace = harness.namespace().await?;
+        let operator = harness.cluster.operator_client().await?;
         let workflows = sample::path(&namespace, "workflows");
         let approver = approver_user()?;
         let bodies = bodies(LONE_WRITES, |index| Ok(sample::workflow(&sample::name(index), approver)))?;
-        let post = async |index: usize| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await;
+        let post = async |index: usize| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await;
         let created = crowd::each(CLIENTS, LONE_WRITES, post).await?;
         let puts = statuses(&created, &workflows, &sample.workflow["status"])?;
-        let before = Reading::take(stage, None)?;
+        let before = Reading::take(harness, None)?;
         let mut times = Vec::with_capacity(puts.len());
         for (path, body) in puts {
             let began = Instant::now();
             crowd::put(&operator, &path, body).await?;
             times.push(began.elapsed());
         }
-        Ok(Self { times, others: Reading::take(stage, None)?.since(&before).others() })
+        Ok(Self { times, others: Reading::take(harness, None)?.since(&before).others() })
     }
 }
 
 /// Returns the rates and the costs.
-async fn measure(stage: &Stage, sample: &Sample) -> Result<(Rates, Costs)> {
+async fn measure(harness: &Harness, sample: &Sample) -> Result<(Rates, Costs)> {
     let count = WRITES;
-    let namespace = stage.namespace().await?;
-    let operator = stage.cluster.operator_client().await?;
+    let namespace = harness.namespace().await?;
+    let operator = harness.cluster.operator_client().await?;
     let approver = approver_user()?;
     let workflows = sample::path(&namespace, "workflows");
     let approvals = sample::path(&namespace, "approvals");
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    let bursts = Bursts { stage };
+    let bursts = Bursts { harness };
 
     let bodies = bodies(count, |index| Ok(sample::workflow(&sample::name(index), approver)))?;
     let workflow_create = bursts
-        .of(bodies.len(), async |index| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await)
+        .of(bodies.len(), async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await)
         .await?;
     let puts = statuses(&workflow_create.answers, &workflows, &sample.workflow["status"])?;
     let workflow_status =
@@ -136,8 +136,9 @@ async fn measure(stage: &Stage, sample: &Sample) -> Result<(Rates, Costs)> {
         bursts.of(bodies.len(), async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
     let names = names(&approval_create.answers, &approvals)?;
     let body = serde_json::to_vec(&sample::decision(approver))?;
-    let decision =
-        bursts.of(names.len(), async |index| crowd::patch(&stage.approver, &names[index], body.clone()).await).await?;
+    let decision = bursts
+        .of(names.len(), async |index| crowd::patch(&harness.approver, &names[index], body.clone()).await)
+        .await?;
     let puts = statuses(&decision.answers, &approvals, &sample.approval["status"])?;
     let approval_status =
         bursts.of(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
@@ -177,15 +178,15 @@ impl Burst {
 
 /// Writes of one kind by [`CLIENTS`] at once, timed.
 struct Bursts<'a> {
-    stage: &'a Stage,
+    harness: &'a Harness,
 }
 
 impl Bursts<'_> {
     async fn of(&self, count: usize, act: impl AsyncFn(usize) -> Result<String>) -> Result<Burst> {
-        let (before, began) = (self.stage.api_server_cpu()?, Instant::now());
+        let (before, began) = (self.harness.api_server_cpu()?, Instant::now());
         let answers = crowd::each_within(CLIENTS, count, PATIENCE, act).await?;
         let took = began.elapsed();
-        Ok(Burst { answers, took, cpu: self.stage.api_server_cpu()?.saturating_sub(before) })
+        Ok(Burst { answers, took, cpu: self.harness.api_server_cpu()?.saturating_sub(before) })
     }
 }
 

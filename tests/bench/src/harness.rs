@@ -18,7 +18,7 @@ pub(super) const REQUESTER: &str = "dana";
 pub(super) const APPROVER: &str = "alice";
 
 /// A control plane to measure on.
-pub(super) struct Stage {
+pub(super) struct Harness {
     pub(super) cluster: Cluster,
     program: PathBuf,
     /// The requester, with a token of their own.
@@ -29,7 +29,7 @@ pub(super) struct Stage {
     pub(super) admin: Client,
 }
 
-impl Stage {
+impl Harness {
     /// About ten seconds away.
     pub(super) async fn open(options: Options, program: &Path) -> Result<Self> {
         Self::on(Cluster::own_with(options).await?, program).await

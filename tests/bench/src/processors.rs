@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use signoff_tests::control_plane::OperatorProcess;
 
-use super::harness::Stage;
+use super::harness::Harness;
 use super::process;
 
 /// The API server's name among the processes.
@@ -31,9 +31,9 @@ pub(super) struct Used {
 
 impl Reading {
     /// Reads the counters of the control plane, of this process, and of the operator if one is running.
-    pub(super) fn take(stage: &Stage, operator: Option<&OperatorProcess>) -> Result<Self> {
+    pub(super) fn take(harness: &Harness, operator: Option<&OperatorProcess>) -> Result<Self> {
         let operator = operator.map(|operator| (OPERATOR, operator.pid()));
-        let processes = stage.pids().into_iter().chain(operator).chain([("clients", std::process::id())]);
+        let processes = harness.pids().into_iter().chain(operator).chain([("clients", std::process::id())]);
         let processes =
             processes.map(|(name, pid)| Ok((name.to_owned(), process::cpu(pid)?))).collect::<Result<_>>()?;
         Ok(Self { at: Instant::now(), machine: process::machine()?, processes })

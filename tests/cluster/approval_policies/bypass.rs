@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Workflow, conditions, journal::StepRecord, workflow::WorkflowPhase};
 
-use super::harness::{Stage, approve, gate, message, reason};
+use super::harness::{Harness, approve, gate, message, reason};
 
 /// A policy whose people are asked before everything that leaves the operator.
 fn release() -> Value {
@@ -28,23 +28,23 @@ fn record(run: &Workflow, path: &str) -> Option<StepRecord> {
 
 #[tokio::test]
 async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
-    let stage = Stage::open("bypass").await;
-    stage.cluster_policy("alpha", release()).await;
+    let harness = Harness::open("bypass").await;
+    harness.cluster_policy("alpha", release()).await;
     let gates = own("stepStart", json!(["Approve", "Modify", "Reject"]));
-    stage.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
-    let (approval, _) = stage.asked("refund", "pay/.start").await;
+    harness.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
+    let (approval, _) = harness.asked("refund", "pay/.start").await;
     let modify =
         json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"url": "https://other.example.com/"}});
-    stage.decide("bob", &approval, modify).await.unwrap();
-    let (approval, request) = stage.asked("refund", "release-pay").await;
+    harness.decide("bob", &approval, modify).await.unwrap();
+    let (approval, request) = harness.asked("refund", "release-pay").await;
     let shown = request.reviews.unwrap().response;
     assert!(shown.contains("https://other.example.com/") && shown.starts_with("attempts: 1\n"), "{shown}");
-    let waiting = stage.workflows().get("refund").await.unwrap();
+    let waiting = harness.workflows().get("refund").await.unwrap();
     assert!(record(&waiting, "pay").is_none(), "nothing is sent before the yes");
-    let refused = stage.decide("bob", &approval, approve(&["finance"])).await.unwrap_err();
+    let refused = harness.decide("bob", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(refused.contains("is not an approver of this gate"), "{refused}");
-    stage.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    let run = stage.ended("refund").await;
+    harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
+    let run = harness.ended("refund").await;
     let digest = |path: &str| record(&run, path).unwrap().input_digest;
     assert!(digest("pay").is_some());
     assert_eq!(digest("pay"), digest("release-pay"), "what runs is what was approved");
@@ -52,26 +52,26 @@ async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
 
 #[tokio::test]
 async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
-    let stage = Stage::open("bypass").await;
-    stage.cluster_policy("alpha", release()).await;
+    let harness = Harness::open("bypass").await;
+    harness.cluster_policy("alpha", release()).await;
     let mut gates = own("errorEscalation", json!(["Retry", "Modify", "Reject"]));
     gates[0]["afterAttempts"] = json!(1);
-    stage.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
-    let (approval, _) = stage.asked("refund", "release-pay").await;
-    stage.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    let (error, _) = stage.asked("refund", "pay/.error").await;
-    stage.decide("bob", &error, json!({"verdict": "Retry", "groups": ["finance"]})).await.unwrap();
-    let (again, request) = stage.asked("refund", "release-pay#2").await;
+    harness.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
+    let (approval, _) = harness.asked("refund", "release-pay").await;
+    harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
+    let (error, _) = harness.asked("refund", "pay/.error").await;
+    harness.decide("bob", &error, json!({"verdict": "Retry", "groups": ["finance"]})).await.unwrap();
+    let (again, request) = harness.asked("refund", "release-pay#2").await;
     assert_ne!(again, approval);
     assert_eq!(request.gate.visit, 2);
-    stage.decide("erin", &again, approve(&["sre"])).await.unwrap();
-    let (error, _) = stage.asked("refund", "pay/.error#2").await;
+    harness.decide("erin", &again, approve(&["sre"])).await.unwrap();
+    let (error, _) = harness.asked("refund", "pay/.error#2").await;
     let modify = json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"body": "42000"}});
-    stage.decide("bob", &error, modify).await.unwrap();
-    let (third, request) = stage.asked("refund", "release-pay#3").await;
+    harness.decide("bob", &error, modify).await.unwrap();
+    let (third, request) = harness.asked("refund", "release-pay#3").await;
     assert!(request.reviews.unwrap().response.contains("42000"));
-    stage.decide("erin", &third, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-    let run = stage.ended("refund").await.status.unwrap();
+    harness.decide("erin", &third, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
+    let run = harness.ended("refund").await.status.unwrap();
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     let attempts = run.steps.iter().filter(|record| record.path == "pay").count();
     assert_eq!(attempts, 2, "the third was rejected");
@@ -79,27 +79,27 @@ async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
 
 #[tokio::test]
 async fn a_request_to_a_model_is_no_way_out_under_egress() {
-    let stage = Stage::open("bypass").await;
-    stage.cluster_policy("alpha", release()).await;
+    let harness = Harness::open("bypass").await;
+    harness.cluster_policy("alpha", release()).await;
     let spec = json!({
         "providers": [{"name": "p", "openai": {"baseURL": "https://pay.example.com/v1"}}],
         "agents": [{"name": "poster", "model": "small"}],
         "steps": [{"name": "pay", "agent": {"name": "poster", "input": "send 420"}}],
     });
-    stage.apply("dana", "refund", spec).await;
-    let (approval, request) = stage.asked("refund", "release-pay").await;
+    harness.apply("dana", "refund", spec).await;
+    let (approval, request) = harness.asked("refund", "release-pay").await;
     let shown = request.reviews.unwrap().response;
     assert!(shown.contains("https://pay.example.com/v1") && shown.contains("send 420"), "{shown}");
-    stage.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-    let run = stage.ended("refund").await;
+    harness.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
+    let run = harness.ended("refund").await;
     assert!(record(&run, "pay").is_none(), "nothing was sent");
 }
 
 #[tokio::test]
 async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so() {
-    let stage = Stage::open("bypass").await;
+    let harness = Harness::open("bypass").await;
     let mut policy = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}});
-    stage.cluster_policy("alpha", policy.clone()).await;
+    harness.cluster_policy("alpha", policy.clone()).await;
     let set = |name: &str| json!({"name": name, "set": {"value": "sent"}});
     let choose = json!([{"from": "review", "choose": [{"when": "else", "to": "send"}]}]);
     let ways = [
@@ -107,23 +107,23 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
         ("edge", json!({"pattern": {"graph": {"edges": choose}}, "steps": [gate("review", json!({})), set("send")]})),
     ];
     for (name, spec) in &ways {
-        stage.apply("dana", name, spec.clone()).await;
-        let refused = stage.ended(name).await;
+        harness.apply("dana", name, spec.clone()).await;
+        let refused = harness.ended(name).await;
         assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
         assert!(message(&refused).contains("after a Reject here the run continues with send"), "{}", message(&refused));
     }
-    stage.delete_cluster_policy("alpha").await;
+    harness.delete_cluster_policy("alpha").await;
     policy["gates"]["allowContinueAfterReject"] = json!(true);
-    stage.cluster_policy("beta", policy).await;
+    harness.cluster_policy("beta", policy).await;
     for (name, spec) in &ways {
         let run = format!("{name}-allowed");
-        stage.apply("dana", &run, spec.clone()).await;
-        let (approval, request) = stage.asked(&run, "review").await;
+        harness.apply("dana", &run, spec.clone()).await;
+        let (approval, request) = harness.asked(&run, "review").await;
         assert_eq!(request.after_reject, ["send"]);
-        let page = stage.plugin("bob", &["show", &approval]).await.ok().unwrap();
+        let page = harness.plugin("bob", &["show", &approval]).await.ok().unwrap();
         assert!(page.contains("After Reject: the run goes on with send\n"), "{page}");
-        stage.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-        let ended = stage.ended(&run).await;
+        harness.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
+        let ended = harness.ended(&run).await;
         assert_eq!(ended.status.as_ref().unwrap().phase, WorkflowPhase::Succeeded, "{}", message(&ended));
     }
 }

@@ -18,7 +18,7 @@ use crate::asked::plugin;
 /// Every policy of a test is one of these: each allows all hosts of this list but its own.
 const TAGS: [&str; 3] = ["alpha", "beta", "gamma"];
 
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: Namespace,
     admin: Client,
@@ -43,7 +43,7 @@ pub(crate) fn approve(groups: &[&str]) -> Value {
     json!({"verdict": "Approve", "groups": groups})
 }
 
-impl Stage {
+impl Harness {
     pub(crate) async fn open(prefix: &str) -> Self {
         let cluster = Cluster::operated().unwrap();
         let namespace = cluster.namespace(prefix).await.unwrap();

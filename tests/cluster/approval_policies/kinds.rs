@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Stage, gate};
+use super::harness::{Harness, gate};
 
 fn cluster(spec: Value) -> Value {
     json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy",
@@ -15,15 +15,15 @@ fn own(spec: Value) -> Value {
         "metadata": {"generateName": "of-a-test-"}, "spec": spec})
 }
 
-async fn said(stage: &Stage, object: &Value) -> Result<String, String> {
-    let words = ["create", "--dry-run=server", "--validate=strict", "-f", "-", "--namespace", &stage.namespace.name];
-    let finished = stage.cluster.kubectl(words).input(object.to_string()).run().await.unwrap();
+async fn said(harness: &Harness, object: &Value) -> Result<String, String> {
+    let words = ["create", "--dry-run=server", "--validate=strict", "-f", "-", "--namespace", &harness.namespace.name];
+    let finished = harness.cluster.kubectl(words).input(object.to_string()).run().await.unwrap();
     if finished.code == 0 { Ok(finished.stdout) } else { Err(finished.stderr) }
 }
 
 #[tokio::test]
 async fn an_invalid_policy_is_refused_with_the_remedy() {
-    let stage = Stage::open("policies").await;
+    let harness = Harness::open("policies").await;
     let hitl = gate("x", json!({}))["hitl"].clone();
     let step = |fields: Value| {
         let mut step = json!({"name": "check", "hitl": hitl});
@@ -70,14 +70,14 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
             "In and NotIn need values",
         ),
     ] {
-        match said(&stage, &cluster(spec.clone())).await {
+        match said(&harness, &cluster(spec.clone())).await {
             Err(why) => assert!(why.contains(words), "{spec}: refused, but not because of {words:?}: {why}"),
             Ok(_) => panic!("{spec} was accepted"),
         }
     }
-    let why = said(&stage, &own(json!({"match": {"namespaceSelector": {}}}))).await.unwrap_err();
+    let why = said(&harness, &own(json!({"match": {"namespaceSelector": {}}}))).await.unwrap_err();
     assert!(why.contains("unknown field"), "a namespace's own policy holds in that namespace: {why}");
-    let why = said(&stage, &own(json!({"identities": [{"pattern": "a", "person": "a"}]}))).await.unwrap_err();
+    let why = said(&harness, &own(json!({"identities": [{"pattern": "a", "person": "a"}]}))).await.unwrap_err();
     assert!(why.contains("unknown field"), "who is who is not a namespace's to say: {why}");
     for spec in [
         json!({}),
@@ -87,24 +87,24 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
         step(json!({"at": "End"})),
         decider(json!({})),
     ] {
-        said(&stage, &cluster(spec.clone())).await.unwrap_or_else(|why| panic!("{spec}: {why}"));
+        said(&harness, &cluster(spec.clone())).await.unwrap_or_else(|why| panic!("{spec}: {why}"));
     }
 }
 
 #[tokio::test]
 async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own() {
-    let stage = Stage::open("policies").await;
+    let harness = Harness::open("policies").await;
     let policy = json!({"gates": {"minThreshold": 2}});
     for who in ["dana", "alice", "nina", "adam", "viktor", "mallory"] {
         for object in [own(policy.clone()), cluster(policy.clone())] {
-            let refused = stage.create(who, &object).await.refused().unwrap();
+            let refused = harness.create(who, &object).await.refused().unwrap();
             assert!(refused.contains("forbidden"), "{who}: {refused}");
         }
     }
-    stage.namespace.bind("signoff-policy-admin", "viktor@example.com").await.unwrap();
+    harness.namespace.bind("signoff-policy-admin", "viktor@example.com").await.unwrap();
     let mut refused = String::new();
     for _ in 0..1000 {
-        let tried = stage.create("viktor", &own(policy.clone())).await;
+        let tried = harness.create("viktor", &own(policy.clone())).await;
         if tried.code == 0 {
             refused.clear();
             break;
@@ -112,6 +112,6 @@ async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own
         refused = tried.stderr;
     }
     assert_eq!(refused, "", "a role that was bound is in force within a thousand questions");
-    let refused = stage.create("viktor", &cluster(policy)).await.refused().unwrap();
+    let refused = harness.create("viktor", &cluster(policy)).await.refused().unwrap();
     assert!(refused.contains("forbidden"), "{refused}");
 }

@@ -8,7 +8,7 @@ mod kinds;
 use serde_json::{Value, json};
 use signoff_api::{approval::ApprovalPhase, conditions, workflow::WorkflowPhase};
 
-use harness::{Stage, approve, gate, message, reason};
+use harness::{Harness, approve, gate, message, reason};
 
 fn sre_too() -> Value {
     json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}})
@@ -20,107 +20,107 @@ fn phase(run: &signoff_api::Workflow) -> WorkflowPhase {
 
 #[tokio::test]
 async fn a_policy_requires_a_group_and_show_names_the_policy() {
-    let stage = Stage::open("policies").await;
-    stage.cluster_policy("alpha", sre_too()).await;
-    stage.run("refund", json!([gate("review", json!({}))])).await;
-    let (approval, request) = stage.asked("refund", "review").await;
-    let source = format!("ClusterApprovalPolicy {}", stage.policy("alpha"));
+    let harness = Harness::open("policies").await;
+    harness.cluster_policy("alpha", sre_too()).await;
+    harness.run("refund", json!([gate("review", json!({}))])).await;
+    let (approval, request) = harness.asked("refund", "review").await;
+    let source = format!("ClusterApprovalPolicy {}", harness.policy("alpha"));
     assert_eq!((&request.quorums[1].source, &request.required_by[0].source), (&source, &source));
-    let page = stage.plugin("bob", &["show", &approval]).await.ok().unwrap();
+    let page = harness.plugin("bob", &["show", &approval]).await.ok().unwrap();
     assert!(page.contains(&format!("Required by:  {source}:\n")), "{page}");
     assert!(page.contains("- 1 person out of group sre must agree too\n"), "{page}");
 
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let counted = stage.counted(&approval, "bob@example.com").await;
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    let counted = harness.counted(&approval, "bob@example.com").await;
     assert_eq!(counted.status.unwrap().phase, ApprovalPhase::Pending, "finance alone does not suffice");
-    let refused = stage.decide("mallory", &approval, approve(&["sre"])).await.unwrap_err();
+    let refused = harness.decide("mallory", &approval, approve(&["sre"])).await.unwrap_err();
     assert!(refused.contains("mallory"), "{refused}");
-    stage.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    assert_eq!(phase(&stage.ended("refund").await), WorkflowPhase::Succeeded);
+    harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
+    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
 async fn a_policy_can_exclude_the_requester_from_a_gate() {
-    let stage = Stage::open("policies").await;
+    let harness = Harness::open("policies").await;
     let dana = "dana@example.com";
-    stage.namespace.bind("signoff-approver", dana).await.unwrap();
+    harness.namespace.bind("signoff-approver", dana).await.unwrap();
     let both = json!({"approvers": [{"kind": "User", "name": dana}, {"kind": "Group", "name": "finance"}]});
-    stage.own_policy("alpha", json!({"gates": {"excludeRequester": true}})).await;
-    stage.run("refund", json!([gate("review", both)])).await;
-    let (approval, request) = stage.asked("refund", "review").await;
+    harness.own_policy("alpha", json!({"gates": {"excludeRequester": true}})).await;
+    harness.run("refund", json!([gate("review", both)])).await;
+    let (approval, request) = harness.asked("refund", "review").await;
     assert_eq!(request.quorums[0].exclude_requester, Some(true));
-    let refused = stage.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
+    let refused = harness.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
     assert!(refused.contains("requester"), "{refused}");
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&stage.ended("refund").await), WorkflowPhase::Succeeded);
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
 async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all() {
-    let stage = Stage::open("policies").await;
+    let harness = Harness::open("policies").await;
     let identities = json!([
         {"pattern": "oidc:a/b~c@x", "person": "pat"},
         {"pattern": "a~1b", "person": "pat"},
         {"pattern": r"(bob|erin)@example\.com", "person": "$1"},
     ]);
-    stage.cluster_policy("alpha", json!({"identities": identities})).await;
-    stage.run("refund", json!([gate("review", json!({"threshold": 2}))])).await;
-    let (approval, request) = stage.asked("refund", "review").await;
+    harness.cluster_policy("alpha", json!({"identities": identities})).await;
+    harness.run("refund", json!([gate("review", json!({"threshold": 2}))])).await;
+    let (approval, request) = harness.asked("refund", "review").await;
     assert_eq!(request.persons.len(), 3);
-    stage.decide("slash", &approval, approve(&["finance"])).await.unwrap();
+    harness.decide("slash", &approval, approve(&["finance"])).await.unwrap();
     // Whether the API server refuses the second name or the operator does not count it, it is one person.
-    let second = stage.decide("tilde", &approval, approve(&["finance"])).await;
-    let unknown = stage.decide("alice", &approval, approve(&["finance"])).await.unwrap_err();
+    let second = harness.decide("tilde", &approval, approve(&["finance"])).await;
+    let unknown = harness.decide("alice", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(unknown.contains("every one of these user names must match a rule"), "{unknown}");
     let key = if second.is_ok() { "a~1b" } else { "oidc:a/b~c@x" };
-    let status = stage.counted(&approval, key).await.status.unwrap();
+    let status = harness.counted(&approval, key).await.status.unwrap();
     assert_eq!((status.phase, status.tally.unwrap().have), (ApprovalPhase::Pending, 1));
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&stage.ended("refund").await), WorkflowPhase::Succeeded);
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
 async fn deleting_a_policy_changes_nothing_that_is_pending_and_everything_afterwards() {
-    let stage = Stage::open("policies").await;
-    stage.cluster_policy("alpha", sre_too()).await;
-    stage.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
-    let (approval, before) = stage.asked("refund", "one").await;
-    stage.delete_cluster_policy("alpha").await;
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let pending = stage.counted(&approval, "bob@example.com").await;
+    let harness = Harness::open("policies").await;
+    harness.cluster_policy("alpha", sre_too()).await;
+    harness.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
+    let (approval, before) = harness.asked("refund", "one").await;
+    harness.delete_cluster_policy("alpha").await;
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    let pending = harness.counted(&approval, "bob@example.com").await;
     assert_eq!(pending.spec.request, before);
     assert_eq!(pending.status.unwrap().phase, ApprovalPhase::Pending);
-    stage.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    let (approval, after) = stage.asked("refund", "two").await;
+    harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
+    let (approval, after) = harness.asked("refund", "two").await;
     assert!(after.quorums.len() == 1 && after.required_by.is_empty());
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&stage.ended("refund").await), WorkflowPhase::Succeeded);
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
 async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
-    let stage = Stage::open("policies").await;
+    let harness = Harness::open("policies").await;
     let strict = json!({"gates": {"minThreshold": 2, "maxTimeout": "1h", "timeoutActions": ["Reject", "Abort"],
         "allowedVerdicts": ["Approve", "Reject"]}});
-    stage.cluster_policy("alpha", strict).await;
+    harness.cluster_policy("alpha", strict).await;
     let lax = json!({"gates": {"minThreshold": 1, "maxTimeout": "100h", "excludeRequester": false,
         "timeoutActions": ["Reject", "Approve"], "allowedVerdicts": ["Approve", "Reject", "Modify", "Respond", "Skip"]}});
-    stage.own_policy("beta", lax).await;
+    harness.own_policy("beta", lax).await;
     let gate_of = |action: &str| gate("review", json!({"timeout": {"action": action}}));
-    stage.run("refund", json!([{"name": "draft", "set": {"value": "x"}}, gate_of("Approve")])).await;
-    let (_, request) = stage.asked("refund", "review").await;
+    harness.run("refund", json!([{"name": "draft", "set": {"value": "x"}}, gate_of("Approve")])).await;
+    let (_, request) = harness.asked("refund", "review").await;
     assert_eq!(request.quorums[0].threshold, 2);
     assert_eq!(request.timeout.action, Some(signoff_api::gate::TimeoutAction::Reject));
     assert_eq!(request.timeout.after.unwrap().to_string(), "1h");
     let verdicts: Vec<_> = request.allowed_verdicts.iter().map(ToString::to_string).collect();
     assert_eq!(verdicts, ["Approve", "Reject", "Abort"]);
     let sources: Vec<_> = request.required_by.iter().map(|by| by.source.as_str()).collect();
-    assert_eq!(sources, [&format!("ClusterApprovalPolicy {}", stage.policy("alpha")), "ApprovalPolicy beta"]);
+    assert_eq!(sources, [&format!("ClusterApprovalPolicy {}", harness.policy("alpha")), "ApprovalPolicy beta"]);
 
     // What would turn a no into a yes is no policy that can be met.
-    stage.own_policy("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
-    stage.run("lax", json!([gate_of("Reject")])).await;
-    let refused = stage.ended("lax").await;
+    harness.own_policy("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
+    harness.run("lax", json!([gate_of("Reject")])).await;
+    let refused = harness.ended("lax").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
     assert!(
         message(&refused).contains("leaves no timeout action that is as cautious as Reject"),
@@ -131,9 +131,9 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
 
 #[tokio::test]
 async fn an_added_gate_cannot_be_avoided() {
-    let stage = Stage::open("policies").await;
+    let harness = Harness::open("policies").await;
     let step = json!({"name": "check", "before": {"kinds": ["http"]}, "hitl": gate("x", json!({}))["hitl"]});
-    stage.cluster_policy("alpha", json!({"steps": [step], "allowedHosts": ["pay.example.com"]})).await;
+    harness.cluster_policy("alpha", json!({"steps": [step], "allowedHosts": ["pay.example.com"]})).await;
     let pay = |more: Value| {
         let mut step =
             json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/", "body": "42"}});
@@ -142,30 +142,30 @@ async fn an_added_gate_cannot_be_avoided() {
         }
         step
     };
-    stage.run("refund", json!([pay(json!({"onError": "continue", "skipIf": "false"}))])).await;
-    let (approval, request) = stage.asked("refund", "check-pay").await;
+    harness.run("refund", json!([pay(json!({"onError": "continue", "skipIf": "false"}))])).await;
+    let (approval, request) = harness.asked("refund", "check-pay").await;
     assert!(request.context.as_ref().unwrap().contains("https://pay.example.com/"), "{request:?}");
     assert_eq!(request.required_by[0].rules[0], "this gate is added to every run");
-    let run = stage.workflows().get("refund").await.unwrap().status.unwrap();
+    let run = harness.workflows().get("refund").await.unwrap().status.unwrap();
     assert_eq!(run.added_steps[0].step.name, "check");
     assert!(run.steps.iter().all(|record| record.path != "pay"), "nothing is sent before the yes");
-    stage.decide("bob", &approval, json!({"verdict": "Reject", "groups": ["finance"]})).await.unwrap();
-    let run = stage.ended("refund").await.status.unwrap();
+    harness.decide("bob", &approval, json!({"verdict": "Reject", "groups": ["finance"]})).await.unwrap();
+    let run = harness.ended("refund").await.status.unwrap();
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     assert!(run.steps.iter().all(|record| record.path != "pay"));
 
     // Taking its name, or going around it by a second visit, does not help either.
-    stage.run("named", json!([gate("check-pay", json!({})), pay(json!({}))])).await;
-    let refused = stage.ended("named").await;
+    harness.run("named", json!([gate("check-pay", json!({})), pay(json!({}))])).await;
+    let refused = harness.ended("named").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
-    assert!(message(&refused).contains(&stage.policy("alpha")), "{}", message(&refused));
-    assert_eq!(stage.count_of_approvals("named").await, 0);
+    assert!(message(&refused).contains(&harness.policy("alpha")), "{}", message(&refused));
+    assert_eq!(harness.count_of_approvals("named").await, 0);
 }
 
 #[tokio::test]
 async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_they_are_rendered() {
-    let stage = Stage::open("policies").await;
-    stage.cluster_policy("alpha", json!({"allowedHosts": ["*.example.com"], "allowedSecrets": ["models-*"]})).await;
+    let harness = Harness::open("policies").await;
+    harness.cluster_policy("alpha", json!({"allowedHosts": ["*.example.com"], "allowedSecrets": ["models-*"]})).await;
     for (name, url) in [
         ("plain", "https://evil.test/x"),
         ("userinfo", "https://api.example.com@evil.test/"),
@@ -173,98 +173,98 @@ async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_the
         ("path", "https://evil.test/{{ run.name }}"),
         ("itself", "https://example.com/"),
     ] {
-        stage.run(name, json!([{"name": "call", "http": {"url": url}}])).await;
-        let refused = stage.ended(name).await;
+        harness.run(name, json!([{"name": "call", "http": {"url": url}}])).await;
+        let refused = harness.ended(name).await;
         assert_eq!(
             reason(&refused, conditions::ACCEPTED).as_deref(),
             Some("NotAllowed"),
             "{url}: {}",
             message(&refused)
         );
-        assert!(message(&refused).contains(&format!("ClusterApprovalPolicy {}", stage.policy("alpha"))));
+        assert!(message(&refused).contains(&format!("ClusterApprovalPolicy {}", harness.policy("alpha"))));
     }
     let model = |secret: &str| {
         json!({"providers": [{"name": "p", "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": secret, "key": "k"}}}],
             "steps": [{"name": "none", "set": {"value": "x"}}]})
     };
-    stage.apply("admin", "root", model("root-key")).await;
-    let refused = stage.ended("root").await;
+    harness.apply("admin", "root", model("root-key")).await;
+    let refused = harness.ended("root").await;
     assert!(message(&refused).contains("Secret root-key is not allowed by"), "{}", message(&refused));
-    stage.apply("admin", "listed", model("models-eu")).await;
-    assert_eq!(phase(&stage.ended("listed").await), WorkflowPhase::Succeeded);
+    harness.apply("admin", "listed", model("models-eu")).await;
+    assert_eq!(phase(&harness.ended("listed").await), WorkflowPhase::Succeeded);
 
     let rendered = json!([
         {"name": "host", "set": {"value": "evil.test"}},
         {"name": "call", "http": {"url": "https://{{ last_response }}/"}, "retry": {"limit": 5}},
     ]);
-    stage.run("rendered", rendered).await;
-    let failed = stage.ended("rendered").await;
+    harness.run("rendered", rendered).await;
+    let failed = harness.ended("rendered").await;
     let record = failed.status.as_ref().unwrap().steps.iter().find(|record| record.path == "call").unwrap();
     assert_eq!(record.error.as_ref().unwrap().class, "NotAllowed", "{}", message(&failed));
 }
 
 #[tokio::test]
 async fn an_accepted_run_is_held_while_it_conflicts_with_a_policy() {
-    let stage = Stage::open("policies").await;
-    stage.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
-    let (approval, _) = stage.asked("refund", "one").await;
+    let harness = Harness::open("policies").await;
+    harness.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
+    let (approval, _) = harness.asked("refund", "one").await;
     let legal = json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}});
-    stage.cluster_policy("alpha", legal).await;
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let held = stage.until_workflow("refund", |run| reason(run, conditions::HELD).is_some()).await;
+    harness.cluster_policy("alpha", legal).await;
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    let held = harness.until_workflow("refund", |run| reason(run, conditions::HELD).is_some()).await;
     assert_eq!(reason(&held, conditions::HELD).as_deref(), Some("PolicyConflict"));
     assert!(message(&held).contains("which is not among the approvers: add it to them"), "{}", message(&held));
     assert!(!phase(&held).is_end());
-    stage.delete_cluster_policy("alpha").await;
-    let (approval, _) = stage.asked("refund", "two").await;
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let run = stage.ended("refund").await;
+    harness.delete_cluster_policy("alpha").await;
+    let (approval, _) = harness.asked("refund", "two").await;
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    let run = harness.ended("refund").await;
     assert_eq!((phase(&run), reason(&run, conditions::HELD)), (WorkflowPhase::Succeeded, None));
 }
 
 #[tokio::test]
 async fn under_the_example_for_trying_things_out_no_clock_approves() {
-    let stage = Stage::open("policies").await;
-    stage.example_policy("alpha", "dev.yaml").await;
-    stage.run("refund", json!([gate("review", json!({"timeout": {"action": "Approve"}}))])).await;
-    let (approval, request) = stage.asked("refund", "review").await;
+    let harness = Harness::open("policies").await;
+    harness.example_policy("alpha", "dev.yaml").await;
+    harness.run("refund", json!([gate("review", json!({"timeout": {"action": "Approve"}}))])).await;
+    let (approval, request) = harness.asked("refund", "review").await;
     assert_eq!(request.timeout.action, Some(signoff_api::gate::TimeoutAction::Retry));
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&stage.ended("refund").await), WorkflowPhase::Succeeded);
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
 async fn under_the_example_for_production_it_takes_two_and_a_lead() {
-    let stage = Stage::open("policies").await;
-    stage.example_policy("alpha", "prod.yaml").await;
-    stage.run("refund", json!([gate("review", json!({}))])).await;
-    let (approval, _) = stage.asked("refund", "review").await;
+    let harness = Harness::open("policies").await;
+    harness.example_policy("alpha", "prod.yaml").await;
+    harness.run("refund", json!([gate("review", json!({}))])).await;
+    let (approval, _) = harness.asked("refund", "review").await;
     for (who, key) in [("bob", "bob@example.com"), ("carol", "carol@example.com")] {
-        stage.decide(who, &approval, approve(&["finance"])).await.unwrap();
-        let status = stage.counted(&approval, key).await.status.unwrap();
+        harness.decide(who, &approval, approve(&["finance"])).await.unwrap();
+        let status = harness.counted(&approval, key).await.status.unwrap();
         assert_eq!(status.phase, ApprovalPhase::Pending, "{who} is no lead");
     }
-    stage.decide("alice", &approval, approve(&["finance", "finance-leads"])).await.unwrap();
-    assert_eq!(phase(&stage.ended("refund").await), WorkflowPhase::Succeeded);
+    harness.decide("alice", &approval, approve(&["finance", "finance-leads"])).await.unwrap();
+    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
 async fn under_the_regulated_example_every_call_is_let_through_or_not_made() {
-    let stage = Stage::open("policies").await;
-    stage.example_policy("alpha", "regulated.yaml").await;
+    let harness = Harness::open("policies").await;
+    harness.example_policy("alpha", "regulated.yaml").await;
     let call = json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/"}});
-    stage.run("refund", json!([gate("review", json!({})), call])).await;
-    let (approval, request) = stage.asked("refund", "review").await;
+    harness.run("refund", json!([gate("review", json!({})), call])).await;
+    let (approval, request) = harness.asked("refund", "review").await;
     assert_eq!(request.persons.len(), 2);
     let modify = json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"response": "x"}});
-    let refused = stage.decide("bob", &approval, modify).await.unwrap_err();
+    let refused = harness.decide("bob", &approval, modify).await.unwrap_err();
     assert!(refused.contains("verdict must be one of Approve, Reject, Abort"), "{refused}");
-    let unknown = stage.decide("tilde", &approval, approve(&["finance"])).await.unwrap_err();
+    let unknown = harness.decide("tilde", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(unknown.contains("must match a rule of spec.request.persons"), "{unknown}");
-    stage.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let (approval, _) = stage.asked("refund", "release-pay").await;
-    stage.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-    let run = stage.ended("refund").await.status.unwrap();
+    harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
+    let (approval, _) = harness.asked("refund", "release-pay").await;
+    harness.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
+    let run = harness.ended("refund").await.status.unwrap();
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     assert!(run.steps.iter().all(|record| record.path != "pay"));
 }

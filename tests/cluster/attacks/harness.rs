@@ -21,7 +21,7 @@ use crate::asked::allowed;
 use crate::policies::harness::workflow;
 
 /// Both grounds of one chapter.
-pub(super) struct Stage {
+pub(super) struct Harness {
     cluster: Cluster,
     careless: Namespace,
     as_shipped: Namespace,
@@ -35,33 +35,34 @@ const STATUS: &str = "status@example.com";
 const NEIGHBOUR: &str = "neighbour@example.com";
 const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 
-impl Stage {
+impl Harness {
     pub(super) async fn open(actors: &[Actor]) -> Self {
         let cluster = Cluster::shared().unwrap();
         let (careless, as_shipped) =
             tokio::try_join!(cluster.namespace("careless"), cluster.namespace("as-shipped")).unwrap();
         let owners = Default::default();
-        let mut stage = Self { cluster, careless, as_shipped, owners, clients: HashMap::new(), stolen: HashMap::new() };
-        stage.grant().await;
+        let mut harness =
+            Self { cluster, careless, as_shipped, owners, clients: HashMap::new(), stolen: HashMap::new() };
+        harness.grant().await;
         for name in ["admin", "alice", "bob", "carol", "flux", "dana", "viktor", "nina", "adam", "mallory"] {
-            stage.clients.insert(name, stage.cluster.token_client(name).await.unwrap());
+            harness.clients.insert(name, harness.cluster.token_client(name).await.unwrap());
         }
-        for (at, namespace) in [&stage.careless, &stage.as_shipped].into_iter().enumerate() {
-            let api: Api<Workflow> = Api::namespaced(stage.clients["dana"].clone(), &namespace.name);
+        for (at, namespace) in [&harness.careless, &harness.as_shipped].into_iter().enumerate() {
+            let api: Api<Workflow> = Api::namespaced(harness.clients["dana"].clone(), &namespace.name);
             let owner = serde_json::from_value(workflow("owner", json!({"suspend": true}))).unwrap();
-            stage.owners[at] = api.create(&PostParams::default(), &owner).await.unwrap().uid().unwrap();
+            harness.owners[at] = api.create(&PostParams::default(), &owner).await.unwrap().uid().unwrap();
         }
-        stage.clients.insert("operator", stage.cluster.operator_client().await.unwrap());
+        harness.clients.insert("operator", harness.cluster.operator_client().await.unwrap());
         for actor in actors {
             if let Actor::Stolen(token) = actor
                 && *token != Token::Impersonated
-                && !stage.stolen.contains_key(token)
+                && !harness.stolen.contains_key(token)
             {
-                let text = stage.steal(*token).await;
-                stage.stolen.insert(*token, stage.with_token(&text).await);
+                let text = harness.steal(*token).await;
+                harness.stolen.insert(*token, harness.with_token(&text).await);
             }
         }
-        stage
+        harness
     }
 
     pub(super) fn namespace(&self, ground: Ground) -> &str {

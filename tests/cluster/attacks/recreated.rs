@@ -7,14 +7,14 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::{Approval, Workflow};
 
-use crate::policies::harness::{self, Stage, refused, said};
+use crate::policies::harness::{self, Harness, refused, said};
 
 /// An Approval of this Workflow, owned by it, as the operator makes it.
-async fn asked(stage: &Stage, workflow: &Workflow) -> Approval {
+async fn asked(harness: &Harness, workflow: &Workflow) -> Approval {
     let uid = workflow.uid().unwrap();
     let mut approval = harness::approval(json!({"workflow": {"name": workflow.name_any(), "uid": uid}}));
     approval.metadata.owner_references = Some(vec![kube::Resource::controller_owner_ref(workflow, &()).unwrap()]);
-    stage.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap()
+    harness.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap()
 }
 
 /// Waits until this very object is there no more.
@@ -29,39 +29,39 @@ where
 
 #[tokio::test]
 async fn a_vote_typed_for_a_deleted_run_does_not_land_on_its_successor() {
-    let stage = Stage::open("recreated").await;
-    let first = stage.request("dana", "refund", json!({})).await.unwrap();
-    let old = asked(&stage, &first).await;
-    stage.workflows("dana").await.delete("refund", &DeleteParams::foreground()).await.unwrap();
-    gone(stage.approvals_of_operator(), &old).await;
-    gone(stage.workflows("dana").await, &first).await;
+    let harness = Harness::open("recreated").await;
+    let first = harness.request("dana", "refund", json!({})).await.unwrap();
+    let old = asked(&harness, &first).await;
+    harness.workflows("dana").await.delete("refund", &DeleteParams::foreground()).await.unwrap();
+    gone(harness.approvals_of_operator(), &old).await;
+    gone(harness.workflows("dana").await, &first).await;
 
-    let second = stage.request("dana", "refund", json!({})).await.unwrap();
-    let new = asked(&stage, &second).await;
+    let second = harness.request("dana", "refund", json!({})).await.unwrap();
+    let new = asked(&harness, &second).await;
     assert_ne!(old.name_any(), new.name_any(), "the same question of another run has another name");
     let vote = json!({"verdict": "Approve", "requestDigest": old.spec.request.digest});
-    refused(stage.decide("alice", &old, vote.clone()).await, "not found");
-    refused(stage.decide("alice", &new, vote).await, "stale: requestDigest");
-    stage.decide("alice", &new, json!({"verdict": "Approve"})).await.unwrap();
+    refused(harness.decide("alice", &old, vote.clone()).await, "not found");
+    refused(harness.decide("alice", &new, vote).await, "stale: requestDigest");
+    harness.decide("alice", &new, json!({"verdict": "Approve"})).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_approval_made_again_under_one_name_is_told_by_its_uid() {
-    let stage = Stage::open("recreated").await;
-    let old = stage.ask(json!({})).await;
+    let harness = Harness::open("recreated").await;
+    let old = harness.ask(json!({})).await;
     let collector =
-        stage.cluster.client("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"]);
-    let collected: Api<Approval> = Api::namespaced(collector.await.unwrap(), &stage.namespace.name);
+        harness.cluster.client("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"]);
+    let collected: Api<Approval> = Api::namespaced(collector.await.unwrap(), &harness.namespace.name);
     collected.delete(&old.name_any(), &DeleteParams::default()).await.unwrap();
     gone(collected, &old).await;
     let again = Approval::new(&old.name_any(), old.spec.clone());
-    let again = stage.approvals_of_operator().create(&PostParams::default(), &again).await.unwrap();
+    let again = harness.approvals_of_operator().create(&PostParams::default(), &again).await.unwrap();
     assert_ne!(again.uid(), old.uid());
     let vote = async |uid: Option<String>| {
         let patch = Patch::Merge(
             json!({"metadata": {"uid": uid}, "spec": {"decisions": {"alice@example.com": {"verdict": "Approve"}}}}),
         );
-        said(stage.approvals("alice").await.patch(&old.name_any(), &PatchParams::default(), &patch).await)
+        said(harness.approvals("alice").await.patch(&old.name_any(), &PatchParams::default(), &patch).await)
     };
     refused(vote(old.uid()).await, "metadata.uid: Invalid value");
     vote(again.uid()).await.unwrap();

@@ -6,7 +6,7 @@ use kube::{Client, Error};
 use serde_json::{Value, json};
 use signoff_tests::attacks::{Actor, Answer, Attack, Body, Gate, Ground, Object, Request, Scene, Twin, Way};
 
-use super::harness::{Stage, number};
+use super::harness::{Harness, number};
 use crate::policies::harness as policies;
 
 /// As many as keep two processors busy; more would only wait for each other.
@@ -16,11 +16,11 @@ const AT_ONCE: usize = 6;
 pub(super) async fn all(attacks: Vec<Attack>) -> Vec<String> {
     let actors: Vec<_> =
         attacks.iter().flat_map(|attack| [Some(attack.who), attack.row.honest.who]).flatten().collect();
-    let stage = Stage::open(&actors).await;
-    let stage = &stage;
+    let harness = Harness::open(&actors).await;
+    let harness = &harness;
     let mut failures: Vec<_> = futures::stream::iter(attacks)
         .map(async |attack| {
-            let case = Case { stage, number: number(), ground: attack.row.ground };
+            let case = Case { harness, number: number(), ground: attack.row.ground };
             case.run(&attack).await.err().map(|why| format!("* {}: {why}", attack.name))
         })
         .buffer_unordered(AT_ONCE)
@@ -33,7 +33,7 @@ pub(super) async fn all(attacks: Vec<Attack>) -> Vec<String> {
 
 /// One attack under way.
 struct Case<'a> {
-    stage: &'a Stage,
+    harness: &'a Harness,
     number: u32,
     ground: Ground,
 }
@@ -99,7 +99,7 @@ impl Case<'_> {
 
     /// Makes what the scene holds, and says how it stands.
     async fn set(&self, scene: &Scene) -> Result<Option<There>, String> {
-        let namespace = self.stage.namespace(self.ground);
+        let namespace = self.harness.namespace(self.ground);
         let (path, object) = match scene {
             Scene::Nothing => return Ok(None),
             Scene::Approval(gate) => return self.gate(gate).await.map(Some),
@@ -156,7 +156,7 @@ impl Case<'_> {
     }
 
     fn approvals(&self) -> String {
-        format!("/apis/signoff.dev/v1alpha1/namespaces/{}/approvals", self.stage.namespace(self.ground))
+        format!("/apis/signoff.dev/v1alpha1/namespaces/{}/approvals", self.harness.namespace(self.ground))
     }
 
     async fn create(&self, who: Actor, path: &str, object: Value) -> Result<Value, String> {
@@ -218,7 +218,7 @@ impl Case<'_> {
     }
 
     async fn call(&self, who: Actor, path: &str, request: Request) -> Result<Value, String> {
-        let (client, headers) = self.stage.connection(who, self.ground);
+        let (client, headers) = self.harness.connection(who, self.ground);
         let uri = format!("{path}{}", self.filled(&request.query, who));
         let mut http = http::Request::builder().method(request.method).uri(uri);
         http = http.header("content-type", request.content);
@@ -230,11 +230,11 @@ impl Case<'_> {
 
     /// The placeholders of a text.
     fn filled(&self, text: &str, who: Actor) -> String {
-        let me = self.stage.user(who, self.ground);
+        let me = self.harness.user(who, self.ground);
         text.replace("{me}", &me)
-            .replace("{namespace}", self.stage.namespace(self.ground))
+            .replace("{namespace}", self.harness.namespace(self.ground))
             .replace("{case}", &self.number.to_string())
-            .replace("{owner}", self.stage.owner(self.ground))
+            .replace("{owner}", self.harness.owner(self.ground))
     }
 
     /// The placeholders of everything in a value.

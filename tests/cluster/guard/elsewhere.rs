@@ -5,15 +5,15 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
 use signoff_api::workflow::WorkflowPhase;
 
-use super::harness::Stage;
+use super::harness::Harness;
 
 #[tokio::test]
 async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_afterwards_everything_is_read_anew() {
-    let stage = Stage::open().await;
-    let operator = stage.operator(&[]).await;
-    stage.request("run", 1).await;
-    let approval = stage.asked("run", "review").await;
-    let services = stage.rule("APIService");
+    let harness = Harness::open().await;
+    let operator = harness.operator(&[]).await;
+    harness.request("run", 1).await;
+    let approval = harness.asked("run", "review").await;
+    let services = harness.rule("APIService");
     let name = "v1alpha1.signoff.dev";
     let before = services.get(name).await.unwrap();
     let mut elsewhere = before.clone();
@@ -22,7 +22,7 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
     elsewhere.data["spec"]["service"] = json!({"namespace": "default", "name": "somebody", "port": 443});
     elsewhere.data["spec"]["insecureSkipTLSVerify"] = json!(true);
     services.replace(name, &PostParams::default(), &elsewhere).await.unwrap();
-    stage
+    harness
         .until_accepted("that it is said", async || {
             // /readyz is no success then, so its words are in the log.
             let log = std::fs::read_to_string(operator.log()).unwrap();
@@ -37,15 +37,15 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
     back.metadata.resource_version = services.get(name).await.unwrap().metadata.resource_version;
     services.replace(name, &PostParams::default(), &back).await.unwrap();
     // It ends by itself, as its Deployment would start it anew.
-    stage
+    harness
         .until_accepted("that it ends", async || {
             let log = std::fs::read_to_string(operator.log()).unwrap();
             if log.contains("served by another server for a time") { Ok(()) } else { Err(log) }
         })
         .await;
     drop(operator);
-    let operator = stage.operator(&[]).await;
-    stage.decides("alice", &approval, "Approve").await.unwrap();
-    assert_eq!(stage.ended("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    let operator = harness.operator(&[]).await;
+    harness.decides("alice", &approval, "Approve").await.unwrap();
+    assert_eq!(harness.ended("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
 use signoff_api::workflow::WorkflowPhase;
 
-use super::harness::{Stage, stands_at_its_gate};
+use super::harness::{Harness, stands_at_its_gate};
 
 const POLICY: &str = "MutatingAdmissionPolicy";
 const BINDING: &str = "MutatingAdmissionPolicyBinding";
@@ -33,71 +33,71 @@ fn flips() -> [(&'static str, Value); 2] {
     ]
 }
 
-async fn put_in_force(stage: &Stage) {
+async fn put_in_force(harness: &Harness) {
     for (kind, object) in flips() {
         let object: DynamicObject = serde_json::from_value(object).unwrap();
-        stage.rule(kind).create(&PostParams::default(), &object).await.unwrap();
+        harness.rule(kind).create(&PostParams::default(), &object).await.unwrap();
     }
 }
 
-async fn take_away(stage: &Stage) {
+async fn take_away(harness: &Harness) {
     for kind in [BINDING, POLICY] {
-        stage.lift(kind, "helpful", |_| false).await;
+        harness.lift(kind, "helpful", |_| false).await;
     }
 }
 
 #[tokio::test]
 async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
-    let stage = Stage::open().await;
-    let operator = stage.operator(&[]).await;
-    stage.request("run", 1).await;
-    let approval = stage.asked("run", "review").await;
-    put_in_force(&stage).await;
-    let said = stage.says("run", "ForeignMutation", "True").await;
+    let harness = Harness::open().await;
+    let operator = harness.operator(&[]).await;
+    harness.request("run", 1).await;
+    let approval = harness.asked("run", "review").await;
+    put_in_force(&harness).await;
+    let said = harness.says("run", "ForeignMutation", "True").await;
     assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
     assert!(operator.get("/metrics").await.unwrap().contains("signoff_guard_foreign_mutations 1"));
     assert!(operator.get("/readyz").await.unwrap().contains("MutatingAdmissionPolicy helpful"));
     let name = approval.metadata.name.as_deref().unwrap();
     let plugin = crate::asked::plugin();
-    let words = ["approve", "show", name, "--namespace", &stage.namespace.name];
-    let shown = stage.cluster.kubectl(words).search(plugin.parent().unwrap()).person("alice").run().await.unwrap();
+    let words = ["approve", "show", name, "--namespace", &harness.namespace.name];
+    let shown = harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person("alice").run().await.unwrap();
     assert!(shown.stdout.contains("Beware:"), "{}{}", shown.stdout, shown.stderr);
-    take_away(&stage).await;
-    stage.says_no_more("run", "ForeignMutation").await;
+    take_away(&harness).await;
+    harness.says_no_more("run", "ForeignMutation").await;
 }
 
 #[tokio::test]
 async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_what_was_changed() {
-    let stage = Stage::open().await;
-    let operator = stage.operator(&["--strict-guard"]).await;
-    stage.request("run", 1).await;
-    let approval = stage.asked("run", "review").await;
-    put_in_force(&stage).await;
-    let said = stage.says("run", "Guarded", "False").await;
+    let harness = Harness::open().await;
+    let operator = harness.operator(&["--strict-guard"]).await;
+    harness.request("run", 1).await;
+    let approval = harness.asked("run", "review").await;
+    put_in_force(&harness).await;
+    let said = harness.says("run", "Guarded", "False").await;
     assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
     // There is no event for what an API server goes by: dry runs tell when it flips.
     let patch = json!({"spec": {"decisions": {"alice@example.com": {"verdict": "Reject"}}}});
     let params = kube::api::PatchParams { dry_run: true, ..Default::default() };
-    let api = stage.approvals("alice").await;
+    let api = harness.approvals("alice").await;
     let name = approval.metadata.name.as_deref().unwrap();
-    stage
+    harness
         .until_accepted("a flipped vote", async || {
             let tried = api.patch(name, &params, &kube::api::Patch::Merge(&patch)).await.unwrap();
             let verdict = tried.spec.decisions["alice@example.com"].verdict;
             if verdict == signoff_api::Verdict::Approve { Ok(()) } else { Err(format!("{verdict}")) }
         })
         .await;
-    let stored = stage.decides("alice", &approval, "Reject").await.unwrap();
+    let stored = harness.decides("alice", &approval, "Reject").await.unwrap();
     assert_eq!(
         stored.spec.decisions["alice@example.com"].verdict,
         signoff_api::Verdict::Approve,
         "nothing was flipped"
     );
-    stands_at_its_gate(&stage, "run").await;
-    take_away(&stage).await;
-    stage.phase(&approval, ApprovalPhase::Superseded).await;
-    let again = stage.asked("run", "review#2").await;
-    stage
+    stands_at_its_gate(&harness, "run").await;
+    take_away(&harness).await;
+    harness.phase(&approval, ApprovalPhase::Superseded).await;
+    let again = harness.asked("run", "review#2").await;
+    harness
         .until_accepted("an honest vote", async || {
             let tried =
                 api.patch(again.metadata.name.as_deref().unwrap(), &params, &kube::api::Patch::Merge(&patch)).await;
@@ -105,7 +105,7 @@ async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_wha
             if verdict == signoff_api::Verdict::Reject { Ok(()) } else { Err(format!("{verdict}")) }
         })
         .await;
-    stage.decides("alice", &again, "Reject").await.unwrap();
-    assert_eq!(stage.ended("run").await.status.unwrap().phase, WorkflowPhase::Rejected);
+    harness.decides("alice", &again, "Reject").await.unwrap();
+    assert_eq!(harness.ended("run").await.status.unwrap().phase, WorkflowPhase::Rejected);
     drop(operator);
 }

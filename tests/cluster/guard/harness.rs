@@ -1,4 +1,4 @@
-//! The stage of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and somebody who
+//! The harness of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and somebody who
 //! forges. It must not judge.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::policies::harness::{Answer, said, workflow};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A control plane of its own.
-pub(super) struct Stage {
+pub(super) struct Harness {
     pub(super) cluster: Cluster,
     pub(super) namespace: Namespace,
     pub(super) admin: Client,
@@ -29,7 +29,7 @@ pub(super) struct Stage {
     _turn: MutexGuard<'static, ()>,
 }
 
-impl Stage {
+impl Harness {
     pub(super) async fn open() -> Self {
         let (cluster, turn) = Cluster::alone().await.unwrap();
         let admin = cluster.admin().await.unwrap();
@@ -245,8 +245,8 @@ fn is_conflict(error: &kube::Error) -> bool {
 }
 
 /// The run has not gone past its gate.
-pub(super) async fn stands_at_its_gate(stage: &Stage, run: &str) {
-    let workflow = stage.workflows().get(run).await.unwrap();
+pub(super) async fn stands_at_its_gate(harness: &Harness, run: &str) {
+    let workflow = harness.workflows().get(run).await.unwrap();
     let status = workflow.status.unwrap();
     assert_eq!(status.phase, WorkflowPhase::Waiting, "{run}");
     assert!(status.steps.iter().all(|record| record.path != "act"), "{run}: {:#?}", status.steps);

@@ -9,7 +9,7 @@ use signoff_admission::probe::{self, Answer};
 use signoff_api::Workflow;
 use signoff_tests::control_plane::OPERATOR_NAMESPACE;
 
-use super::harness::Stage;
+use super::harness::Harness;
 
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
@@ -23,8 +23,8 @@ const TRIED: [(&str, &str); 4] = [
 
 #[tokio::test]
 async fn a_policy_that_is_lifted_or_only_warns_is_named_by_its_forged_request() {
-    let stage = Stage::open().await;
-    let operator = stage.cluster.operator_client().await.unwrap();
+    let harness = Harness::open().await;
+    let operator = harness.cluster.operator_client().await.unwrap();
     let asked = async || probe::forged(&operator, &Identity::default()).await.unwrap();
     let all_refused = async || match asked().await {
         Answer::Refused(at) => Ok(at),
@@ -34,22 +34,22 @@ async fn a_policy_that_is_lifted_or_only_warns_is_named_by_its_forged_request() 
         binding["spec"]["validationActions"] = json!(["Warn"]);
         true
     };
-    stage.until_accepted("that all are refused", all_refused).await.unwrap();
+    harness.until_accepted("that all are refused", all_refused).await.unwrap();
     for (policy, what) in TRIED {
         let lifts: [&dyn Fn(&mut Value) -> bool; 2] = [&warns, &|_| false];
         for lift in lifts {
-            let before = stage.lift(BINDING, policy, lift).await;
-            let said = stage
+            let before = harness.lift(BINDING, policy, lift).await;
+            let said = harness
                 .until_accepted(&format!("a probe of {policy}"), async || match asked().await {
                     Answer::Refused(_) => Err("every forged request is refused".to_owned()),
                     Answer::Otherwise(what) => Ok(what),
                 })
                 .await;
             assert_eq!(said, format!("it accepts {what}"));
-            stage.restore(BINDING, before).await;
-            stage.until_accepted(&format!("that {policy} refuses again"), all_refused).await;
+            harness.restore(BINDING, before).await;
+            harness.until_accepted(&format!("that {policy} refuses again"), all_refused).await;
         }
     }
-    let workflows: Api<Workflow> = Api::namespaced(stage.admin.clone(), OPERATOR_NAMESPACE);
+    let workflows: Api<Workflow> = Api::namespaced(harness.admin.clone(), OPERATOR_NAMESPACE);
     assert!(workflows.list(&ListParams::default()).await.unwrap().items.is_empty(), "a probe was stored");
 }

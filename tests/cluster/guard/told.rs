@@ -6,25 +6,25 @@ use kube::api::ListParams;
 use serde_json::json;
 use signoff_tests::control_plane::{OPERATOR_NAMESPACE, program};
 
-use super::harness::Stage;
+use super::harness::Harness;
 
 #[tokio::test]
 async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it() {
-    let stage = Stage::open().await;
-    let operator = stage.operator(&[]).await;
-    stage.request("run", 1).await;
-    let approval = stage.asked("run", "review").await;
-    let (approval, namespace) = (approval.metadata.name.unwrap(), stage.namespace.name.as_str());
+    let harness = Harness::open().await;
+    let operator = harness.operator(&[]).await;
+    harness.request("run", 1).await;
+    let approval = harness.asked("run", "review").await;
+    let (approval, namespace) = (approval.metadata.name.unwrap(), harness.namespace.name.as_str());
     let plugin = crate::asked::plugin();
     let kubectl = async |who: &str, words: &[&str]| {
         let words = [words, &["--namespace", namespace]].concat();
-        stage.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
+        harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
     };
     let check = async || {
         let program = program("signoff-controller", "signoff-operator").unwrap();
-        let kubeconfig = stage.cluster.kubeconfig_of("viktor").unwrap().display().to_string();
+        let kubeconfig = harness.cluster.kubeconfig_of("viktor").unwrap().display().to_string();
         let words = ["guard", "check", "--kubeconfig", &kubeconfig, "--namespace", OPERATOR_NAMESPACE];
-        stage.cluster.run(&program, words).run().await.unwrap()
+        harness.cluster.run(&program, words).run().await.unwrap()
     };
 
     // Users who cannot read the rules is told which role lets them.
@@ -42,8 +42,8 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         "--clusterrole=signoff-guard-reader",
         "--user=viktor@example.com",
     ];
-    stage.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
-    let doctor = stage
+    harness.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
+    let doctor = harness
         .until_accepted("viktor's look", async || {
             let doctor = kubectl("viktor", &["approve", "doctor"]).await;
             if doctor.code == 0 { Ok(doctor) } else { Err(doctor.stdout + &doctor.stderr) }
@@ -54,7 +54,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
     assert!(doctor.stdout.contains(unknown), "{}", doctor.stdout);
     let edit = ["create", "rolebinding", "neighbors", "--clusterrole=edit", "--user=eve@example.com"];
     let edit = [&edit[..], &["--namespace", OPERATOR_NAMESPACE]].concat();
-    stage.cluster.kubectl(edit).run().await.unwrap().ok().unwrap();
+    harness.cluster.kubectl(edit).run().await.unwrap().ok().unwrap();
     let doctor = kubectl("admin", &["approve", "doctor"]).await;
     for line in [
         "  User eve@example.com, by RoleBinding neighbors of signoff-system (ClusterRole edit)\n",
@@ -71,8 +71,8 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         object["spec"]["validationActions"] = json!(["Audit"]);
         true
     };
-    let before = stage.lift(binding, "signoff-approvals", audit).await;
-    let said = stage.says("run", "Guarded", "False").await;
+    let before = harness.lift(binding, "signoff-approvals", audit).await;
+    let said = harness.says("run", "Guarded", "False").await;
     assert!(said.contains("signoff-approvals") && said.contains("install the chart"), "{said}");
     let shown = kubectl("alice", &["approve", "show", &approval]).await;
     assert!(shown.stdout.contains("NOT GUARDED:"), "{}{}", shown.stdout, shown.stderr);
@@ -82,8 +82,8 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         assert!(page.stdout.contains("DIFFERS at spec.validationActions"), "{}", page.stdout);
         assert!(page.stdout.contains("NOT in force"), "{}", page.stdout);
     }
-    let events: Api<Event> = Api::namespaced(stage.admin.clone(), namespace);
-    stage
+    let events: Api<Event> = Api::namespaced(harness.admin.clone(), namespace);
+    harness
         .until_accepted("the Event", async || {
             let all = events.list(&ListParams::default()).await.unwrap();
             let told = all.iter().any(|event| event.reason.as_deref() == Some("Unguarded"));
@@ -91,8 +91,8 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         })
         .await;
 
-    stage.restore(binding, before).await;
-    stage.says_no_more("run", "Guarded").await;
+    harness.restore(binding, before).await;
+    harness.says_no_more("run", "Guarded").await;
     let shown = kubectl("alice", &["approve", "show", &approval]).await;
     assert!(!shown.stdout.contains("NOT GUARDED"), "{}", shown.stdout);
     drop(operator);

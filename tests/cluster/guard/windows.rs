@@ -6,7 +6,7 @@ use signoff_api::approval::ApprovalPhase;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Signal;
 
-use super::harness::{Stage, stands_at_its_gate};
+use super::harness::{Harness, stands_at_its_gate};
 
 const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
@@ -74,19 +74,19 @@ enum Operator {
 }
 
 async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
-    let stage = Stage::open().await;
-    let mut operator = Some(stage.operator(&[]).await);
+    let harness = Harness::open().await;
+    let mut operator = Some(harness.operator(&[]).await);
     let mut approvals = Vec::new();
     for window in &WINDOWS {
-        stage.request(window.name, 1).await;
-        approvals.push(stage.asked(window.name, "review").await);
+        harness.request(window.name, 1).await;
+        approvals.push(harness.asked(window.name, "review").await);
     }
     // Half decided, honestly, before it all; and not decided at all.
-    stage.request("half", 2).await;
-    let half = stage.asked("half", "review").await;
-    stage.decides("alice", &half, "Approve").await.unwrap();
-    stage.request("nobody", 1).await;
-    let nobody = stage.asked("nobody", "review").await;
+    harness.request("half", 2).await;
+    let half = harness.asked("half", "review").await;
+    harness.decides("alice", &half, "Approve").await.unwrap();
+    harness.request("nobody", 1).await;
+    let nobody = harness.asked("nobody", "review").await;
 
     match meanwhile {
         Operator::Watches => {}
@@ -94,31 +94,31 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
         Operator::IsDown => operator.take().unwrap().kill(),
     }
     for (window, approval) in WINDOWS.iter().zip(&approvals) {
-        let before = stage.lift(window.kind, NAME, window.lift).await;
-        stage.forges(approval).await;
-        stage.restore(window.kind, before).await;
+        let before = harness.lift(window.kind, NAME, window.lift).await;
+        harness.forges(approval).await;
+        harness.restore(window.kind, before).await;
     }
-    stage.cluster.in_force().await.unwrap();
+    harness.cluster.in_force().await.unwrap();
     match meanwhile {
         Operator::Watches => {}
         Operator::StandsStill => operator.as_mut().unwrap().signal(Signal::Cont).unwrap(),
-        Operator::IsDown => operator = Some(stage.operator(&[]).await),
+        Operator::IsDown => operator = Some(harness.operator(&[]).await),
     }
 
     for (window, approval) in WINDOWS.iter().zip(&approvals) {
-        let ended = stage.phase(approval, ApprovalPhase::Superseded).await;
+        let ended = harness.phase(approval, ApprovalPhase::Superseded).await;
         let why = ended.status.unwrap().outcome.unwrap().reason.unwrap();
         assert!(why.contains("recorded while unguarded"), "{}: {why}", window.name);
-        stage.asked(window.name, "review#2").await;
-        stands_at_its_gate(&stage, window.name).await;
-        stage.approves_until_it_ends("alice", window.name).await;
-        assert_eq!(stage.ended(window.name).await.status.unwrap().phase, WorkflowPhase::Succeeded, "{}", window.name);
+        harness.asked(window.name, "review#2").await;
+        stands_at_its_gate(&harness, window.name).await;
+        harness.approves_until_it_ends("alice", window.name).await;
+        assert_eq!(harness.ended(window.name).await.status.unwrap().phase, WorkflowPhase::Succeeded, "{}", window.name);
     }
-    stage.phase(&half, ApprovalPhase::Superseded).await;
+    harness.phase(&half, ApprovalPhase::Superseded).await;
     // Whom nobody had answered is asked by the same Approval still.
-    stage.decides("alice", &nobody, "Approve").await.unwrap();
-    assert_eq!(stage.phase(&nobody, ApprovalPhase::Approved).await.status.unwrap().votes.len(), 1);
-    assert_eq!(stage.ended("nobody").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    harness.decides("alice", &nobody, "Approve").await.unwrap();
+    assert_eq!(harness.phase(&nobody, ApprovalPhase::Approved).await.status.unwrap().votes.len(), 1);
+    assert_eq!(harness.ended("nobody").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }
 
@@ -139,43 +139,43 @@ async fn no_vote_made_while_a_rule_was_lifted_is_honoured_by_an_operator_that_wa
 
 #[tokio::test]
 async fn a_crd_that_was_edited_and_restored_voids_what_was_decided_before_and_meanwhile() {
-    let stage = Stage::open().await;
-    let operator = stage.operator(&[]).await;
+    let harness = Harness::open().await;
+    let operator = harness.operator(&[]).await;
     for run in ["before", "meanwhile"] {
-        stage.request(run, 2).await;
+        harness.request(run, 2).await;
     }
-    let (before, meanwhile) = (stage.asked("before", "review").await, stage.asked("meanwhile", "review").await);
-    stage.decides("alice", &before, "Approve").await.unwrap();
-    let crd = stage
+    let (before, meanwhile) = (harness.asked("before", "review").await, harness.asked("meanwhile", "review").await);
+    harness.decides("alice", &before, "Approve").await.unwrap();
+    let crd = harness
         .lift("CustomResourceDefinition", "approvals.signoff.dev", |crd| {
             crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = json!([]);
             true
         })
         .await;
-    stage.decides("alice", &meanwhile, "Approve").await.unwrap();
-    stage.says("meanwhile", "Guarded", "False").await;
-    stage.restore("CustomResourceDefinition", crd).await;
+    harness.decides("alice", &meanwhile, "Approve").await.unwrap();
+    harness.says("meanwhile", "Guarded", "False").await;
+    harness.restore("CustomResourceDefinition", crd).await;
     for approval in [&before, &meanwhile] {
-        stage.phase(approval, ApprovalPhase::Superseded).await;
+        harness.phase(approval, ApprovalPhase::Superseded).await;
     }
     drop(operator);
 }
 
 #[tokio::test]
 async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
-    let stage = Stage::open().await;
-    let operator = stage.operator(&[]).await;
-    stage.request("settled", 1).await;
-    let settled = stage.asked("settled", "review").await;
-    let before = stage.lift(BINDING, "signoff-workflows", |_| false).await;
-    let stamp = stage.lift("MutatingAdmissionPolicyBinding", "signoff-requester", |_| false).await;
+    let harness = Harness::open().await;
+    let operator = harness.operator(&[]).await;
+    harness.request("settled", 1).await;
+    let settled = harness.asked("settled", "review").await;
+    let before = harness.lift(BINDING, "signoff-workflows", |_| false).await;
+    let stamp = harness.lift("MutatingAdmissionPolicyBinding", "signoff-requester", |_| false).await;
     let forged = crate::policies::harness::workflow("forged", json!({"requestedBy": "dana@example.com"}));
-    let nina = stage.cluster.token_client("nina").await.unwrap();
-    stage.namespace.bind("signoff-requester", "nina@example.com").await.unwrap();
-    let api: kube::Api<signoff_api::Workflow> = kube::Api::namespaced(nina, &stage.namespace.name);
+    let nina = harness.cluster.token_client("nina").await.unwrap();
+    harness.namespace.bind("signoff-requester", "nina@example.com").await.unwrap();
+    let api: kube::Api<signoff_api::Workflow> = kube::Api::namespaced(nina, &harness.namespace.name);
     let object = serde_json::from_value(forged).unwrap();
     // Stored in dana's name: until then the rules still put in nina's, and refuse.
-    stage
+    harness
         .until_accepted("a forged request", async || {
             let made = api.create(&kube::api::PostParams::default(), &object).await;
             let made = crate::policies::harness::said(made)?;
@@ -186,13 +186,13 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
             Err(format!("requestedBy is {}", made.spec.requested_by))
         })
         .await;
-    stage.restore(BINDING, before).await;
-    stage.restore("MutatingAdmissionPolicyBinding", stamp).await;
-    let why = stage.says("forged", "Accepted", "False").await;
+    harness.restore(BINDING, before).await;
+    harness.restore("MutatingAdmissionPolicyBinding", stamp).await;
+    let why = harness.says("forged", "Accepted", "False").await;
     assert!(why.contains("requestedBy is not verified") && why.contains("apply it again"), "{why}");
-    assert_eq!(stage.ended("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
+    assert_eq!(harness.ended("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
     // What was accepted before goes on.
-    stage.decides("alice", &settled, "Approve").await.unwrap();
-    assert_eq!(stage.ended("settled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    harness.decides("alice", &settled, "Approve").await.unwrap();
+    assert_eq!(harness.ended("settled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }

@@ -9,11 +9,11 @@ use signoff_api::blob::MAX_BYTES;
 use signoff_api::{Blob, BlobSpec};
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 
-use super::harness::{Answer, Stage, refused, said};
+use super::harness::{Answer, Harness, refused, said};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-impl Stage {
+impl Harness {
     /// Whether somebody has a right on Blobs here, whatever admission says.
     async fn may(&self, admin: &Client, user: &str, groups: &[&str], verb: &str) -> bool {
         let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
@@ -37,8 +37,8 @@ impl Stage {
 
 #[tokio::test]
 async fn each_role_has_exactly_these_rights_on_blobs() {
-    let stage = Stage::open("blobs").await;
-    let admin = stage.client("admin").await;
+    let harness = Harness::open("blobs").await;
+    let admin = harness.client("admin").await;
     let operator = format!("system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
     let none: &[&str] = &[];
     let rights = [
@@ -59,7 +59,7 @@ async fn each_role_has_exactly_these_rights_on_blobs() {
             Err(_) => (operator.as_str(), none),
         };
         for verb in VERBS {
-            let may = stage.may(&admin, user, groups, verb).await;
+            let may = harness.may(&admin, user, groups, verb).await;
             assert_eq!(may, held.contains(&verb), "{who} {verb}");
         }
     }
@@ -68,11 +68,11 @@ async fn each_role_has_exactly_these_rights_on_blobs() {
 
 #[tokio::test]
 async fn who_knows_the_name_reads_one_and_nobody_reads_all() {
-    let stage = Stage::open("blobs").await;
-    let run = stage.request("dana", "refund", json!({"suspend": true})).await.unwrap();
-    stage.store(&run.uid().unwrap(), "letter", BlobSpec::of_bytes(b"Dear ACME".to_vec())).await.unwrap();
+    let harness = Harness::open("blobs").await;
+    let run = harness.request("dana", "refund", json!({"suspend": true})).await.unwrap();
+    harness.store(&run.uid().unwrap(), "letter", BlobSpec::of_bytes(b"Dear ACME".to_vec())).await.unwrap();
     for (who, reads) in [("alice", true), ("viktor", true), ("dana", false), ("nina", false), ("adam", false)] {
-        let blobs: Api<Blob> = Api::namespaced(stage.client(who).await, &stage.namespace.name);
+        let blobs: Api<Blob> = Api::namespaced(harness.client(who).await, &harness.namespace.name);
         match said(blobs.get("letter").await) {
             Ok(blob) => assert!(reads && blob.spec.into_bytes() == b"Dear ACME", "{who}"),
             refusal => {
@@ -86,31 +86,31 @@ async fn who_knows_the_name_reads_one_and_nobody_reads_all() {
 
 #[tokio::test]
 async fn a_mebibyte_fits_whatever_it_is_made_of_and_one_byte_more_does_not() {
-    let stage = Stage::open("blobs").await;
-    let run = stage.request("dana", "refund", json!({"suspend": true})).await.unwrap();
+    let harness = Harness::open("blobs").await;
+    let run = harness.request("dana", "refund", json!({"suspend": true})).await.unwrap();
     let uid = run.uid().unwrap();
-    let blobs: Api<Blob> = Api::namespaced(stage.operator.clone(), &stage.namespace.name);
+    let blobs: Api<Blob> = Api::namespaced(harness.operator.clone(), &harness.namespace.name);
     for (name, unit) in [("plain", "x"), ("html", "<"), ("quotes", "\""), ("marks", "\u{2028}x"), ("wide", "é")] {
         let text = unit.repeat(MAX_BYTES / unit.len());
         let content = BlobSpec::of_bytes(text.clone().into_bytes());
-        stage.store(&uid, name, content).await.unwrap_or_else(|why| panic!("{name}: {why:?}"));
+        harness.store(&uid, name, content).await.unwrap_or_else(|why| panic!("{name}: {why:?}"));
         assert!(blobs.get(name).await.unwrap().spec.into_bytes() == text.as_bytes(), "{name}");
     }
     let long =
         |data: Option<String>, binary: Option<Vec<u8>>| BlobSpec { data, binary: binary.map(k8s_openapi::ByteString) };
-    let text = stage.store(&uid, "long", long(Some("x".repeat(MAX_BYTES + 1)), None)).await;
+    let text = harness.store(&uid, "long", long(Some("x".repeat(MAX_BYTES + 1)), None)).await;
     refused(text, "spec.data: Too long");
-    let bytes = stage.store(&uid, "long", long(None, Some(vec![0; MAX_BYTES + 3]))).await;
+    let bytes = harness.store(&uid, "long", long(None, Some(vec![0; MAX_BYTES + 3]))).await;
     refused(bytes, "spec.binary: Too long");
 }
 
 #[tokio::test]
 async fn blobs_go_with_their_namespace() {
-    let stage = Stage::open("blobs-gone").await;
-    let run = stage.request("dana", "refund", json!({"suspend": true})).await.unwrap();
-    stage.store(&run.uid().unwrap(), "letter", BlobSpec::of_bytes(b"x".to_vec())).await.unwrap();
-    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(stage.client("admin").await);
-    let name = stage.namespace.name.clone();
+    let harness = Harness::open("blobs-gone").await;
+    let run = harness.request("dana", "refund", json!({"suspend": true})).await.unwrap();
+    harness.store(&run.uid().unwrap(), "letter", BlobSpec::of_bytes(b"x".to_vec())).await.unwrap();
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(harness.client("admin").await);
+    let name = harness.namespace.name.clone();
     let uid = namespaces.get(&name).await.unwrap().uid().unwrap();
     namespaces.delete(&name, &DeleteParams::default()).await.unwrap();
     let gone =

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::control_plane::named;
 
-use super::harness::{Answer, Stage, group, refused, user};
+use super::harness::{Answer, Harness, group, refused, user};
 
 const ALICE: &str = "alice@example.com";
 const BOB: &str = "bob@example.com";
@@ -22,57 +22,57 @@ fn on_behalf_of(person: &str) -> Value {
     json!({"verdict": "Approve", "onBehalfOf": person})
 }
 
-async fn carry(stage: &Stage, approval: &Approval, entries: &[(String, Value)]) -> Answer<Approval> {
+async fn carry(harness: &Harness, approval: &Approval, entries: &[(String, Value)]) -> Answer<Approval> {
     let decisions: serde_json::Map<_, _> = entries.iter().cloned().collect();
-    stage.patch("flux", approval, json!({"spec": {"decisions": decisions}})).await
+    harness.patch("flux", approval, json!({"spec": {"decisions": decisions}})).await
 }
 
-async fn may_speak_for(stage: &Stage, people: &[&str]) {
+async fn may_speak_for(harness: &Harness, people: &[&str]) {
     let rule =
         json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": people, "verbs": ["delegate"]});
-    stage.grant(flux(), rule).await;
+    harness.grant(flux(), rule).await;
 }
 
 #[tokio::test]
 async fn one_controller_carries_several_reviewers() {
-    let stage = Stage::open("delegation").await;
-    may_speak_for(&stage, &[ALICE, BOB]).await;
-    let approval = stage.ask(json!({"threshold": 2})).await;
+    let harness = Harness::open("delegation").await;
+    may_speak_for(&harness, &[ALICE, BOB]).await;
+    let approval = harness.ask(json!({"threshold": 2})).await;
     let entries = [(key(ALICE), on_behalf_of(ALICE)), (key(BOB), on_behalf_of(BOB))];
-    let approval = carry(&stage, &approval, &entries).await.unwrap();
+    let approval = carry(&harness, &approval, &entries).await.unwrap();
     assert_eq!(approval.spec.decisions[&key(ALICE)].on_behalf_of.as_deref(), Some(ALICE));
     assert_eq!(approval.spec.decisions.len(), 2);
 }
 
 #[tokio::test]
 async fn a_decision_for_another_claims_no_groups() {
-    let stage = Stage::open("delegation").await;
-    may_speak_for(&stage, &[ALICE]).await;
-    let approval = stage
+    let harness = Harness::open("delegation").await;
+    may_speak_for(&harness, &[ALICE]).await;
+    let approval = harness
         .ask(json!({"approvers": [user("alice"), group("finance")], "requiredFrom": [{"group": "finance", "min": 1}]}))
         .await;
     let mut vote = on_behalf_of(ALICE);
     vote["groups"] = json!(["system:serviceaccounts"]);
-    refused(carry(&stage, &approval, &[(key(ALICE), vote)]).await, "must be absent with onBehalfOf");
-    let approval = carry(&stage, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
+    refused(carry(&harness, &approval, &[(key(ALICE), vote)]).await, "must be absent with onBehalfOf");
+    let approval = carry(&harness, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
     assert!(approval.spec.decisions[&key(ALICE)].groups.is_empty(), "a delegated vote fills no group");
 }
 
 #[tokio::test]
 async fn who_carries_decisions_needs_the_verb_approve() {
-    let stage = Stage::open("delegation").await;
-    let approval = stage.ask(json!({})).await;
+    let harness = Harness::open("delegation").await;
+    let approval = harness.ask(json!({})).await;
     let bot = "system:serviceaccount:ci:bot";
-    stage.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["patch"]})).await;
-    stage.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": [ALICE], "verbs": ["delegate"]})).await;
+    harness.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["patch"]})).await;
+    harness.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": [ALICE], "verbs": ["delegate"]})).await;
     let api: kube::Api<Approval> =
-        kube::Api::namespaced(stage.cluster.client(bot, &[]).await.unwrap(), &stage.namespace.name);
+        kube::Api::namespaced(harness.cluster.client(bot, &[]).await.unwrap(), &harness.namespace.name);
     let patch = json!({"spec": {"decisions": {format!("{ALICE} via {bot}"): on_behalf_of(ALICE)}}});
     let vote = async || {
         let name = approval.metadata.name.as_deref().unwrap();
         super::harness::said(api.patch(name, &Default::default(), &kube::api::Patch::Merge(&patch)).await)
     };
     refused(vote().await, "lacks the RBAC verb approve");
-    stage.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["approve"]})).await;
+    harness.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["approve"]})).await;
     vote().await.unwrap();
 }

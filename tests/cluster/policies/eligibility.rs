@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_engine::approval::eligibility::{Ineligible, Voter, ineligible, next_attempt};
 
-use super::harness::{Stage, group, said};
+use super::harness::{Harness, group, said};
 
 /// The seed of the requests and votes. A failure prints it with the number of the vote.
 const SEED: u64 = 4711;
@@ -169,24 +169,24 @@ fn decision(rng: &mut Rng, approval: &Approval, attempt: &Attempt) -> Value {
 
 #[tokio::test]
 async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
-    let stage = Stage::open("eligibility").await;
+    let harness = Harness::open("eligibility").await;
     for user in [DANA, "github:alice", "github:dana", "eve via mallory", BOT] {
-        stage.namespace.bind("signoff-approver", user).await.unwrap();
+        harness.namespace.bind("signoff-approver", user).await.unwrap();
     }
     let approvals = |verbs: &[&str]| json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": verbs});
-    stage.grant(MALLORY, approvals(&["patch"])).await;
+    harness.grant(MALLORY, approvals(&["patch"])).await;
     let people = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": DELEGATED, "verbs": ["delegate"]});
-    stage.grant(FLUX, people).await;
+    harness.grant(FLUX, people).await;
 
     let mut rng = Rng::with_seed(SEED);
     let mut clients: BTreeMap<(&str, Vec<String>), Client> = BTreeMap::new();
     let (mut accepted, mut refused, mut unauthorized) = (0, 0, 0);
     let mut reasons = BTreeMap::<String, usize>::new();
     for asked in 0..REQUESTS {
-        let mut approval = stage.ask(request(&mut rng)).await;
+        let mut approval = harness.ask(request(&mut rng)).await;
         for sent in 0..VOTES_OF_A_REQUEST {
             if let Some(status) = status(&mut rng, &approval, sent + 2 >= VOTES_OF_A_REQUEST) {
-                approval = stage.status(&approval, status).await.unwrap();
+                approval = harness.status(&approval, status).await.unwrap();
             }
             let attempt = Attempt::random(&mut rng, &approval);
             let decision = decision(&mut rng, &approval, &attempt);
@@ -195,10 +195,10 @@ async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(new) => {
                     let groups: Vec<&str> = attempt.groups.iter().map(String::as_str).collect();
-                    new.insert(stage.cluster.client(attempt.user, &groups).await.unwrap())
+                    new.insert(harness.cluster.client(attempt.user, &groups).await.unwrap())
                 }
             };
-            let api: Api<Approval> = Api::namespaced(client.clone(), &stage.namespace.name);
+            let api: Api<Approval> = Api::namespaced(client.clone(), &harness.namespace.name);
             let patch = Patch::Merge(json!({"spec": {"decisions": {attempt.voter().key(): decision}}}));
             let answer = said(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await);
             let expected = why.is_none() && attempt.is_authorized();
@@ -245,18 +245,18 @@ async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
 
 #[tokio::test]
 async fn a_user_name_that_reads_as_two_persons_is_accepted_and_the_module_says_what_counts() {
-    let stage = Stage::open("two-readings").await;
+    let harness = Harness::open("two-readings").await;
     // CEL takes the text before `[.]?c?o?m?`, bob@example; the group matches the whole name.
     let rule = json!({"pattern": "(.+)[.]?c?o?m?", "person": "$1"});
     let approvers = json!([{"kind": "User", "name": BOB}, {"kind": "User", "name": "github:alice"}]);
-    stage.namespace.bind("signoff-approver", "github:alice").await.unwrap();
-    let approval = stage.ask(json!({"approvers": approvers, "persons": [rule]})).await;
+    harness.namespace.bind("signoff-approver", "github:alice").await.unwrap();
+    let approval = harness.ask(json!({"approvers": approvers, "persons": [rule]})).await;
     for (user, two) in [(BOB, true), ("github:alice", false)] {
         let why = ineligible(&approval, &Voter::new(user, &[]), jiff::Timestamp::now().into());
         assert_eq!(matches!(why, Some(Ineligible::TwoPersons(_))), two, "{user}: {why:?}");
         assert!(two || why.is_none(), "{user}: {why:?}");
-        let client = stage.cluster.client(user, &[]).await.unwrap();
-        let api: Api<Approval> = Api::namespaced(client, &stage.namespace.name);
+        let client = harness.cluster.client(user, &[]).await.unwrap();
+        let api: Api<Approval> = Api::namespaced(client, &harness.namespace.name);
         let patch = Patch::Merge(json!({"spec": {"decisions": {user: {"verdict": "Reject"}}}}));
         api.patch(&approval.name_any(), &PatchParams::default(), &patch).await.unwrap();
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Stage, refused, user};
+use super::harness::{Harness, refused, user};
 
 const PAST: &str = "2020-01-01T00:00:00Z";
 const FUTURE: &str = "2100-01-01T00:00:00Z";
@@ -13,48 +13,48 @@ fn approve() -> Value {
 
 #[tokio::test]
 async fn only_the_attempt_that_was_found_invalid_is_replaced_by_the_next_one() {
-    let stage = Stage::open("final").await;
-    let approval = stage.ask(json!({})).await;
+    let harness = Harness::open("final").await;
+    let approval = harness.ask(json!({})).await;
     let modify =
         |attempt: i32, to: &str| json!({"verdict": "Modify", "attempt": attempt, "parameters": {"response": to}});
-    refused(stage.decide("alice", &approval, modify(2, "early")).await, "a decision is final");
-    stage.decide("alice", &approval, modify(1, "bad")).await.unwrap();
-    refused(stage.decide("alice", &approval, modify(2, "eager")).await, "a decision is final");
+    refused(harness.decide("alice", &approval, modify(2, "early")).await, "a decision is final");
+    harness.decide("alice", &approval, modify(1, "bad")).await.unwrap();
+    refused(harness.decide("alice", &approval, modify(2, "eager")).await, "a decision is final");
 
-    stage
+    harness
         .status(&approval, json!({"invalid": {"alice@example.com": {"attempt": 1, "why": "not that"}}}))
         .await
         .unwrap();
-    refused(stage.decide("alice", &approval, modify(1, "same number")).await, "a decision is final");
-    refused(stage.decide("alice", &approval, modify(3, "skipped one")).await, "a decision is final");
-    stage.decide("alice", &approval, modify(2, "good")).await.unwrap();
+    refused(harness.decide("alice", &approval, modify(1, "same number")).await, "a decision is final");
+    refused(harness.decide("alice", &approval, modify(3, "skipped one")).await, "a decision is final");
+    harness.decide("alice", &approval, modify(2, "good")).await.unwrap();
     // What stands about attempt 1 says nothing about attempt 2.
-    refused(stage.decide("alice", &approval, modify(3, "again")).await, "a decision is final");
+    refused(harness.decide("alice", &approval, modify(3, "again")).await, "a decision is final");
 }
 
 #[tokio::test]
 async fn no_vote_after_closing_time_even_while_nobody_counts_votes() {
-    let stage = Stage::open("time").await;
-    let closed = stage.ask(json!({"closesAt": PAST})).await;
-    refused(stage.decide("alice", &closed, approve()).await, "too late: this gate closed at 2020-01-01");
-    let open = stage.ask(json!({"closesAt": FUTURE})).await;
-    stage.decide("alice", &open, approve()).await.unwrap();
+    let harness = Harness::open("time").await;
+    let closed = harness.ask(json!({"closesAt": PAST})).await;
+    refused(harness.decide("alice", &closed, approve()).await, "too late: this gate closed at 2020-01-01");
+    let open = harness.ask(json!({"closesAt": FUTURE})).await;
+    harness.decide("alice", &open, approve()).await.unwrap();
 }
 
 #[tokio::test]
 async fn where_the_deadline_does_not_end_the_gate_it_stays_open() {
-    let stage = Stage::open("time").await;
-    let overdue = stage.ask(json!({"deadline": PAST, "timeout": {"action": "Expire"}})).await;
-    stage.decide("alice", &overdue, approve()).await.unwrap();
+    let harness = Harness::open("time").await;
+    let overdue = harness.ask(json!({"deadline": PAST, "timeout": {"action": "Expire"}})).await;
+    harness.decide("alice", &overdue, approve()).await.unwrap();
 }
 
 #[tokio::test]
 async fn after_an_escalation_only_the_new_closing_time_counts() {
-    let stage = Stage::open("time").await;
+    let harness = Harness::open("time").await;
     let escalated = async |request: Value, status: Value| {
-        let approval = stage.ask(request).await;
-        stage.status(&approval, status).await.unwrap();
-        stage.decide("alice", &approval, approve()).await
+        let approval = harness.ask(request).await;
+        harness.status(&approval, status).await.unwrap();
+        harness.decide("alice", &approval, approve()).await
     };
     escalated(json!({"closesAt": PAST}), json!({"level": 1})).await.unwrap();
     escalated(json!({"closesAt": PAST}), json!({"level": 1, "closesAt": FUTURE})).await.unwrap();
@@ -64,18 +64,18 @@ async fn after_an_escalation_only_the_new_closing_time_counts() {
 
 #[tokio::test]
 async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_escalation() {
-    let stage = Stage::open("time").await;
+    let harness = Harness::open("time").await;
     let later = "2090-01-01T00:00:00Z";
     let typed = json!([{"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": FUTURE,
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}}]);
     for closes_at in [Value::Null, json!(later)] {
         // A time later than the closing time, and no stamps at all, after which the API server makes no more of them.
         for doctored in [typed.clone(), json!([{}])] {
-            let approval = stage.ask(json!({"closesAt": closes_at})).await;
+            let approval = harness.ask(json!({"closesAt": closes_at})).await;
             let with_a_label = json!({"metadata": {"managedFields": doctored, "labels": {"team": "finance"}}});
-            let answer = stage.patch("alice", &approval, with_a_label).await;
-            stage.status(&approval, json!({"level": 1, "closesAt": later})).await.unwrap();
-            stage.decide("bob", &approval, approve()).await.unwrap();
+            let answer = harness.patch("alice", &approval, with_a_label).await;
+            harness.status(&approval, json!({"level": 1, "closesAt": later})).await.unwrap();
+            harness.decide("bob", &approval, approve()).await.unwrap();
             refused(answer, "metadata.managedFields tell when a decision was made");
         }
     }
@@ -83,12 +83,12 @@ async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_e
 
 #[tokio::test]
 async fn an_overdue_gate_takes_retry_reject_and_abort_whatever_it_allowed() {
-    let stage = Stage::open("time").await;
+    let harness = Harness::open("time").await;
     for verdict in ["Retry", "Reject", "Abort"] {
-        let approval = stage.ask(json!({"allowedVerdicts": ["Approve"], "approvers": [user("alice")]})).await;
-        stage.status(&approval, json!({"phase": "Overdue"})).await.unwrap();
+        let approval = harness.ask(json!({"allowedVerdicts": ["Approve"], "approvers": [user("alice")]})).await;
+        harness.status(&approval, json!({"phase": "Overdue"})).await.unwrap();
         let words = "verdict must be one of Retry, Reject, Abort";
-        refused(stage.decide("alice", &approval, approve()).await, words);
-        stage.decide("alice", &approval, json!({"verdict": verdict})).await.unwrap();
+        refused(harness.decide("alice", &approval, approve()).await, words);
+        harness.decide("alice", &approval, json!({"verdict": verdict})).await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! The stage of one test: a namespace of its own, Approvals made as the operator makes them, and people who act.
+//! The harness of one test: a namespace of its own, Approvals made as the operator makes them, and people who act.
 //! It must not judge: it hands back what the API server said.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,14 +19,14 @@ use signoff_tests::control_plane::{Cluster, Namespace, named};
 pub(crate) type Answer<T> = Result<T, String>;
 
 /// One test's namespace, and the operator's own client.
-pub(crate) struct Stage {
+pub(crate) struct Harness {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: Namespace,
     pub(crate) operator: Client,
     asked: AtomicU32,
 }
 
-impl Stage {
+impl Harness {
     pub(crate) async fn open(prefix: &str) -> Self {
         let cluster = Cluster::shared().unwrap();
         let namespace = cluster.namespace(prefix).await.unwrap();

@@ -7,7 +7,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value, json};
 use signoff_api::{Approval, ApprovalRequest, Decision, Verdict};
 
-use super::harness::{Answer, Stage, counted, said};
+use super::harness::{Answer, Harness, counted, said};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -42,12 +42,12 @@ fn doubled(spec: &mut Value, once: &[&str]) {
 }
 
 /// Adds a copy of a shipped policy for one namespace that costs twice as much: what it accepts costs at most half.
-async fn add_doubled(stage: &Stage, kind: &str, name: &str, once: &[&str], change: impl FnOnce(&mut Value)) {
-    let admin = stage.cluster.admin().await.unwrap();
+async fn add_doubled(harness: &Harness, kind: &str, name: &str, once: &[&str], change: impl FnOnce(&mut Value)) {
+    let admin = harness.cluster.admin().await.unwrap();
     let api = |kind: &str| -> Api<DynamicObject> {
         Api::all_with(admin.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk(GROUP, "v1", kind)))
     };
-    let copy = format!("doubled-{name}-{}", stage.namespace.name);
+    let copy = format!("doubled-{name}-{}", harness.namespace.name);
     let mut policy = serde_json::to_value(api(kind).get(name).await.unwrap()).unwrap();
     policy["metadata"] = json!({"name": copy});
     change(&mut policy["spec"]);
@@ -58,7 +58,7 @@ async fn add_doubled(stage: &Stage, kind: &str, name: &str, once: &[&str], chang
     binding["metadata"] = json!({"name": copy});
     binding["spec"]["policyName"] = json!(copy);
     binding["spec"]["matchResources"] =
-        json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace.name}}});
+        json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": harness.namespace.name}}});
     bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
 }
 
@@ -120,19 +120,19 @@ fn request(voters: &[String]) -> Value {
 }
 
 /// One of the voters, who is in 200 groups of the longest names that a vote can hold.
-async fn voter(stage: &Stage, user: &str) -> Api<Approval> {
+async fn voter(harness: &Harness, user: &str) -> Api<Approval> {
     let groups = names("member", 100).into_iter().chain(names("memberof", 100));
-    in_groups(stage, user, &groups.collect::<Vec<_>>()).await
+    in_groups(harness, user, &groups.collect::<Vec<_>>()).await
 }
 
 /// Somebody in these groups who may do everything.
-async fn in_groups(stage: &Stage, user: &str, groups: &[String]) -> Api<Approval> {
+async fn in_groups(harness: &Harness, user: &str, groups: &[String]) -> Api<Approval> {
     let groups: Vec<&str> = groups.iter().map(String::as_str).chain(["system:masters"]).collect();
-    Api::namespaced(stage.cluster.client(user, &groups).await.unwrap(), &stage.namespace.name)
+    Api::namespaced(harness.cluster.client(user, &groups).await.unwrap(), &harness.namespace.name)
 }
 
-async fn vote(stage: &Stage, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
-    decide(voter(stage, user).await, user, approval, decision).await
+async fn vote(harness: &Harness, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
+    decide(voter(harness, user).await, user, approval, decision).await
 }
 
 async fn decide(api: Api<Approval>, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
@@ -141,8 +141,8 @@ async fn decide(api: Api<Approval>, user: &str, approval: &Approval, decision: V
 }
 
 /// Waits until the copies are in force: one of them refuses a label that the shipped rules accept.
-async fn in_force(stage: &Stage, user: &str, approval: &Approval) {
-    let api = voter(stage, user).await;
+async fn in_force(harness: &Harness, user: &str, approval: &Approval) {
+    let api = voter(harness, user).await;
     let label = Patch::Merge(json!({"metadata": {"labels": {"canary": "x"}}}));
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     for _ in 0..1000 {
@@ -157,48 +157,50 @@ async fn in_force(stage: &Stage, user: &str, approval: &Approval) {
 
 #[tokio::test]
 async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget() {
-    let stage = Stage::open("largest").await;
+    let harness = Harness::open("largest").await;
     let voters = names("voter", 64);
-    let approval = stage.ask(request(&voters)).await;
-    add_doubled(&stage, "MutatingAdmissionPolicy", "signoff-voter-groups", &[], |spec| {
+    let approval = harness.ask(request(&voters)).await;
+    add_doubled(&harness, "MutatingAdmissionPolicy", "signoff-voter-groups", &[], |spec| {
         // The shipped policy has named the groups before, or comes after.
         let conditions = spec["matchConditions"].as_array_mut().unwrap();
         conditions.retain(|condition| condition["name"] != "votes-without-groups");
         assert_eq!(conditions.len(), 2);
     })
     .await;
-    add_doubled(&stage, "ValidatingAdmissionPolicy", "signoff-approvals", &[], |spec| {
+    add_doubled(&harness, "ValidatingAdmissionPolicy", "signoff-approvals", &[], |spec| {
         let canary = json!({"expression": "!has(object.metadata.labels) || !('canary' in object.metadata.labels)",
             "message": "the doubled rules are in force"});
         spec["validations"].as_array_mut().unwrap().insert(0, canary);
     })
     .await;
-    in_force(&stage, &voters[0], &approval).await;
+    in_force(&harness, &voters[0], &approval).await;
 
     let answers: Map<_, _> =
         (0..16).map(|n| (format!("q{n}"), json!({"text": "some words ".repeat(80).trim()}))).collect();
     let answer = json!({"verdict": "Respond", "reason": "x".repeat(2000), "answers": answers});
-    vote(&stage, &voters[63], &approval, answer.clone()).await.unwrap();
+    vote(&harness, &voters[63], &approval, answer.clone()).await.unwrap();
     for user in &voters[..8] {
         let bulky = json!({"list": vec![json!({"a": [1, "two", {"b": "three"}]}); 150]});
-        vote(&stage, user, &approval, json!({"verdict": "Modify", "reason": "y", "parameters": bulky})).await.unwrap();
+        vote(&harness, user, &approval, json!({"verdict": "Modify", "reason": "y", "parameters": bulky}))
+            .await
+            .unwrap();
     }
     for (user, verdict) in voters[8..].iter().zip(["Approve", "Reject", "Abort"]) {
-        vote(&stage, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
+        vote(&harness, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
     }
 
     // A voter who is in every group that a request can name.
-    let approval = stage.ask(request_to_groups()).await;
+    let approval = harness.ask(request_to_groups()).await;
     let groups: Vec<String> = (0..ApprovalRequest::MAX_QUORUMS).flat_map(groups_of).flatten().collect();
     for (user, decision) in voters.iter().zip([answer, approve(), json!({"verdict": "Reject", "reason": "last"})]) {
-        let api = in_groups(&stage, user, &groups).await;
+        let api = in_groups(&harness, user, &groups).await;
         let stored = decide(api, user, &approval, decision).await.unwrap();
         let named = &stored.spec.decisions[user].groups;
         assert_eq!((named.len(), named), (Decision::MAX_GROUPS, &stored.groups_of_voter(&groups)));
         let have = counted(&stored).tally.map_or(0, |tally| tally.have);
         assert_eq!(have, 1, "the vote of {user} counts");
     }
-    let stored = stage.approvals_of_operator().get(&approval.name_any()).await.unwrap();
+    let stored = harness.approvals_of_operator().get(&approval.name_any()).await.unwrap();
     let outcome = counted(&stored).outcome.unwrap();
     assert_eq!((outcome.verdict, &outcome.decided_by[..]), (Some(Verdict::Reject), &voters[2..3]));
 }
@@ -213,12 +215,12 @@ const OF_WORKFLOWS: [&str; 2] = ["signoff-workflows", "signoff-workflows-shape"]
 const CHECKS: [&str; 2] = ["authorizer", ".check("];
 
 /// Waits until a doubled policy refuses a Workflow of this name.
-async fn refuses(stage: &Stage, name: &str) {
+async fn refuses(harness: &Harness, name: &str) {
     for _ in 0..1000 {
-        if stage.request("dana", name, json!({})).await.is_err_and(|why| why.contains("is doubled")) {
+        if harness.request("dana", name, json!({})).await.is_err_and(|why| why.contains("is doubled")) {
             return;
         }
-        let _ = stage.workflows("dana").await.delete(name, &DeleteParams::default()).await;
+        let _ = harness.workflows("dana").await.delete(name, &DeleteParams::default()).await;
     }
     panic!("the doubled policy that refuses {name} is not in force after 1000 requests");
 }
@@ -227,20 +229,20 @@ async fn refuses(stage: &Stage, name: &str) {
 async fn the_largest_workflows_that_are_accepted_cost_less_than_half_of_what_a_rule_may() {
     /// As many bytes as a Workflow may have by default.
     const BYTES: usize = 512 * 1024;
-    let stage = Stage::open("largest").await;
+    let harness = Harness::open("largest").await;
     for name in OF_WORKFLOWS {
         // A name of its own: where two policies refuse, either may answer.
         let refused = format!("refused-by-{name}");
-        add_doubled(&stage, "ValidatingAdmissionPolicy", name, &CHECKS, |spec| {
+        add_doubled(&harness, "ValidatingAdmissionPolicy", name, &CHECKS, |spec| {
             let expression = format!("object.metadata.name != '{refused}'");
             let canary = json!({"expression": expression, "message": "is doubled"});
             spec["validations"].as_array_mut().unwrap().insert(0, canary);
         })
         .await;
-        refuses(&stage, &refused).await;
+        refuses(&harness, &refused).await;
     }
     let pods = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["create"], "resourceNames": []});
-    stage.grant("dana@example.com", pods).await;
+    harness.grant("dana@example.com", pods).await;
     let users = |count: usize| (0..count).map(|n| json!({"kind": "User", "name": n.to_string()})).collect::<Vec<_>>();
     let groups = |count: usize| (0..count).map(|n| json!({"kind": "Group", "name": n.to_string()})).collect::<Vec<_>>();
     let required: Vec<_> = (56..64).map(|n| json!({"group": n.to_string(), "min": 1})).collect();
@@ -272,7 +274,7 @@ async fn the_largest_workflows_that_are_accepted_cost_less_than_half_of_what_a_r
         let each = step(1000).to_string().len() + 1;
         let steps: Vec<_> = (0..(BYTES / each).min(1024)).map(step).collect();
         let count = steps.len();
-        let answer = stage.request("dana", name, json!({"steps": steps})).await;
+        let answer = harness.request("dana", name, json!({"steps": steps})).await;
         answer.unwrap_or_else(|why| panic!("{name}, {count} steps of {each} bytes: {why}"));
     }
 }

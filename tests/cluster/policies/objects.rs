@@ -7,17 +7,17 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::Approval;
 
-use super::harness::{self, Stage, refused, said};
+use super::harness::{self, Harness, refused, said};
 
 #[tokio::test]
 async fn when_the_object_is_nearly_full_small_votes_still_fit() {
-    let stage = Stage::open("objects").await;
+    let harness = Harness::open("objects").await;
     let users: Vec<_> = (0..9).map(|n| format!("voter-{n}@example.com")).collect();
     let subjects: Vec<_> = users.iter().map(|name| json!({"kind": "User", "name": name})).collect();
-    let approval = stage.ask(json!({"approvers": subjects})).await;
+    let approval = harness.ask(json!({"approvers": subjects})).await;
     let vote = async |n: usize, size: usize| {
-        let client = stage.cluster.client(&users[n], &["system:masters"]).await.unwrap();
-        let api: kube::Api<Approval> = kube::Api::namespaced(client, &stage.namespace.name);
+        let client = harness.cluster.client(&users[n], &["system:masters"]).await.unwrap();
+        let api: kube::Api<Approval> = kube::Api::namespaced(client, &harness.namespace.name);
         let decision = json!({"verdict": "Modify", "parameters": {"response": "x".repeat(size)}});
         let patch = kube::api::Patch::Merge(json!({"spec": {"decisions": {&users[n]: decision}}}));
         said(api.patch(&approval.name_any(), &Default::default(), &patch).await)
@@ -32,24 +32,24 @@ async fn when_the_object_is_nearly_full_small_votes_still_fit() {
 
 #[tokio::test]
 async fn an_approval_goes_with_its_workflow() {
-    let stage = Stage::open("objects").await;
-    let workflow = stage.request("dana", "refund", json!({})).await.unwrap();
+    let harness = Harness::open("objects").await;
+    let workflow = harness.request("dana", "refund", json!({})).await.unwrap();
     let mut approval = harness::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
     approval.metadata.owner_references = Some(vec![kube::Resource::controller_owner_ref(&workflow, &()).unwrap()]);
-    let api = stage.approvals_of_operator();
+    let api = harness.approvals_of_operator();
     let approval = api.create(&PostParams::default(), &approval).await.unwrap();
     let (name, uid) = (approval.name_any(), approval.uid().unwrap());
     let gone = await_condition(api, &name, conditions::is_deleted(&uid));
-    stage.workflows("dana").await.delete("refund", &DeleteParams::background()).await.unwrap();
+    harness.workflows("dana").await.delete("refund", &DeleteParams::background()).await.unwrap();
     tokio::time::timeout(std::time::Duration::from_secs(30), gone).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn an_approval_goes_with_its_namespace() {
-    let stage = Stage::open("objects").await;
-    let approval = stage.ask(json!({})).await;
+    let harness = Harness::open("objects").await;
+    let approval = harness.ask(json!({})).await;
     let (name, uid) = (approval.name_any(), approval.uid().unwrap());
-    stage.namespace.delete().await.unwrap();
-    let gone = await_condition(stage.approvals_of_operator(), &name, conditions::is_deleted(&uid));
+    harness.namespace.delete().await.unwrap();
+    let gone = await_condition(harness.approvals_of_operator(), &name, conditions::is_deleted(&uid));
     tokio::time::timeout(std::time::Duration::from_secs(60), gone).await.unwrap().unwrap();
 }

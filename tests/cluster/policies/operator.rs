@@ -1,11 +1,11 @@
 //! What the operator may do by its roles: it reports, and decides nothing.
 //! These tests must not start an operator.
 
-use super::harness::Stage;
+use super::harness::Harness;
 
 #[tokio::test]
 async fn the_operator_holds_no_verb_that_decides() {
-    let stage = Stage::open("operator").await;
+    let harness = Harness::open("operator").await;
     for (verb, resource) in [
         ("approve", "approvals"),
         ("grant", "approvals"),
@@ -24,7 +24,7 @@ async fn the_operator_holds_no_verb_that_decides() {
         ("patch", "pods"),
         ("deletecollection", "pods"),
     ] {
-        let asked = stage
+        let asked = harness
             .cluster
             .kubectl([
                 "auth",
@@ -35,9 +35,9 @@ async fn the_operator_holds_no_verb_that_decides() {
                     if ["secrets", "pods", "configmaps"].contains(&resource) { "" } else { ".signoff.dev" }
                 ),
                 "-n",
-                &stage.namespace.name,
+                &harness.namespace.name,
             ])
-            .kubeconfig(&stage.cluster.operator_kubeconfig().unwrap())
+            .kubeconfig(&harness.cluster.operator_kubeconfig().unwrap())
             .run()
             .await
             .unwrap();

@@ -6,17 +6,17 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_tests::control_plane::named;
 
-use super::harness::{Stage, said};
+use super::harness::{Harness, said};
 
 #[tokio::test]
 async fn every_pattern_that_a_plan_accepts_finds_on_the_api_server_what_it_finds_here() {
     let table: Value = serde_json::from_str(include_str!("../../contract/patterns.json")).unwrap();
-    let stage = Stage::open("patterns").await;
-    let (alice, me) = (stage.approvals("alice").await, named("alice").unwrap().user);
+    let harness = Harness::open("patterns").await;
+    let (alice, me) = (harness.approvals("alice").await, named("alice").unwrap().user);
     let mut tried = 0;
     for row in table["read"].as_array().unwrap() {
         let question = json!({"id": "answer", "pattern": row["pattern"], "errorMessage": "it does not match"});
-        let approval = stage.ask(json!({"form": {"questions": [question]}})).await;
+        let approval = harness.ask(json!({"form": {"questions": [question]}})).await;
         for (list, matches) in [("yes", true), ("no", false)] {
             for text in row[list].as_array().unwrap() {
                 let respond = json!({"verdict": "Respond", "answers": {"answer": {"text": text}}});

@@ -3,17 +3,17 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Stage, refused, user};
+use super::harness::{Harness, refused, user};
 
 #[tokio::test]
 async fn a_refusal_names_the_step_or_the_place() {
-    let stage = Stage::open("shapes").await;
+    let harness = Harness::open("shapes").await;
     let steps = json!([
         {"name": "first", "set": {"value": "x"}},
         {"name": "second", "hitl": {"prompt": "?", "approvers": [user("alice"), {"kind": "Group", "name": "system:masters"}]}},
         {"name": "third"},
     ]);
-    let answer = stage.request("dana", "broken", json!({"steps": steps})).await.unwrap_err();
+    let answer = harness.request("dana", "broken", json!({"steps": steps})).await.unwrap_err();
     let second = answer.contains("second: name must not start with system:");
     assert!(second || answer.contains("third: a step must have exactly one of"), "{answer}");
     // A person who is called like the group is not the group.
@@ -23,10 +23,10 @@ async fn a_refusal_names_the_step_or_the_place() {
     };
     let person = json!({"kind": "User", "name": "finance"});
     refused(
-        stage.request("dana", "broken", gate(person)).await,
+        harness.request("dana", "broken", gate(person)).await,
         "every group of requiredFrom must be among the approvers",
     );
-    stage.request("dana", "honest", gate(json!({"kind": "Group", "name": "finance"}))).await.unwrap();
+    harness.request("dana", "honest", gate(json!({"kind": "Group", "name": "finance"}))).await.unwrap();
     let provider = json!({"providers": [{"name": "models"}]});
-    refused(stage.request("dana", "broken", provider).await, "spec.providers models: a provider is exactly one of");
+    refused(harness.request("dana", "broken", provider).await, "spec.providers models: a provider is exactly one of");
 }

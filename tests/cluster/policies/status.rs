@@ -13,12 +13,12 @@ use signoff_cluster::requests::{AnswerForm, ApiRequests};
 use signoff_cluster::store::Store;
 use signoff_cluster::{error::status_code, metrics::RequestMetrics, write_priority::WritePriority};
 
-use super::harness::{self, Stage};
+use super::harness::{self, Harness};
 
 /// The object as the API server has it, and as the operator reads it.
-async fn read<K: ReconciledKind>(stage: &Stage, name: &str) -> (Value, K) {
+async fn read<K: ReconciledKind>(harness: &Harness, name: &str) -> (Value, K) {
     let api: Api<DynamicObject> =
-        Api::namespaced_with(stage.client("admin").await, &stage.namespace.name, &ApiResource::erase::<K>(&()));
+        Api::namespaced_with(harness.client("admin").await, &harness.namespace.name, &ApiResource::erase::<K>(&()));
     let object = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
     let Read(typed) = serde_json::from_value(object.clone()).unwrap();
     (object, typed)
@@ -28,9 +28,9 @@ async fn read<K: ReconciledKind>(stage: &Stage, name: &str) -> (Value, K) {
 const FINALIZER: &str = "foregroundDeletion";
 
 /// One of the cast writes a label and an annotation on an object, and what else is given of its metadata.
-async fn mark<K: ReconciledKind>(stage: &Stage, who: &str, name: &str, mut metadata: Value) {
+async fn mark<K: ReconciledKind>(harness: &Harness, who: &str, name: &str, mut metadata: Value) {
     let api: Api<DynamicObject> =
-        Api::namespaced_with(stage.client(who).await, &stage.namespace.name, &ApiResource::erase::<K>(&()));
+        Api::namespaced_with(harness.client(who).await, &harness.namespace.name, &ApiResource::erase::<K>(&()));
     for field in ["labels", "annotations"] {
         metadata[field] = json!({"example.com/mark": "theirs"});
     }
@@ -47,13 +47,13 @@ fn rest(mut object: Value) -> Value {
     object
 }
 
-async fn writes_a_status_and_nothing_else<K: ReconciledKind>(stage: &Stage, name: &str, status: K::Status) {
-    let requests = ApiRequests::new(stage.operator.clone(), RequestMetrics::default(), WritePriority::default());
-    let (before, observed) = read::<K>(stage, name).await;
+async fn writes_a_status_and_nothing_else<K: ReconciledKind>(harness: &Harness, name: &str, status: K::Status) {
+    let requests = ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default());
+    let (before, observed) = read::<K>(harness, name).await;
     assert_eq!(before["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!(before["metadata"]["labels"]["example.com/mark"], "theirs");
     let answer = requests.replace_status(&observed, &status, AnswerForm::Metadata).await.unwrap();
-    let (after, stored) = read::<K>(stage, name).await;
+    let (after, stored) = read::<K>(harness, name).await;
     assert_eq!(after["status"], serde_json::to_value(&status).unwrap());
     assert_ne!(after["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
     assert_eq!(rest(after), rest(before), "{name}: more than the status was changed");
@@ -88,30 +88,30 @@ async fn writes_a_status_and_nothing_else<K: ReconciledKind>(stage: &Stage, name
 
 #[tokio::test]
 async fn a_status_is_written_without_the_rest_of_its_object() {
-    let stage = Stage::open("status").await;
-    let workflow = stage.request("dana", "refund", json!({})).await.unwrap();
+    let harness = Harness::open("status").await;
+    let workflow = harness.request("dana", "refund", json!({})).await.unwrap();
     let mut approval = harness::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
     approval.metadata.owner_references = Some(vec![workflow.controller_owner_ref(&()).unwrap()]);
     approval.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
-    let approval = stage.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap();
-    mark::<Workflow>(&stage, "admin", "refund", json!({"finalizers": [FINALIZER]})).await;
-    mark::<Approval>(&stage, "alice", &approval.name_any(), json!({})).await;
+    let approval = harness.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap();
+    mark::<Workflow>(&harness, "admin", "refund", json!({"finalizers": [FINALIZER]})).await;
+    mark::<Approval>(&harness, "alice", &approval.name_any(), json!({})).await;
 
     let status = WorkflowStatus { phase: WorkflowPhase::Running, seq: 1, ..WorkflowStatus::default() };
-    writes_a_status_and_nothing_else::<Workflow>(&stage, "refund", status).await;
+    writes_a_status_and_nothing_else::<Workflow>(&harness, "refund", status).await;
     let status = ApprovalStatus { phase: ApprovalPhase::Overdue, seq: 1, ..ApprovalStatus::default() };
-    writes_a_status_and_nothing_else::<Approval>(&stage, &approval.name_any(), status).await;
+    writes_a_status_and_nothing_else::<Approval>(&harness, &approval.name_any(), status).await;
 }
 
 #[tokio::test]
 async fn a_new_approval_is_what_was_sent_with_its_first_status() {
-    let stage = Stage::open("status").await;
-    let requests = ApiRequests::new(stage.operator.clone(), RequestMetrics::default(), WritePriority::default());
+    let harness = Harness::open("status").await;
+    let requests = ApiRequests::new(harness.operator.clone(), RequestMetrics::default(), WritePriority::default());
     let mut approval = harness::approval(json!({}));
-    approval.metadata.namespace = Some(stage.namespace.name.clone());
+    approval.metadata.namespace = Some(harness.namespace.name.clone());
     let Answer::Metadata(metadata) = requests.create(&approval, AnswerForm::Metadata).await.unwrap() else {
         panic!("the answer is the whole Approval");
     };
-    let (_, stored) = read::<Approval>(&stage, &approval.name_any()).await;
+    let (_, stored) = read::<Approval>(&harness, &approval.name_any()).await;
     assert_eq!(Approval { metadata: *metadata, status: Some(ApprovalStatus::default()), ..approval }, stored);
 }

@@ -5,54 +5,54 @@ use serde_json::json;
 use signoff_api::approval::ApprovalPhase;
 use signoff_tests::control_plane::named;
 
-use super::harness::{Stage, counted, group, refused, user};
+use super::harness::{Harness, counted, group, refused, user};
 
 #[tokio::test]
 async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
-    let stage = Stage::open("votes").await;
+    let harness = Harness::open("votes").await;
     let robot =
         |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "kustomize-controller"});
-    let elsewhere = stage.ask(json!({"approvers": [robot("other")]})).await;
-    refused(stage.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await, "is not an approver of this gate");
-    let approval = stage.ask(json!({"approvers": [robot("flux-system")]})).await;
-    stage.decide("flux", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    let elsewhere = harness.ask(json!({"approvers": [robot("other")]})).await;
+    refused(harness.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await, "is not an approver of this gate");
+    let approval = harness.ask(json!({"approvers": [robot("flux-system")]})).await;
+    harness.decide("flux", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 
 #[tokio::test]
 async fn after_an_escalation_the_new_list_is_in_force() {
-    let stage = Stage::open("votes").await;
-    let approval = stage.ask(json!({"approvers": [user("alice")], "timeout": {"action": "Escalate", "escalation": [{"to": [user("bob")]}]}})).await;
-    refused(stage.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
-    stage.status(&approval, json!({"level": 1, "approvers": [user("alice"), user("bob")]})).await.unwrap();
-    stage.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    let harness = Harness::open("votes").await;
+    let approval = harness.ask(json!({"approvers": [user("alice")], "timeout": {"action": "Escalate", "escalation": [{"to": [user("bob")]}]}})).await;
+    refused(harness.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
+    harness.status(&approval, json!({"level": 1, "approvers": [user("alice"), user("bob")]})).await.unwrap();
+    harness.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_person_of_a_further_quorum_alone_is_an_approver_too() {
-    let stage = Stage::open("votes").await;
+    let harness = Harness::open("votes").await;
     let further = json!([{"source": "policy production", "approvers": [user("erin")], "threshold": 1}]);
-    let approval = stage.ask(json!({"approvers": [user("alice")], "further": further})).await;
-    refused(stage.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
-    stage.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    let approval = harness.ask(json!({"approvers": [user("alice")], "further": further})).await;
+    refused(harness.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
+    harness.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 
 #[tokio::test]
 async fn groups_that_a_quorum_counts_are_stamped() {
-    let stage = Stage::open("votes").await;
+    let harness = Harness::open("votes").await;
     let further = json!([{"source": "policy", "approvers": [group("finance")], "threshold": 1,
         "requiredFrom": [{"group": "finance", "min": 1}]}]);
-    let approval = stage
+    let approval = harness
         .ask(json!({"approvers": [group("finance-leads"), user("bob")], "requiredFrom": [{"group": "finance-leads", "min": 1}], "further": further}))
         .await;
     for (who, groups) in [("alice", &["finance-leads", "finance"][..]), ("bob", &["finance"][..])] {
-        let approval = stage.decide(who, &approval, json!({"verdict": "Approve"})).await.unwrap();
+        let approval = harness.decide(who, &approval, json!({"verdict": "Approve"})).await.unwrap();
         assert_eq!(approval.spec.decisions[named(who).unwrap().user].groups, groups);
     }
 }
 
 #[tokio::test]
 async fn a_voter_in_more_groups_than_a_vote_needs_decides_by_a_plain_kubectl_patch() {
-    let stage = Stage::open("votes").await;
+    let harness = Harness::open("votes").await;
     let alice = named("alice").unwrap().user;
     let quorum = |n: usize| {
         let approvers: Vec<_> = (0..20).map(|at| group(&format!("approvers{n}-{at}"))).collect();
@@ -69,14 +69,15 @@ async fn a_voter_in_more_groups_than_a_vote_needs_decides_by_a_plain_kubectl_pat
         .chain(["required0-0".to_owned(), "approvers1-0".to_owned()])
         .collect();
     for (verdict, phase) in [("Approve", ApprovalPhase::Approved), ("Reject", ApprovalPhase::Rejected)] {
-        let approval = stage.ask(fields.clone()).await;
+        let approval = harness.ask(fields.clone()).await;
         let patch = json!({"spec": {"decisions": {alice: {"verdict": verdict}}}}).to_string();
         let name = approval.name_any();
-        let mut arguments = vec!["patch", "approval", &name, "--type=merge", "-p", &patch, "-n", &stage.namespace.name];
+        let mut arguments =
+            vec!["patch", "approval", &name, "--type=merge", "-p", &patch, "-n", &harness.namespace.name];
         arguments.extend(["--as", alice]);
         arguments.extend(groups.iter().flat_map(|group| ["--as-group", group]));
-        stage.cluster.kubectl(&arguments).run().await.unwrap().ok().unwrap();
-        let stored = stage.approvals_of_operator().get(&name).await.unwrap();
+        harness.cluster.kubectl(&arguments).run().await.unwrap().ok().unwrap();
+        let stored = harness.approvals_of_operator().get(&name).await.unwrap();
         let named = &stored.spec.decisions[alice].groups;
         assert_eq!((named.len(), named), (4 * 8 + 4, &stored.groups_of_voter(&groups)), "{verdict}");
         let status = counted(&stored);
@@ -86,42 +87,42 @@ async fn a_voter_in_more_groups_than_a_vote_needs_decides_by_a_plain_kubectl_pat
 
 #[tokio::test]
 async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
-    let stage = Stage::open("votes").await;
-    stage.namespace.bind("signoff-approver", "dana@example.com").await.unwrap();
+    let harness = Harness::open("votes").await;
+    harness.namespace.bind("signoff-approver", "dana@example.com").await.unwrap();
     let approvers = json!([user("alice"), user("dana")]);
-    let open = stage.ask(json!({"approvers": approvers})).await;
-    stage.decide("dana", &open, json!({"verdict": "Approve"})).await.unwrap();
+    let open = harness.ask(json!({"approvers": approvers})).await;
+    harness.decide("dana", &open, json!({"verdict": "Approve"})).await.unwrap();
 
-    let closed = stage.ask(json!({"approvers": approvers, "excludeRequester": true})).await;
+    let closed = harness.ask(json!({"approvers": approvers, "excludeRequester": true})).await;
     refused(
-        stage.decide("dana", &closed, json!({"verdict": "Approve"})).await,
+        harness.decide("dana", &closed, json!({"verdict": "Approve"})).await,
         "the requester must not decide this gate (excludeRequester)",
     );
-    stage.decide("alice", &closed, json!({"verdict": "Approve"})).await.unwrap();
+    harness.decide("alice", &closed, json!({"verdict": "Approve"})).await.unwrap();
 
     let by_machine = json!({"approvers": approvers, "excludeRequester": true, "requestedBy": "system:serviceaccount:ci:bot", "requestedFor": "dana@example.com"});
-    let closed = stage.ask(by_machine).await;
+    let closed = harness.ask(by_machine).await;
     refused(
-        stage.decide("dana", &closed, json!({"verdict": "Approve"})).await,
+        harness.decide("dana", &closed, json!({"verdict": "Approve"})).await,
         "the requester must not decide this gate (excludeRequester)",
     );
 }
 
 #[tokio::test]
 async fn a_quorum_that_excludes_the_requester_does_not_list_them() {
-    let stage = Stage::open("votes").await;
-    stage.namespace.bind("signoff-approver", "dana@example.com").await.unwrap();
+    let harness = Harness::open("votes").await;
+    harness.namespace.bind("signoff-approver", "dana@example.com").await.unwrap();
     let further = |exclude: bool| json!([{"source": "policy", "approvers": [user("dana"), user("bob")], "threshold": 1, "excludeRequester": exclude}]);
-    let approval = stage.ask(json!({"approvers": [user("alice")], "further": further(true)})).await;
-    refused(stage.decide("dana", &approval, json!({"verdict": "Approve"})).await, "not an approver");
-    stage.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
-    let approval = stage.ask(json!({"approvers": [user("alice")], "further": further(false)})).await;
-    stage.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    let approval = harness.ask(json!({"approvers": [user("alice")], "further": further(true)})).await;
+    refused(harness.decide("dana", &approval, json!({"verdict": "Approve"})).await, "not an approver");
+    harness.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
+    let approval = harness.ask(json!({"approvers": [user("alice")], "further": further(false)})).await;
+    harness.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 
 #[tokio::test]
 async fn another_user_name_of_an_excluded_person_is_excluded_too() {
-    let stage = Stage::open("votes").await;
+    let harness = Harness::open("votes").await;
     let persons = json!([
         {"pattern": "bob@example\\.com", "person": "Robert"},
         {"pattern": "(oidc:)?b\\.obson", "person": "Robert"},
@@ -130,43 +131,43 @@ async fn another_user_name_of_an_excluded_person_is_excluded_too() {
     ]);
     let approvers = json!([user("alice"), user("bob"), user("slash")]);
     let ask = async |excluded: &str| {
-        stage.ask(json!({"approvers": approvers, "persons": persons, "excluded": [excluded]})).await
+        harness.ask(json!({"approvers": approvers, "persons": persons, "excluded": [excluded]})).await
     };
     let vote = json!({"verdict": "Approve"});
     for (excluded, who) in [("b.obson", "bob"), ("alice-admin", "alice")] {
         let approval = ask(excluded).await;
-        refused(stage.decide(who, &approval, vote.clone()).await, "excluded from deciding this gate");
+        refused(harness.decide(who, &approval, vote.clone()).await, "excluded from deciding this gate");
     }
     let approval = ask("carol-admin").await;
-    stage.decide("alice", &approval, vote.clone()).await.unwrap();
-    stage.decide("bob", &approval, vote.clone()).await.unwrap();
-    refused(stage.decide("slash", &approval, vote).await, "must match a rule of spec.request.persons");
+    harness.decide("alice", &approval, vote.clone()).await.unwrap();
+    harness.decide("bob", &approval, vote.clone()).await.unwrap();
+    refused(harness.decide("slash", &approval, vote).await, "must match a rule of spec.request.persons");
 }
 
 #[tokio::test]
 async fn a_decision_about_another_request_is_stale() {
-    let stage = Stage::open("votes").await;
-    let approval = stage.ask(json!({})).await;
+    let harness = Harness::open("votes").await;
+    let approval = harness.ask(json!({})).await;
     let about = |digest: &str| json!({"verdict": "Approve", "requestDigest": digest});
     refused(
-        stage.decide("alice", &approval, about(&format!("sha256:{}", "f".repeat(64)))).await,
+        harness.decide("alice", &approval, about(&format!("sha256:{}", "f".repeat(64)))).await,
         "stale: requestDigest",
     );
     let digest = approval.spec.request.digest.to_string();
-    stage.decide("alice", &approval, about(&digest)).await.unwrap();
+    harness.decide("alice", &approval, about(&digest)).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_standing_grant_needs_the_verb_grant() {
-    let stage = Stage::open("votes").await;
-    let approval = stage.ask(json!({})).await;
+    let harness = Harness::open("votes").await;
+    let approval = harness.ask(json!({})).await;
     let vote = json!({"verdict": "Approve", "grant": {"scope": "run", "match": "gate", "ttl": "1h"}});
-    refused(stage.decide("alice", &approval, vote.clone()).await, "lacks the RBAC verb grant");
-    stage
+    refused(harness.decide("alice", &approval, vote.clone()).await, "lacks the RBAC verb grant");
+    harness
         .grant(
             "alice@example.com",
             json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["grant"]}),
         )
         .await;
-    stage.decide("alice", &approval, vote).await.unwrap();
+    harness.decide("alice", &approval, vote).await.unwrap();
 }

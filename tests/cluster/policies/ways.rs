@@ -6,65 +6,66 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_api::Approval;
 
-use super::harness::{Answer, Stage, group, refused, said, user};
+use super::harness::{Answer, Harness, group, refused, said, user};
 
 const ALICE: &str = "alice@example.com";
 
-async fn apply(stage: &Stage, who: &str, manager: &str, approval: &Approval, decisions: Value) -> Answer<Approval> {
+async fn apply(harness: &Harness, who: &str, manager: &str, approval: &Approval, decisions: Value) -> Answer<Approval> {
     let patch = Patch::Apply(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
         "metadata": {"name": approval.name_any()},
         "spec": {"decisions": decisions},
     }));
-    said(stage.approvals(who).await.patch(&approval.name_any(), &PatchParams::apply(manager), &patch).await)
+    said(harness.approvals(who).await.patch(&approval.name_any(), &PatchParams::apply(manager), &patch).await)
 }
 
 #[tokio::test]
 async fn server_side_apply_by_different_field_managers_touches_only_ones_own_entry() {
-    let stage = Stage::open("ways").await;
-    let approval = stage.ask(json!({"threshold": 2})).await;
+    let harness = Harness::open("ways").await;
+    let approval = harness.ask(json!({"threshold": 2})).await;
     let vote = json!({"verdict": "Approve"});
-    apply(&stage, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
+    apply(&harness, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
     refused(
-        apply(&stage, "bob", "kustomize-controller", &approval, json!({ALICE: vote, "carol@example.com": vote})).await,
+        apply(&harness, "bob", "kustomize-controller", &approval, json!({ALICE: vote, "carol@example.com": vote}))
+            .await,
         "only under your own user name",
     );
     let approval =
-        apply(&stage, "bob", "kustomize-controller", &approval, json!({"bob@example.com": vote})).await.unwrap();
+        apply(&harness, "bob", "kustomize-controller", &approval, json!({"bob@example.com": vote})).await.unwrap();
     assert_eq!(approval.spec.decisions.len(), 2);
     // A controller applies the same again at every turn.
-    apply(&stage, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
-    refused(apply(&stage, "alice", "argocd-controller", &approval, json!({})).await, "a decision is final");
+    apply(&harness, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
+    refused(apply(&harness, "alice", "argocd-controller", &approval, json!({})).await, "a decision is final");
 }
 
 #[tokio::test]
 async fn a_stamped_group_survives_the_next_apply() {
-    let stage = Stage::open("ways").await;
+    let harness = Harness::open("ways").await;
     let fields =
         json!({"approvers": [group("finance"), user("bob")], "requiredFrom": [{"group": "finance", "min": 1}]});
-    let approval = stage.ask(fields).await;
+    let approval = harness.ask(fields).await;
     let vote = json!({ALICE: {"verdict": "Approve"}});
     for _ in 0..2 {
-        let approval = apply(&stage, "alice", "flux", &approval, vote.clone()).await.unwrap();
+        let approval = apply(&harness, "alice", "flux", &approval, vote.clone()).await.unwrap();
         assert_eq!(approval.spec.decisions[ALICE].groups, ["finance"]);
     }
 }
 
 #[tokio::test]
 async fn a_git_controller_that_applies_its_entry_again_changes_nothing_whatever_groups_its_voter_has_by_then() {
-    let stage = Stage::open("ways").await;
+    let harness = Harness::open("ways").await;
     let approvers = json!([group("finance"), group("audit"), user("bob")]);
     let required = json!([{"group": "finance", "min": 1}, {"group": "audit", "min": 1}]);
-    let approval = stage.ask(json!({"approvers": approvers, "requiredFrom": required, "threshold": 2})).await;
-    let (name, namespace) = (approval.name_any(), stage.namespace.name.clone());
+    let approval = harness.ask(json!({"approvers": approvers, "requiredFrom": required, "threshold": 2})).await;
+    let (name, namespace) = (approval.name_any(), harness.namespace.name.clone());
     let entry = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": name},
         "spec": {"decisions": {ALICE: {"verdict": "Approve", "reason": "from Git"}}}});
     let controller = async |groups: &[&str]| {
         let mut arguments = vec!["apply", "--server-side", "--field-manager=kustomize-controller", "-f", "-"];
         arguments.extend(["-n", &namespace, "--as", ALICE]);
         arguments.extend(groups.iter().flat_map(|group| ["--as-group", group]));
-        stage.cluster.kubectl(&arguments).input(entry.to_string()).run().await.unwrap().ok().unwrap();
-        stage.approvals_of_operator().get(&name).await.unwrap()
+        harness.cluster.kubectl(&arguments).input(entry.to_string()).run().await.unwrap().ok().unwrap();
+        harness.approvals_of_operator().get(&name).await.unwrap()
     };
     // The rights come with the name: the groups are only counted.
     let first = controller(&["finance", "staff"]).await;
@@ -75,7 +76,7 @@ async fn a_git_controller_that_applies_its_entry_again_changes_nothing_whatever_
         assert_eq!(again.spec, first.spec, "{groups:?}");
     }
     // Another entry of another manager leaves it alone, and its own as well.
-    apply(&stage, "bob", "another-controller", &approval, json!({"bob@example.com": {"verdict": "Approve"}}))
+    apply(&harness, "bob", "another-controller", &approval, json!({"bob@example.com": {"verdict": "Approve"}}))
         .await
         .unwrap();
     let voted = controller(&["audit"]).await;
@@ -85,11 +86,11 @@ async fn a_git_controller_that_applies_its_entry_again_changes_nothing_whatever_
 
 #[tokio::test]
 async fn real_kubectl_decides_by_merge_patch_json_patch_and_server_side_apply() {
-    let stage = Stage::open("ways").await;
-    let approval = stage.ask(json!({"approvers": [user("alice"), user("bob"), user("erin")], "threshold": 3})).await;
+    let harness = Harness::open("ways").await;
+    let approval = harness.ask(json!({"approvers": [user("alice"), user("bob"), user("erin")], "threshold": 3})).await;
     let name = approval.name_any();
     let kubectl = async |who: &str, arguments: &[&str], input: Option<String>| {
-        let mut command = stage.cluster.kubectl([arguments, &["-n", &stage.namespace.name]].concat()).person(who);
+        let mut command = harness.cluster.kubectl([arguments, &["-n", &harness.namespace.name]].concat()).person(who);
         if let Some(input) = input {
             command = command.input(input);
         }
@@ -105,6 +106,6 @@ async fn real_kubectl_decides_by_merge_patch_json_patch_and_server_side_apply() 
         "spec": {"decisions": {"erin@example.com": {"verdict": "Approve"}}}});
     let apply = ["apply", "--server-side", "--field-manager=reviews", "-f", "-"];
     kubectl("erin", &apply, Some(own.to_string())).await.ok().unwrap();
-    let stored = stage.approvals_of_operator().get(&name).await.unwrap();
+    let stored = harness.approvals_of_operator().get(&name).await.unwrap();
     assert_eq!(stored.spec.decisions.len(), 3);
 }

@@ -6,33 +6,33 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use signoff_api::Workflow;
 
-use super::harness::{self, Stage, refused, said, user};
+use super::harness::{self, Harness, refused, said, user};
 
 #[tokio::test]
 async fn who_asked_is_stamped_whatever_was_typed() {
-    let stage = Stage::open("asked").await;
-    let workflow = stage.request("dana", "refund", json!({"requestedBy": "alice@example.com"})).await.unwrap();
+    let harness = Harness::open("asked").await;
+    let workflow = harness.request("dana", "refund", json!({"requestedBy": "alice@example.com"})).await.unwrap();
     assert_eq!(workflow.spec.requested_by, "dana@example.com");
 }
 
 #[tokio::test]
 async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
-    let stage = Stage::open("asked").await;
-    let stored = stage.request("dana", "refund", json!({})).await.unwrap();
+    let harness = Harness::open("asked").await;
+    let stored = harness.request("dana", "refund", json!({})).await.unwrap();
     let mut typed = harness::workflow("refund", json!({}));
-    typed["metadata"]["namespace"] = json!(stage.namespace.name);
+    typed["metadata"]["namespace"] = json!(harness.namespace.name);
     typed["metadata"]["resourceVersion"] = json!(stored.resource_version());
     typed["spec"].as_object_mut().unwrap().remove("requestedBy");
     let replace = async |object: &Value, who: &str| {
-        let run = stage
+        let run = harness
             .cluster
-            .kubectl(["replace", "-n", &stage.namespace.name, "-f", "-"])
+            .kubectl(["replace", "-n", &harness.namespace.name, "-f", "-"])
             .person(who)
             .input(object.to_string());
         run.run().await.unwrap()
     };
     replace(&typed, "dana").await.ok().unwrap();
-    let kept = stage.workflows("dana").await.get("refund").await.unwrap();
+    let kept = harness.workflows("dana").await.get("refund").await.unwrap();
     assert_eq!(kept.spec.requested_by, "dana@example.com");
 
     // Without a spec at all nothing could be put back: the first step of a forgery in two.
@@ -45,25 +45,25 @@ async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
 
 #[tokio::test]
 async fn asking_for_somebody_needs_the_verb_delegate_on_that_person() {
-    let stage = Stage::open("asked").await;
+    let harness = Harness::open("asked").await;
     let fields = json!({"requestedFor": "erin@example.com"});
     refused(
-        stage.request("dana", "refund", fields.clone()).await,
+        harness.request("dana", "refund", fields.clone()).await,
         "lacks the RBAC verb delegate on people.signoff.dev erin@example.com",
     );
     let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": ["erin@example.com"], "verbs": ["delegate"]});
-    stage.grant("dana@example.com", rule).await;
-    stage.request("dana", "refund", fields).await.unwrap();
+    harness.grant("dana@example.com", rule).await;
+    harness.request("dana", "refund", fields).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
-    let stage = Stage::open("asked").await;
-    let bot = format!("system:serviceaccount:{}:bot", stage.namespace.name);
-    stage.namespace.bind("signoff-requester", &bot).await.unwrap();
+    let harness = Harness::open("asked").await;
+    let bot = format!("system:serviceaccount:{}:bot", harness.namespace.name);
+    harness.namespace.bind("signoff-requester", &bot).await.unwrap();
     let rule = json!({"apiGroups": ["signoff.dev"], "resources": ["people"], "resourceNames": ["dana@example.com"], "verbs": ["delegate"]});
-    stage.grant(&bot, rule).await;
-    let api: Api<Workflow> = Api::namespaced(stage.cluster.client(&bot, &[]).await.unwrap(), &stage.namespace.name);
+    harness.grant(&bot, rule).await;
+    let api: Api<Workflow> = Api::namespaced(harness.cluster.client(&bot, &[]).await.unwrap(), &harness.namespace.name);
     let gate = json!({"prompt": "ok?", "approvers": [user("alice")], "excludeRequester": true});
     let create = async |name: &str, exclude: bool, requested_for: Option<&str>| {
         let mut gate = gate.clone();
@@ -82,25 +82,25 @@ async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
 
 #[tokio::test]
 async fn the_requester_must_be_able_to_read_every_secret_that_is_used() {
-    let stage = Stage::open("asked").await;
+    let harness = Harness::open("asked").await;
     let provider = |n: usize| json!({"name": format!("p{n}"), "openai": {"baseURL": "https://models.example.com/v1", "keyFrom": {"name": format!("key-{n}"), "key": "token"}}});
     let all: Vec<_> = (0..8).map(provider).collect();
-    let secrets: Api<Secret> = Api::namespaced(stage.client("admin").await, &stage.namespace.name);
+    let secrets: Api<Secret> = Api::namespaced(harness.client("admin").await, &harness.namespace.name);
     let secret = serde_json::from_value(json!({"metadata": {"name": "key-0"}, "stringData": {"token": "x"}})).unwrap();
     secrets.create(&PostParams::default(), &secret).await.unwrap();
     let words = "dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses";
-    refused(stage.request("dana", "refund", json!({"providers": [provider(0)]})).await, words);
+    refused(harness.request("dana", "refund", json!({"providers": [provider(0)]})).await, words);
     let read = |names: Vec<String>| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
-    stage.grant("dana@example.com", read((0..7).map(|n| format!("key-{n}")).collect())).await;
-    refused(stage.request("dana", "refund", json!({"providers": all})).await, words);
-    stage.request("dana", "one", json!({"providers": [provider(0)]})).await.unwrap();
-    stage.grant("dana@example.com", read(vec!["key-7".into()])).await;
-    stage.request("dana", "refund", json!({"providers": all})).await.unwrap();
+    harness.grant("dana@example.com", read((0..7).map(|n| format!("key-{n}")).collect())).await;
+    refused(harness.request("dana", "refund", json!({"providers": all})).await, words);
+    harness.request("dana", "one", json!({"providers": [provider(0)]})).await.unwrap();
+    harness.grant("dana@example.com", read(vec!["key-7".into()])).await;
+    harness.request("dana", "refund", json!({"providers": all})).await.unwrap();
 }
 
 #[tokio::test]
 async fn inputs_are_of_their_types() {
-    let stage = Stage::open("inputs").await;
+    let harness = Harness::open("inputs").await;
     let input = |kind: &str, field: &str, value: Value| json!({"inputs": [{"name": "it", "type": kind, field: value}]});
     let cases = [
         ("string", json!(1), json!("1")),
@@ -114,16 +114,16 @@ async fn inputs_are_of_their_types() {
     ];
     for (n, (kind, wrong, right)) in cases.into_iter().enumerate() {
         for field in ["value", "default"] {
-            let answer = stage.request("dana", "wrong", input(kind, field, wrong.clone())).await;
+            let answer = harness.request("dana", "wrong", input(kind, field, wrong.clone())).await;
             refused(answer, &format!("spec.inputs it: value, default and enum must be of the type {kind}"));
-            stage.request("dana", &format!("right-{n}-{field}"), input(kind, field, right.clone())).await.unwrap();
+            harness.request("dana", &format!("right-{n}-{field}"), input(kind, field, right.clone())).await.unwrap();
         }
     }
 }
 
 #[tokio::test]
 async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_end() {
-    let stage = Stage::open("inputs").await;
+    let harness = Harness::open("inputs").await;
     let input = |fields: Value| json!({"inputs": [fields]});
     let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     let refusals = [
@@ -133,7 +133,7 @@ async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_e
         (json!({"name": "it", "type": "array", "value": deep(17)}), "must nest at most 16 levels"),
     ];
     for (fields, words) in refusals {
-        refused(stage.request("dana", "wrong", input(fields)).await, words);
+        refused(harness.request("dana", "wrong", input(fields)).await, words);
     }
     let honest = [
         json!({"name": "it", "enum": ["a", "b"], "value": "b"}),
@@ -142,20 +142,20 @@ async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_e
         json!({"name": "it", "type": "array", "value": deep(16)}),
     ];
     for (n, fields) in honest.into_iter().enumerate() {
-        stage.request("dana", &format!("right-{n}"), input(fields)).await.unwrap();
+        harness.request("dana", &format!("right-{n}"), input(fields)).await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_name_has_at_most_63_characters() {
-    let stage = Stage::open("asked").await;
-    refused(stage.request("dana", &"x".repeat(64), json!({})).await, "metadata.name must have at most 63 characters");
-    stage.request("dana", &"x".repeat(63), json!({})).await.unwrap();
+    let harness = Harness::open("asked").await;
+    refused(harness.request("dana", &"x".repeat(64), json!({})).await, "metadata.name must have at most 63 characters");
+    harness.request("dana", &"x".repeat(63), json!({})).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_workflow_whose_steps_stand_within_a_pattern_is_told_where_they_belong() {
-    let stage = Stage::open("asked").await;
+    let harness = Harness::open("asked").await;
     let step = json!({"name": "s", "set": {"value": "x"}});
     let apply = async |pattern: Option<Value>, steps: Value| {
         let mut object = json!({
@@ -168,8 +168,8 @@ async fn a_workflow_whose_steps_stand_within_a_pattern_is_told_where_they_belong
             object["spec"]["steps"] = steps;
         }
         // Without strict validation the API server drops the fields that it does not know.
-        let arguments = ["create", "--validate=false", "-n", &stage.namespace.name, "-f", "-"];
-        stage.cluster.kubectl(arguments).person("dana").input(object.to_string()).run().await.unwrap()
+        let arguments = ["create", "--validate=false", "-n", &harness.namespace.name, "-f", "-"];
+        harness.cluster.kubectl(arguments).person("dana").input(object.to_string()).run().await.unwrap()
     };
     let old = [
         json!({"chain": {"steps": [step]}}),

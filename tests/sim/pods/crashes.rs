@@ -11,7 +11,7 @@ use crate::{
     crash_at_every_step::Death,
     disturbances::{self, Disturbance},
     ending::{Ending, list},
-    harness::Stage,
+    harness::Harness,
     laws,
     scenario_runner::{ALONE, Endings, Telling, Told, tell},
     scenarios::{IDEMPOTENT_PODS, PODS, RUN, Scenario},
@@ -38,9 +38,9 @@ async fn through_every_death(
     let mut tellings = 0;
     for death in DEATHS {
         for n in 1.. {
-            let set = |stage: &Stage| {
-                (disturbance.1)(&stage.server);
-                death.set(stage, telling.actors[0], n);
+            let set = |harness: &Harness| {
+                (disturbance.1)(&harness.server);
+                death.set(harness, telling.actors[0], n);
             };
             let told = tell(scenario, telling, set).await;
             let deaths = told.deaths;
@@ -57,14 +57,14 @@ async fn through_every_death(
 
 /// Every law holds, and the run ended as in peace or does not know how a container ended; returns the path of that one.
 fn is_as_in_peace_or_unknown(what: &str, told: &Told, calm: &Ending) -> Option<String> {
-    let Told { stage, ending, .. } = told;
-    laws::hold(stage, RUN).unwrap_or_else(|broken| panic!("{what}: {broken}\n{}", stage.server.story()));
+    let Told { harness, ending, .. } = told;
+    laws::hold(harness, RUN).unwrap_or_else(|broken| panic!("{what}: {broken}\n{}", harness.server.story()));
     if ending == calm {
         return None;
     }
     let steps: Vec<&Value> = list(&ending.0["steps"]).collect();
     let last = steps.last().unwrap_or_else(|| panic!("{what}: no step"));
-    let differs = || format!("{what}:\n{}\n{}", ending.differences(calm), stage.server.story());
+    let differs = || format!("{what}:\n{}\n{}", ending.differences(calm), harness.server.story());
     assert_eq!(
         (&last["phase"], &last["error"]["class"]),
         (&json!("Unknown"), &json!("OutcomeUnknown")),
@@ -82,7 +82,7 @@ fn is_as_in_peace_or_unknown(what: &str, told: &Told, calm: &Ending) -> Option<S
 fn is_unknown_only_if_it_was_never_made(what: &str, told: &Told, death: Death, calm: &Ending) -> bool {
     let Some(path) = is_as_in_peace_or_unknown(what, told, calm) else { return false };
     let late = matches!(death, Death::Write(Crash::AppliedAfter(_)));
-    assert!(late || starts(&told.stage, &path, 1) == 0, "{what}: {path} was begun, and its end is known");
+    assert!(late || starts(&told.harness, &path, 1) == 0, "{what}: {path} was begun, and its end is known");
     true
 }
 
@@ -90,13 +90,13 @@ fn is_unknown_only_if_it_was_never_made(what: &str, told: &Told, death: Death, c
 async fn in_peace_both_containers_run_once_and_what_they_said_arrives() {
     for scenario in [&PODS, &IDEMPOTENT_PODS] {
         let told = tell(scenario, ALONE, |_| {}).await;
-        laws::hold(&told.stage, RUN).unwrap_or_else(|broken| panic!("{broken}\n{}", told.stage.server.story()));
+        laws::hold(&told.harness, RUN).unwrap_or_else(|broken| panic!("{broken}\n{}", told.harness.server.story()));
         assert_eq!(
             (&told.ending.0["phase"], &told.ending.0["outputs"]),
             (&json!("Succeeded"), &json!("42 files, uploading\nlive"))
         );
-        assert_eq!((starts(&told.stage, "build", 1), starts(&told.stage, "deploy", 1)), (1, 1));
-        assert_eq!(told.stage.all_pods().len(), 0, "those that ended well go");
+        assert_eq!((starts(&told.harness, "build", 1), starts(&told.harness, "deploy", 1)), (1, 1));
+        assert_eq!(told.harness.all_pods().len(), 0, "those that ended well go");
     }
 }
 
@@ -154,7 +154,7 @@ async fn disturbances_that_lose_no_request_change_nothing() {
         if matches!(name, "answers lost" | "requests reset" | "an overloaded server") {
             continue;
         }
-        endings.check(&PODS, ALONE, name, |stage| disturb(&stage.server)).await;
+        endings.check(&PODS, ALONE, name, |harness| disturb(&harness.server)).await;
     }
 }
 
@@ -162,7 +162,7 @@ async fn disturbances_that_lose_no_request_change_nothing() {
 async fn through_every_disturbance_a_container_that_may_run_twice_ends_as_in_peace() {
     let endings = Endings::of(&IDEMPOTENT_PODS).await;
     for (name, disturb) in disturbances::ALL {
-        endings.check(&IDEMPOTENT_PODS, ALONE, name, |stage| disturb(&stage.server)).await;
+        endings.check(&IDEMPOTENT_PODS, ALONE, name, |harness| disturb(&harness.server)).await;
     }
 }
 
@@ -185,7 +185,7 @@ async fn an_operator_that_is_cut_off_while_its_containers_run_makes_none_twice()
     let calm = tell(&PODS, BOTH, |_| {}).await.ending;
     for n in 1..=8 {
         for applied in [true, false] {
-            let told = tell(&PODS, BOTH, |stage| two_operators::cut_off(stage, n, applied)).await;
+            let told = tell(&PODS, BOTH, |harness| two_operators::cut_off(harness, n, applied)).await;
             is_as_in_peace_or_unknown(&format!("cut off at write {n}, applied: {applied}"), &told, &calm);
         }
     }

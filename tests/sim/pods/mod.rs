@@ -10,17 +10,17 @@ mod queue;
 use serde_json::Value;
 use signoff_tests::sim::EffectKey;
 
-use crate::{ending::list, harness::Stage, scenarios::RUN};
+use crate::{ending::list, harness::Harness, scenarios::RUN};
 
 /// The record of an attempt at a step.
-pub fn record(stage: &Stage, path: &str, attempt: i64) -> Value {
-    let workflow = stage.workflow(RUN);
+pub fn record(harness: &Harness, path: &str, attempt: i64) -> Value {
+    let workflow = harness.workflow(RUN);
     let found = list(&workflow["status"]["steps"]).find(|step| step["path"] == path && step["attempt"] == attempt);
     found.cloned().unwrap_or_default()
 }
 
 /// How often the container of an attempt began.
-pub fn starts(stage: &Stage, path: &str, attempt: u32) -> usize {
+pub fn starts(harness: &Harness, path: &str, attempt: u32) -> usize {
     let key = EffectKey::new(format!("{RUN}/{path}"), attempt);
-    stage.world.effects().iter().filter(|effect| effect.key == key).count()
+    harness.world.effects().iter().filter(|effect| effect.key == key).count()
 }

@@ -8,7 +8,7 @@ use signoff_tests::sim::{Answer, Verb};
 
 use crate::{
     ending::list,
-    harness::{NAMESPACE, OPERATOR, Stage, condition, is_status_write},
+    harness::{Harness, NAMESPACE, OPERATOR, condition, is_status_write},
     people::verdict,
     scenarios::{RUN, pod},
 };
@@ -24,68 +24,68 @@ fn branches(most: usize) -> Value {
     json!({"requestedBy": "dana", "pattern": {"parallel": {}}, "steps": steps})
 }
 
-fn limited(in_namespace: usize, of_workflow: usize) -> Stage {
+fn limited(in_namespace: usize, of_workflow: usize) -> Harness {
     let pods = PodSettings { most_in_namespace: in_namespace, most_of_workflow: of_workflow, ..PodSettings::default() };
-    Stage { pods, ..Stage::new() }
+    Harness { pods, ..Harness::new() }
 }
 
-fn runs_for(stage: &Stage, run: &str, branches: usize, seconds: u64) {
+fn runs_for(harness: &Harness, run: &str, branches: usize, seconds: u64) {
     for n in 0..branches {
-        stage.world.answers(format!("{run}/b{n}/build"), Answer::value("done").after(Duration::from_secs(seconds)));
+        harness.world.answers(format!("{run}/b{n}/build"), Answer::value("done").after(Duration::from_secs(seconds)));
     }
 }
 
 /// The workflows of the containers, in the order in which they began.
-fn order(stage: &Stage) -> Vec<String> {
-    stage.world.effects().iter().filter_map(|e| e.key.path.split('/').next().map(str::to_owned)).collect()
+fn order(harness: &Harness) -> Vec<String> {
+    harness.world.effects().iter().filter_map(|e| e.key.path.split('/').next().map(str::to_owned)).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn twelve_containers_under_two_limits_never_run_too_many_at_once() {
-    let stage = limited(3, 2);
-    let _life = stage.begin_and_settle(OPERATOR).await;
+    let harness = limited(3, 2);
+    let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["one", "two"] {
-        runs_for(&stage, run, 6, 60);
-        stage.apply(run, &branches(6));
+        runs_for(&harness, run, 6, 60);
+        harness.apply(run, &branches(6));
     }
-    stage.pass(10).await;
-    assert_eq!(stage.kubelet.most_at_once(None), 3);
+    harness.pass(10).await;
+    assert_eq!(harness.kubelet.most_at_once(None), 3);
     for run in ["one", "two"] {
-        let (status, reason) = condition(&stage.workflow(run), "PodsPending");
+        let (status, reason) = condition(&harness.workflow(run), "PodsPending");
         assert_eq!((status.as_str(), reason.as_str()), ("True", "Queued"), "{run}");
     }
     for run in ["one", "two"] {
-        assert_eq!(stage.ended(run).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
+        assert_eq!(harness.ended(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     }
-    let most = [None, Some("one"), Some("two")].map(|run| stage.kubelet.most_at_once(run));
+    let most = [None, Some("one"), Some("two")].map(|run| harness.kubelet.most_at_once(run));
     assert_eq!(most, [3, 2, 2], "as many as may, and no more");
-    assert_eq!(stage.world.effects().len(), 12);
-    assert_eq!(stage.world.repeated().len(), 0);
+    assert_eq!(harness.world.effects().len(), 12);
+    assert_eq!(harness.world.repeated().len(), 0);
     // Three rounds of two and one, which is the first run's; then what is left of the second, two at a time.
-    let took = stage.server.clock().elapsed().as_secs();
+    let took = harness.server.clock().elapsed().as_secs();
     assert!((300..330).contains(&took), "places are not left free: {took} s");
     for run in ["one", "two"] {
-        assert_eq!(condition(&stage.workflow(run), "PodsPending").0, "");
+        assert_eq!(condition(&harness.workflow(run), "PodsPending").0, "");
     }
     // Each container begins and ends by a commit of its own at the most; few more tell how long the queue still is.
-    let writes = stage.server.count(is_status_write);
-    assert!(writes <= 2 * 12 + 2 * 8, "{writes} status writes:\n{}", stage.server.story());
-    stage.pass(5).await;
-    assert_eq!(stage.all_pods().len(), 0);
+    let writes = harness.server.count(is_status_write);
+    assert!(writes <= 2 * 12 + 2 * 8, "{writes} status writes:\n{}", harness.server.story());
+    harness.pass(5).await;
+    assert_eq!(harness.all_pods().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_came_first_begins_first() {
-    let stage = limited(1, 1);
-    let _life = stage.begin_and_settle(OPERATOR).await;
+    let harness = limited(1, 1);
+    let _life = harness.begin_and_settle(OPERATOR).await;
     let runs = ["zeta", "alpha", "mid", "beta"];
     for run in runs {
-        stage.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
-        stage.apply(run, &branches_of_one());
-        stage.pass(2).await;
+        harness.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
+        harness.apply(run, &branches_of_one());
+        harness.pass(2).await;
     }
     let said = |run: &str| {
-        let workflow = stage.workflow(run);
+        let workflow = harness.workflow(run);
         let said = list(&workflow["status"]["conditions"]).find(|c| c["type"] == "PodsPending").cloned();
         said.unwrap_or_default()["message"].as_str().unwrap_or_default().to_owned()
     };
@@ -93,8 +93,8 @@ async fn whoever_came_first_begins_first() {
     for (run, place) in [("alpha", "place 1 "), ("mid", "place 2 "), ("beta", "place 3 ")] {
         assert!(said(run).contains(place) && said(run).contains("1 Pods of steps"), "{run}: {}", said(run));
     }
-    stage.ended("beta").await;
-    assert_eq!(order(&stage), runs);
+    harness.ended("beta").await;
+    assert_eq!(order(&harness), runs);
 }
 
 fn branches_of_one() -> Value {
@@ -103,127 +103,128 @@ fn branches_of_one() -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_queue_costs_few_writes() {
-    let stage = limited(1, 1);
-    let _life = stage.begin_and_settle(OPERATOR).await;
+    let harness = limited(1, 1);
+    let _life = harness.begin_and_settle(OPERATOR).await;
     let runs: Vec<String> = (0..32).map(|n| format!("run-{n:02}")).collect();
     for run in &runs {
-        stage.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(10)));
-        stage.apply(run, &branches_of_one());
-        stage.pass(1).await;
+        harness.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(10)));
+        harness.apply(run, &branches_of_one());
+        harness.pass(1).await;
     }
     for run in &runs {
-        stage.ended(run).await;
+        harness.ended(run).await;
     }
-    assert_eq!(order(&stage), runs, "in the order of their arrival");
-    assert_eq!(stage.kubelet.most_at_once(None), 1);
-    let most =
-        runs.iter().map(|run| stage.server.count(|entry| is_status_write(entry) && entry.name.as_deref() == Some(run)));
+    assert_eq!(order(&harness), runs, "in the order of their arrival");
+    assert_eq!(harness.kubelet.most_at_once(None), 1);
+    let most = runs
+        .iter()
+        .map(|run| harness.server.count(|entry| is_status_write(entry) && entry.name.as_deref() == Some(run)));
     let most = most.max().unwrap_or_default();
     // It waits, it begins, it ends; and its place is told anew each time that it has halved.
-    assert!(most <= 3 + 6, "{most} status writes for one run of 32:\n{}", stage.server.story());
+    assert!(most <= 3 + 6, "{most} status writes for one run of 32:\n{}", harness.server.story());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operator_that_comes_back_counts_what_runs_already() {
-    let stage = limited(2, 2);
-    runs_for(&stage, RUN, 5, 60);
-    stage.apply(RUN, &branches(5));
-    let life = stage.begin(OPERATOR);
-    stage.pass(30).await;
+    let harness = limited(2, 2);
+    runs_for(&harness, RUN, 5, 60);
+    harness.apply(RUN, &branches(5));
+    let life = harness.begin(OPERATOR);
+    harness.pass(30).await;
     life.crash().await;
-    assert_eq!(stage.world.effects().len(), 2);
-    let _life = stage.begin(OPERATOR);
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
-    assert_eq!((stage.kubelet.most_at_once(None), stage.world.effects().len()), (2, 5));
+    assert_eq!(harness.world.effects().len(), 2);
+    let _life = harness.begin(OPERATOR);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    assert_eq!((harness.kubelet.most_at_once(None), harness.world.effects().len()), (2, 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_cancelled_in_the_queue_starts_nothing_and_gives_its_place_up() {
-    let stage = limited(1, 1);
-    let _life = stage.begin_and_settle(OPERATOR).await;
+    let harness = limited(1, 1);
+    let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["first", "second", "third"] {
-        stage.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
-        stage.apply(run, &branches_of_one());
-        stage.pass(1).await;
+        harness.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
+        harness.apply(run, &branches_of_one());
+        harness.pass(1).await;
     }
-    stage.people().sets("second", "cancel", true);
-    assert_eq!(stage.ended("second").await["status"]["phase"], "Cancelled");
-    stage.people().sets("first", "cancel", true);
-    stage.ended("third").await;
-    assert_eq!(order(&stage), ["first", "third"], "{}", stage.server.story());
-    let created = stage.server.count(|entry| entry.verb == Verb::Create && entry.resource.plural == "pods");
+    harness.people().sets("second", "cancel", true);
+    assert_eq!(harness.ended("second").await["status"]["phase"], "Cancelled");
+    harness.people().sets("first", "cancel", true);
+    harness.ended("third").await;
+    assert_eq!(order(&harness), ["first", "third"], "{}", harness.server.story());
+    let created = harness.server.count(|entry| entry.verb == Verb::Create && entry.resource.plural == "pods");
     assert_eq!(created, 2);
-    assert!(stage.server.clock().elapsed().as_secs() < 80, "a place is free as soon as its container has ended");
+    assert!(harness.server.clock().elapsed().as_secs() < 80, "a place is free as soon as its container has ended");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_suspended_in_the_queue_stands_in_nobodys_way_and_keeps_its_turn() {
-    let stage = limited(1, 1);
-    let _life = stage.begin_and_settle(OPERATOR).await;
+    let harness = limited(1, 1);
+    let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["first", "second", "third", "fourth"] {
-        stage.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
-        stage.apply(run, &branches_of_one());
-        stage.pass(1).await;
+        harness.world.answers(format!("{run}/build"), Answer::value("done").after(Duration::from_secs(60)));
+        harness.apply(run, &branches_of_one());
+        harness.pass(1).await;
     }
-    stage.people().sets("second", "suspend", true);
-    stage.ended("first").await;
-    stage.pass(10).await;
-    assert_eq!(order(&stage), ["first", "third"], "{}", stage.server.story());
-    stage.people().sets("second", "suspend", false);
-    stage.ended("fourth").await;
-    assert_eq!(order(&stage), ["first", "third", "second", "fourth"]);
+    harness.people().sets("second", "suspend", true);
+    harness.ended("first").await;
+    harness.pass(10).await;
+    assert_eq!(order(&harness), ["first", "third"], "{}", harness.server.story());
+    harness.people().sets("second", "suspend", false);
+    harness.ended("fourth").await;
+    assert_eq!(order(&harness), ["first", "third", "second", "fourth"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_no_pods_may_be_made_the_condition_says_who_can_change_that() {
-    let stage = Stage { pods: PodSettings { enabled: false, ..PodSettings::default() }, ..Stage::new() };
-    let _life = stage.begin(OPERATOR);
-    stage.apply(RUN, &branches_of_one());
-    stage.pass(60).await;
-    assert_eq!(stage.condition("PodsPending"), ("True".to_owned(), "PodsNotAllowed".to_owned()));
+    let harness = Harness { pods: PodSettings { enabled: false, ..PodSettings::default() }, ..Harness::new() };
+    let _life = harness.begin(OPERATOR);
+    harness.apply(RUN, &branches_of_one());
+    harness.pass(60).await;
+    assert_eq!(harness.condition("PodsPending"), ("True".to_owned(), "PodsNotAllowed".to_owned()));
     assert_eq!(
-        stage.server.count(|entry| entry.resource.plural == "pods"),
+        harness.server.count(|entry| entry.resource.plural == "pods"),
         0,
         "it does not even look:\n{}",
-        stage.server.story()
+        harness.server.story()
     );
-    stage.people().sets(RUN, "cancel", true);
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Cancelled");
+    harness.people().sets(RUN, "cancel", true);
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Cancelled");
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_the_namespaces_that_an_administrator_named_are_watched() {
     let named = |namespace: &str| PodSettings { namespaces: vec![namespace.to_owned()], ..PodSettings::default() };
-    let stage = Stage { pods: named(NAMESPACE), ..Stage::new() };
-    let _life = stage.begin(OPERATOR);
-    stage.apply(RUN, &branches_of_one());
-    assert_eq!(stage.ended(RUN).await["status"]["phase"], "Succeeded", "{}", stage.server.story());
-    let elsewhere = stage.server.count(|e| e.resource.plural == "pods" && e.namespace.as_deref() != Some(NAMESPACE));
-    assert_eq!(elsewhere, 0, "{}", stage.server.story());
-    let stage = Stage { pods: named("elsewhere"), ..Stage::new() };
-    let _life = stage.begin(OPERATOR);
-    stage.apply(RUN, &branches_of_one());
-    stage.pass(60).await;
-    assert_eq!(stage.condition("PodsPending").1, "PodsNotAllowed");
-    assert_eq!(stage.world.effects().len(), 0);
+    let harness = Harness { pods: named(NAMESPACE), ..Harness::new() };
+    let _life = harness.begin(OPERATOR);
+    harness.apply(RUN, &branches_of_one());
+    assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
+    let elsewhere = harness.server.count(|e| e.resource.plural == "pods" && e.namespace.as_deref() != Some(NAMESPACE));
+    assert_eq!(elsewhere, 0, "{}", harness.server.story());
+    let harness = Harness { pods: named("elsewhere"), ..Harness::new() };
+    let _life = harness.begin(OPERATOR);
+    harness.apply(RUN, &branches_of_one());
+    harness.pass(60).await;
+    assert_eq!(harness.condition("PodsPending").1, "PodsNotAllowed");
+    assert_eq!(harness.world.effects().len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn people_are_asked_before_a_container_takes_a_place() {
-    let stage = limited(1, 1);
-    let _life = stage.begin_and_settle(OPERATOR).await;
+    let harness = limited(1, 1);
+    let _life = harness.begin_and_settle(OPERATOR).await;
     let mut spec = branches_of_one();
     let hitl = crate::scenarios::gate("x", json!({}))["hitl"].take();
     spec["gates"] = json!([{"name": "before", "type": "stepStart", "hitl": hitl}]);
-    stage.apply("asks", &spec);
-    let approval = stage.people().asked("build/.start").await;
-    stage.world.answers("other/build", Answer::value("done").after(Duration::from_secs(60)));
-    stage.apply("other", &branches_of_one());
-    stage.pass(10).await;
-    assert_eq!(order(&stage), ["other"], "who waits for people holds no place");
-    stage.people().votes("alice", &approval, verdict("Approve"));
-    stage.pass(10).await;
-    assert_eq!(order(&stage), ["other"], "approved, and still one at a time");
-    stage.ended("asks").await;
-    assert_eq!(order(&stage), ["other", "asks"]);
+    harness.apply("asks", &spec);
+    let approval = harness.people().asked("build/.start").await;
+    harness.world.answers("other/build", Answer::value("done").after(Duration::from_secs(60)));
+    harness.apply("other", &branches_of_one());
+    harness.pass(10).await;
+    assert_eq!(order(&harness), ["other"], "who waits for people holds no place");
+    harness.people().votes("alice", &approval, verdict("Approve"));
+    harness.pass(10).await;
+    assert_eq!(order(&harness), ["other"], "approved, and still one at a time");
+    harness.ended("asks").await;
+    assert_eq!(order(&harness), ["other", "asks"]);
 }

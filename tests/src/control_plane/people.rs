@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 /// What a person may do in every namespace the tests make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Member of `system:masters`: everything, everywhere. Sets the stage and never acts in the play.
+    /// Member of `system:masters`: everything, everywhere. Prepares the harness and decides nothing.
     ClusterAdmin,
     /// Creates Workflows.
     Requester,

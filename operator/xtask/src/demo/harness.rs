@@ -13,8 +13,8 @@ use signoff_tests::say;
 
 use super::show;
 
-/// The stage, set.
-pub(super) struct Stage {
+/// A cluster with Signoff, and its operator.
+pub(super) struct Harness {
     pub(super) cluster: Cluster,
     pub(super) namespace: Namespace,
     /// The folder with the plugin.
@@ -24,7 +24,7 @@ pub(super) struct Stage {
     named: bool,
 }
 
-impl Stage {
+impl Harness {
     /// On a cluster with the chart installed: starts the operator as its service account. `named`: the cluster is
     /// somebody's, and everything is taken from it in the end.
     pub(super) async fn open(

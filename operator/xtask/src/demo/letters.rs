@@ -1,4 +1,4 @@
-//! The quickstart's stage: a cluster with Signoff and its operator, the letter box, and the model that drafts.
+//! The quickstart's harness: a cluster with Signoff and its operator, the letter box, and the model that drafts.
 //! It must not touch a cluster that was not named, nor one on which Signoff is installed already.
 
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use signoff_tests::quickstart::{self, Letterbox};
 use signoff_tests::say;
 use url::Url;
 
-use super::harness::Stage;
+use super::harness::Harness;
 
 /// A real model in the script's place.
 pub(super) struct Model {
@@ -23,19 +23,19 @@ pub(super) struct Model {
     pub(super) key: Option<String>,
 }
 
-/// The stage with the letter box on it.
+/// The harness with the letter box on it.
 pub(super) struct Letters {
-    pub(super) stage: Stage,
+    pub(super) harness: Harness,
     pub(super) letterbox: Letterbox,
     /// The file that is applied: the example itself, or a copy with this run's addresses.
     pub(super) manifest: PathBuf,
 }
 
 impl Deref for Letters {
-    type Target = Stage;
+    type Target = Harness;
 
-    fn deref(&self) -> &Stage {
-        &self.stage
+    fn deref(&self) -> &Harness {
+        &self.harness
     }
 }
 
@@ -73,15 +73,15 @@ impl Letters {
             model.give_key(&cluster, &namespace).await?;
             changed = true;
         }
-        let (stage, (), ()) = tokio::try_join!(
-            Stage::open(cluster.clone(), namespace.clone(), programs, arguments, on_named),
+        let (harness, (), ()) = tokio::try_join!(
+            Harness::open(cluster.clone(), namespace.clone(), programs, arguments, on_named),
             // dana may decide, and reads Events: that she asks herself is all that keeps her from approving.
             namespace.bind("signoff-approver", "dana@example.com"),
             namespace.bind("view", "dana@example.com"),
         )?;
         let manifest =
             if changed { write(&cluster, &manifest)? } else { PathBuf::from("examples/quickstart/workflow.yaml") };
-        Ok(Self { stage, letterbox, manifest })
+        Ok(Self { harness, letterbox, manifest })
     }
 }
 

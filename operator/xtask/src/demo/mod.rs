@@ -80,7 +80,7 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         if options.keep {
             kept(&letters).await?;
         }
-        letters.stage.clear().await?;
+        letters.harness.clear().await?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -105,7 +105,7 @@ async fn story(
     match play::all(&letters, manned, started).await {
         Ok(()) => Ok(letters),
         Err(error) => {
-            letters.stage.lament().await;
+            letters.harness.lament().await;
             Err(error)
         }
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use signoff_tests::say;
 
-use super::harness::Stage;
+use super::harness::Harness;
 use super::show;
 
 /// The outcome of the gate.
@@ -26,7 +26,7 @@ pub(super) enum Decided {
 }
 
 /// Asks until something is decided, or the person leaves.
-pub(super) async fn decides(stage: &Stage, approval: &str, draft: &str) -> Result<Decided> {
+pub(super) async fn decides(harness: &Harness, approval: &str, draft: &str) -> Result<Decided> {
     loop {
         let line = ask(
             "You are alice. [a]pprove, [r]eject, [e]dit the letter, ans[w]er with a postscript, [s]how again, [q]uit: ",
@@ -34,20 +34,20 @@ pub(super) async fn decides(stage: &Stage, approval: &str, draft: &str) -> Resul
         .await?;
         let Some(line) = line else { return Ok(Decided::Nothing) };
         let (decided, finished) = match line.trim().to_lowercase().as_str() {
-            "a" | "approve" => (Decided::Approved, stage.approve("alice", &["approve", approval]).await?),
+            "a" | "approve" => (Decided::Approved, harness.approve("alice", &["approve", approval]).await?),
             "r" | "reject" => {
                 let reason = ask("Why? ").await?.unwrap_or_default();
                 let reason = ["--reason", reason.trim()];
                 let reason = if reason[1].is_empty() { &[][..] } else { &reason[..] };
                 let words = [&["reject", approval], reason].concat();
-                (Decided::Rejected, stage.approve("alice", &words).await?)
+                (Decided::Rejected, harness.approve("alice", &words).await?)
             }
             "e" | "edit" => {
-                let Some(text) = edited(stage.cluster.folder(), draft).await? else { continue };
-                let file = stage.cluster.folder().join("edited.json");
+                let Some(text) = edited(harness.cluster.folder(), draft).await? else { continue };
+                let file = harness.cluster.folder().join("edited.json");
                 std::fs::write(&file, json!({"response": text}).to_string())?;
                 let file = file.display().to_string();
-                let finished = stage.approve("alice", &["modify", approval, "--from-file", &file]).await?;
+                let finished = harness.approve("alice", &["modify", approval, "--from-file", &file]).await?;
                 (Decided::Modified(text), finished)
             }
             "w" | "answer" => {
@@ -55,11 +55,11 @@ pub(super) async fn decides(stage: &Stage, approval: &str, draft: &str) -> Resul
                     continue;
                 };
                 let text = text.trim().to_owned();
-                let finished = stage.approve("alice", &["respond", approval, "--response", &text]).await?;
+                let finished = harness.approve("alice", &["respond", approval, "--response", &text]).await?;
                 (Decided::Answered(text), finished)
             }
             "s" | "show" => {
-                stage.approve("alice", &["show", approval]).await?;
+                harness.approve("alice", &["show", approval]).await?;
                 continue;
             }
             "q" | "quit" => return Ok(Decided::Nothing),
@@ -72,7 +72,7 @@ pub(super) async fn decides(stage: &Stage, approval: &str, draft: &str) -> Resul
 }
 
 /// Asks for a yes or a no, or the person leaves.
-pub(super) async fn allows(stage: &Stage, approval: &str) -> Result<Decided> {
+pub(super) async fn allows(harness: &Harness, approval: &str) -> Result<Decided> {
     loop {
         let line = ask("You are alice. [a]pprove, [r]eject, [s]how again, [q]uit: ").await?;
         let Some(line) = line else { return Ok(Decided::Nothing) };
@@ -80,13 +80,13 @@ pub(super) async fn allows(stage: &Stage, approval: &str) -> Result<Decided> {
             "a" | "approve" => (Decided::Approved, "approve"),
             "r" | "reject" => (Decided::Rejected, "reject"),
             "s" | "show" => {
-                stage.approve("alice", &["show", approval]).await?;
+                harness.approve("alice", &["show", approval]).await?;
                 continue;
             }
             "q" | "quit" => return Ok(Decided::Nothing),
             _ => continue,
         };
-        if stage.approve("alice", &[verb, approval]).await?.code == 0 {
+        if harness.approve("alice", &[verb, approval]).await?.code == 0 {
             return Ok(decided);
         }
     }

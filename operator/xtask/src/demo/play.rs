@@ -15,22 +15,23 @@ use super::show;
 const WORKFLOW: &str = "refund-4711";
 
 /// Plays everything; `started` is when the command began, builds not counted.
-pub(super) async fn all(stage: &Letters, manned: bool, started: Instant) -> Result<()> {
+pub(super) async fn all(harness: &Letters, manned: bool, started: Instant) -> Result<()> {
     show::words("");
-    let approval = asking(stage, started).await?;
-    outsiders(stage, &approval).await?;
-    requester(stage, &approval).await?;
-    let draft =
-        stage.read("alice", &["get", "approval", &approval, "-o", "jsonpath={.spec.request.reviews.response}"]).await?;
-    match deciding(stage, &approval, &draft, manned).await? {
+    let approval = asking(harness, started).await?;
+    outsiders(harness, &approval).await?;
+    requester(harness, &approval).await?;
+    let draft = harness
+        .read("alice", &["get", "approval", &approval, "-o", "jsonpath={.spec.request.reviews.response}"])
+        .await?;
+    match deciding(harness, &approval, &draft, manned).await? {
         Decided::Nothing => {
             show::words("Nothing was decided, so nothing was sent: the run would wait until its deadline.");
             return Ok(());
         }
-        Decided::Rejected => rejected(stage, &approval).await?,
+        Decided::Rejected => rejected(harness, &approval).await?,
         decided => {
-            went_on(stage, &approval).await?;
-            posted(stage, &decided, &draft).await?;
+            went_on(harness, &approval).await?;
+            posted(harness, &decided, &draft).await?;
         }
     }
     show::words("That was the story: every act turned out as told.");
@@ -52,110 +53,110 @@ pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Resu
     Ok(())
 }
 
-async fn asking(stage: &Letters, started: Instant) -> Result<String> {
+async fn asking(harness: &Letters, started: Instant) -> Result<String> {
     show::act(
         "1. dana asks",
         "A model drafts a letter, which is sent only after a second person has read it. dana can only create Workflows.",
     );
-    let manifest = stage.manifest.display().to_string();
+    let manifest = harness.manifest.display().to_string();
     expect(
-        &stage.kubectl("dana", &["apply", "-f", &manifest]).await?,
+        &harness.kubectl("dana", &["apply", "-f", &manifest]).await?,
         true,
         &["workflow.signoff.dev/refund-4711 created"],
     )?;
     let workflow = format!("workflow/{WORKFLOW}");
     let wait = ["wait", "--for=condition=Waiting", &workflow, "--timeout=60s"];
-    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    let approval = stage.read("dana", &["get", &workflow, "-o", "jsonpath={.status.pending[0]}"]).await?;
+    expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let approval = harness.read("dana", &["get", &workflow, "-o", "jsonpath={.status.pending[0]}"]).await?;
     ensure!(!approval.is_empty(), "the Workflow waits for no Approval");
     // The run is committed before it asks, so the Approval may be a moment younger.
-    stage.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
+    harness.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
     show::words(&format!("(first pending Approval {:.1} s after the start)\n", started.elapsed().as_secs_f64()));
-    let got = stage.kubectl("dana", &["get", "workflows,approvals"]).await?;
+    let got = harness.kubectl("dana", &["get", "workflows,approvals"]).await?;
     expect(&got, true, &["Waiting", "Pending", "dana@example.com", &approval])?;
     Ok(approval)
 }
 
-async fn outsiders(stage: &Letters, approval: &str) -> Result<()> {
+async fn outsiders(harness: &Letters, approval: &str) -> Result<()> {
     show::act(
         "2. mallory and erin try to decide",
         "mallory has no rights here. erin can decide Approvals, but this one does not list her, and she cannot use alice's name.",
     );
     let vote = |user: &str| format!(r#"{{"spec":{{"decisions":{{"{user}":{{"verdict":"Approve"}}}}}}}}"#);
     let mallory = vote("mallory@example.com");
-    let refused = stage.kubectl("mallory", &["patch", "approval", approval, "--type=merge", "-p", &mallory]).await?;
+    let refused = harness.kubectl("mallory", &["patch", "approval", approval, "--type=merge", "-p", &mallory]).await?;
     expect(&refused, false, &["mallory@example.com", "forbidden"])?;
-    let refused = stage.approve("erin", &["approve", approval]).await?;
+    let refused = harness.approve("erin", &["approve", approval]).await?;
     expect(&refused, false, &["erin@example.com is not an approver of this gate"])?;
     let alice = vote("alice@example.com");
-    let refused = stage.kubectl("erin", &["patch", "approval", approval, "--type=merge", "-p", &alice]).await?;
+    let refused = harness.kubectl("erin", &["patch", "approval", approval, "--type=merge", "-p", &alice]).await?;
     expect(&refused, false, &["denied request"])
 }
 
-async fn requester(stage: &Letters, approval: &str) -> Result<()> {
+async fn requester(harness: &Letters, approval: &str) -> Result<()> {
     show::act(
         "3. dana tries to approve her own request",
         "She is listed and has the right to approve, but this gate excludes its requester.",
     );
-    let refused = stage.approve("dana", &["approve", approval]).await?;
+    let refused = harness.approve("dana", &["approve", approval]).await?;
     expect(&refused, false, &["the requester must not decide this gate (excludeRequester)"])
 }
 
-async fn deciding(stage: &Letters, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
+async fn deciding(harness: &Letters, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
     show::act("4. alice reads and decides", "The plugin shows facts first, then the words of others, fenced.");
-    expect(&stage.approve("alice", &["list"]).await?, true, &[approval])?;
+    expect(&harness.approve("alice", &["list"]).await?, true, &[approval])?;
     expect(
-        &stage.approve("alice", &["show", approval]).await?,
+        &harness.approve("alice", &["show", approval]).await?,
         true,
         &["Send this letter to ACME Ltd?", "dana@example.com"],
     )?;
     if manned {
-        return person::decides(stage, approval, draft).await;
+        return person::decides(harness, approval, draft).await;
     }
-    let decided = stage.approve("alice", &["approve", approval, "--reason", "the numbers are right"]).await?;
+    let decided = harness.approve("alice", &["approve", approval, "--reason", "the numbers are right"]).await?;
     expect(&decided, true, &["approved"])?;
     Ok(Decided::Approved)
 }
 
-async fn went_on(stage: &Letters, approval: &str) -> Result<()> {
+async fn went_on(harness: &Letters, approval: &str) -> Result<()> {
     show::act(
         "5. The run goes on by itself",
         "The decision is the run's next event: the letter is sent, and the run ends.",
     );
     let wait = ["wait", "--for=condition=Complete", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
-    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    let got = stage.kubectl("dana", &["get", "workflows,approvals"]).await?;
+    expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let got = harness.kubectl("dana", &["get", "workflows,approvals"]).await?;
     expect(&got, true, &["Succeeded", "alice@example.com"])?;
-    aftermath(stage, approval, "Succeeded").await
+    aftermath(harness, approval, "Succeeded").await
 }
 
-async fn rejected(stage: &Letters, approval: &str) -> Result<()> {
+async fn rejected(harness: &Letters, approval: &str) -> Result<()> {
     show::act("5. The run ends", "After the Reject nothing is sent, and the run says who rejected.");
     let wait = ["wait", "--for=condition=Finished", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
-    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    expect(&stage.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Rejected", "alice@example.com"])?;
-    aftermath(stage, approval, "Rejected").await?;
-    ensure!(stage.letterbox.posted().is_empty(), "a rejected letter was posted: {:?}", stage.letterbox.posted());
+    expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    expect(&harness.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Rejected", "alice@example.com"])?;
+    aftermath(harness, approval, "Rejected").await?;
+    ensure!(harness.letterbox.posted().is_empty(), "a rejected letter was posted: {:?}", harness.letterbox.posted());
     show::words("The letter box got nothing.");
     Ok(())
 }
 
 /// Conditions, Events, and who decided what.
-async fn aftermath(stage: &Letters, approval: &str, phase: &str) -> Result<()> {
+async fn aftermath(harness: &Letters, approval: &str, phase: &str) -> Result<()> {
     show::act("6. The record", "Conditions for programs, Events for people, and who decided what.");
     let lines = r#"jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}"#;
-    let conditions = stage.kubectl("dana", &["get", "workflow", WORKFLOW, "-o", lines]).await?;
+    let conditions = harness.kubectl("dana", &["get", "workflow", WORKFLOW, "-o", lines]).await?;
     expect(&conditions, true, &["Accepted=True", &format!("Finished=True {phase}")])?;
     // Events are written beside the work, so the last one may still be on its way.
-    stage.told(WORKFLOW, phase).await?;
-    let events = stage.kubectl("dana", &["events", "--for", &format!("workflow/{WORKFLOW}")]).await?;
+    harness.told(WORKFLOW, phase).await?;
+    let events = harness.kubectl("dana", &["events", "--for", &format!("workflow/{WORKFLOW}")]).await?;
     expect(&events, true, &["ApprovalRequested", phase])?;
-    let described = stage.excerpt("dana", &["describe", "approval", approval], "Status:").await?;
+    let described = harness.excerpt("dana", &["describe", "approval", approval], "Status:").await?;
     ensure!(described.contains("alice@example.com"), "the Approval should say who decided");
     Ok(())
 }
 
-async fn posted(stage: &Letters, decided: &Decided, draft: &str) -> Result<()> {
+async fn posted(harness: &Letters, decided: &Decided, draft: &str) -> Result<()> {
     show::act("7. The result", "The output of the run, and the letter that was posted.");
     let outputs = ["get", "workflow", WORKFLOW, "-o", "jsonpath={.status.outputs}"];
     let word = match decided {
@@ -163,14 +164,14 @@ async fn posted(stage: &Letters, decided: &Decided, draft: &str) -> Result<()> {
         Decided::Answered(_) => "responded",
         _ => "approved",
     };
-    let output = stage.kubectl("dana", &outputs).await?;
+    let output = harness.kubectl("dana", &outputs).await?;
     expect(&output, true, &[&format!("letter 1 posted, {word} by alice@example.com")])?;
 
-    let posted = stage.letterbox.posted();
+    let posted = harness.letterbox.posted();
     let [letter] = posted.as_slice() else {
         anyhow::bail!("exactly one letter should be posted, and there are {}", posted.len())
     };
-    show::words(&format!("{} received one request:", stage.letterbox.url()));
+    show::words(&format!("{} received one request:", harness.letterbox.url()));
     show::output(&format!("{}  content-type: {}\n{}", letter.what, letter.content_type, letter.body));
     let body: Value = serde_json::from_str(&letter.body).context("the letter box was sent something else than JSON")?;
     let text = body["letter"].as_str().unwrap_or_default();

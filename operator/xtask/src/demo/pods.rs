@@ -16,7 +16,7 @@ use signoff_tests::control_plane::{BINARIES, binary};
 use signoff_tests::node::{Input, Machine, Node, is_inside};
 use signoff_tests::say;
 
-use super::harness::Stage;
+use super::harness::Harness;
 use super::person::{self, Decided};
 use super::play::expect;
 use super::show;
@@ -58,38 +58,38 @@ async fn story(programs: &Path, manned: bool) -> Result<ExitCode> {
     let cluster = node.cluster();
     step("installing Signoff by its chart, letting people in, and starting the operator as its own service account");
     let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("agents"))?;
-    let (mut stage, ()) = tokio::try_join!(
-        Stage::open(cluster.clone(), namespace.clone(), programs, Vec::new(), false),
+    let (mut harness, ()) = tokio::try_join!(
+        Harness::open(cluster.clone(), namespace.clone(), programs, Vec::new(), false),
         // A user who cannot create Pods cannot ask for them either.
         namespace.bind("edit", "dana@example.com"),
     )?;
     step("ready");
-    let told = all(&stage, &node, manned).await;
+    let told = all(&harness, &node, manned).await;
     if let Err(error) = told {
-        stage.lament().await;
+        harness.lament().await;
         return Err(error);
     }
-    stage.clear().await?;
+    harness.clear().await?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn all(stage: &Stage, node: &Node, manned: bool) -> Result<()> {
+async fn all(harness: &Harness, node: &Node, manned: bool) -> Result<()> {
     show::words("");
-    let first = asking(stage, node).await?;
-    if !exactly(stage, node, &first, manned).await? {
+    let first = asking(harness, node).await?;
+    if !exactly(harness, node, &first, manned).await? {
         return Ok(());
     }
-    let second = pending(stage, Some(&first)).await?;
-    if !between(stage, &second, manned).await? {
+    let second = pending(harness, Some(&first)).await?;
+    if !between(harness, &second, manned).await? {
         return Ok(());
     }
-    acted(stage).await?;
-    not_pulled(stage).await?;
+    acted(harness).await?;
+    not_pulled(harness).await?;
     show::words("That was the story: every act turned out as told.");
     Ok(())
 }
 
-async fn asking(stage: &Stage, node: &Node) -> Result<String> {
+async fn asking(harness: &Harness, node: &Node) -> Result<String> {
     show::act(
         "1. dana asks",
         "An agent is to plan in one container and to act in another; people are asked before the first and between them.\n\
@@ -105,13 +105,17 @@ async fn asking(stage: &Stage, node: &Node) -> Result<String> {
     });
     let gates = json!({"gates": [gate]});
     show::output(&serde_saphyr::to_string(&gates)?);
-    let manifest = write(stage, "agent", &manifest(&node.busybox().by_digest(), &gates)?)?;
-    expect(&stage.kubectl("dana", &["apply", "-f", &manifest]).await?, true, &["workflow.signoff.dev/agent created"])?;
+    let manifest = write(harness, "agent", &manifest(&node.busybox().by_digest(), &gates)?)?;
+    expect(
+        &harness.kubectl("dana", &["apply", "-f", &manifest]).await?,
+        true,
+        &["workflow.signoff.dev/agent created"],
+    )?;
     let wait = ["wait", "--for=condition=Waiting", "workflow/agent", "--timeout=60s"];
-    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    let first = pending(stage, None).await?;
-    expect(&stage.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Waiting", "Pending", &first])?;
-    expect(&pods(stage, "agent").await?, true, &["No resources found"])?;
+    expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let first = pending(harness, None).await?;
+    expect(&harness.kubectl("dana", &["get", "workflows,approvals"]).await?, true, &["Waiting", "Pending", &first])?;
+    expect(&pods(harness, "agent").await?, true, &["No resources found"])?;
     Ok(first)
 }
 
@@ -132,15 +136,15 @@ fn manifest(image: &str, gates: &Value) -> Result<Value> {
     Ok(manifest)
 }
 
-fn write(stage: &Stage, name: &str, manifest: &Value) -> Result<String> {
-    let file: PathBuf = stage.cluster.folder().join(format!("{name}.yaml"));
+fn write(harness: &Harness, name: &str, manifest: &Value) -> Result<String> {
+    let file: PathBuf = harness.cluster.folder().join(format!("{name}.yaml"));
     std::fs::write(&file, serde_saphyr::to_string(manifest)?)?;
     Ok(file.display().to_string())
 }
 
 /// The Approval that the agent's run waits for, another one than `before`.
-async fn pending(stage: &Stage, before: Option<&str>) -> Result<String> {
-    let api = Api::<Workflow>::namespaced(stage.cluster.admin().await?, &stage.namespace.name);
+async fn pending(harness: &Harness, before: Option<&str>) -> Result<String> {
+    let api = Api::<Workflow>::namespaced(harness.cluster.admin().await?, &harness.namespace.name);
     let asks = |run: &Workflow| {
         let asked = run.status.as_ref()?.pending.first()?.clone();
         (Some(asked.as_str()) != before).then_some(asked)
@@ -149,50 +153,50 @@ async fn pending(stage: &Stage, before: Option<&str>) -> Result<String> {
     let run = tokio::time::timeout(PATIENCE, waiting).await.context("the run asks nobody")??;
     let approval = run.as_ref().and_then(asks).context("the run waits for no Approval")?;
     // The run is committed before it asks, so the Approval may be a moment younger.
-    stage.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
+    harness.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
     Ok(approval)
 }
 
-async fn pods(stage: &Stage, run: &str) -> Result<signoff_tests::control_plane::Finished> {
-    stage.kubectl("dana", &["get", "pods", "-l", &format!("signoff.dev/workflow={run}")]).await
+async fn pods(harness: &Harness, run: &str) -> Result<signoff_tests::control_plane::Finished> {
+    harness.kubectl("dana", &["get", "pods", "-l", &format!("signoff.dev/workflow={run}")]).await
 }
 
-async fn exactly(stage: &Stage, node: &Node, approval: &str, manned: bool) -> Result<bool> {
+async fn exactly(harness: &Harness, node: &Node, approval: &str, manned: bool) -> Result<bool> {
     show::act(
         "2. alice reads exactly what would run",
         "Image, command and files, every value filled in. Her approval is bound to their digest: another call would open the gate again.",
     );
-    let shown = stage.approve("alice", &["show", approval]).await?;
+    let shown = harness.approve("alice", &["show", approval]).await?;
     // The plugin breaks a line as long as a digest.
     let image: String = node.busybox().by_digest().chars().take(60).collect();
     expect(&shown, true, &["Run exactly this?", &image, "archive the reports of October"])?;
-    decided(stage, approval, manned, "this image and this command").await
+    decided(harness, approval, manned, "this image and this command").await
 }
 
-async fn between(stage: &Stage, approval: &str, manned: bool) -> Result<bool> {
+async fn between(harness: &Harness, approval: &str, manned: bool) -> Result<bool> {
     show::act(
         "3. The container has run, and its plan waits for alice",
         "Its Pod was created after her decision was recorded, and deleted after its end was. She decides about its result and the\n\
          end of its log; nothing runs meanwhile.",
     );
-    gone(stage, "agent").await?;
-    expect(&pods(stage, "agent").await?, true, &["No resources found"])?;
-    let shown = stage.approve("alice", &["show", approval]).await?;
+    gone(harness, "agent").await?;
+    expect(&pods(harness, "agent").await?, true, &["No resources found"])?;
+    let shown = harness.approve("alice", &["show", approval]).await?;
     expect(
         &shown,
         true,
         &["Shall the agent do this?", "- archive the reports of October", "reading the task", "exitCode: 0"],
     )?;
-    decided(stage, approval, manned, "a good plan").await
+    decided(harness, approval, manned, "a good plan").await
 }
 
 /// Whether the run may go on.
-async fn decided(stage: &Stage, approval: &str, manned: bool, reason: &str) -> Result<bool> {
+async fn decided(harness: &Harness, approval: &str, manned: bool, reason: &str) -> Result<bool> {
     if !manned {
-        expect(&stage.approve("alice", &["approve", approval, "--reason", reason]).await?, true, &["approved"])?;
+        expect(&harness.approve("alice", &["approve", approval, "--reason", reason]).await?, true, &["approved"])?;
         return Ok(true);
     }
-    match person::allows(stage, approval).await? {
+    match person::allows(harness, approval).await? {
         Decided::Nothing => show::words("Nothing was decided, so nothing runs: the run would wait until its deadline."),
         Decided::Rejected => show::words("A no is an answer: the run ends, and no further container begins."),
         _ => return Ok(true),
@@ -200,30 +204,30 @@ async fn decided(stage: &Stage, approval: &str, manned: bool, reason: &str) -> R
     Ok(false)
 }
 
-async fn acted(stage: &Stage) -> Result<()> {
+async fn acted(harness: &Harness) -> Result<()> {
     show::act(
         "4. The second container acts by that plan",
         "The plan reaches it as a file. Both Pods are deleted; their names and their output stay in the run.",
     );
     let wait = ["wait", "--for=condition=Complete", "workflow/agent", "--timeout=60s"];
-    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    let outputs = stage.kubectl("dana", &["get", "workflow", "agent", "-o", "jsonpath={.status.outputs}"]).await?;
+    expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    let outputs = harness.kubectl("dana", &["get", "workflow", "agent", "-o", "jsonpath={.status.outputs}"]).await?;
     expect(&outputs, true, &["done: archive the reports of October", "done: tell finance"])?;
-    gone(stage, "agent").await?;
-    expect(&pods(stage, "agent").await?, true, &["No resources found"])?;
+    gone(harness, "agent").await?;
+    expect(&pods(harness, "agent").await?, true, &["No resources found"])?;
     let lines = r#"jsonpath={range .status.steps[*]}{.path}: {.object} {.facts} {.log.tail}{"\n"}{end}"#;
-    let records = stage.kubectl("dana", &["get", "workflow", "agent", "-o", lines]).await?;
+    let records = harness.kubectl("dana", &["get", "workflow", "agent", "-o", lines]).await?;
     expect(&records, true, &["plan: signoff-step-agent-", "reading the task", "act: signoff-step-agent-"])
 }
 
 /// Waits until no Pod of a run is left.
-async fn gone(stage: &Stage, run: &str) -> Result<()> {
+async fn gone(harness: &Harness, run: &str) -> Result<()> {
     let label = format!("signoff.dev/workflow={run}");
-    stage.read("dana", &["wait", "--for=delete", "pods", "-l", &label, "--timeout=60s"]).await?;
+    harness.read("dana", &["wait", "--for=delete", "pods", "-l", &label, "--timeout=60s"]).await?;
     Ok(())
 }
 
-async fn not_pulled(stage: &Stage) -> Result<()> {
+async fn not_pulled(harness: &Harness) -> Result<()> {
     show::act(
         "5. An image that does not exist",
         "A typo in the name of an image. Within seconds the run shows the kubelet's message and the name of the Pod.",
@@ -234,25 +238,25 @@ async fn not_pulled(stage: &Stage) -> Result<()> {
             {"name": "work", "pod": {"image": "example.com/nothing:1", "securityContext": {"runAsUser": 65534}}},
         ]},
     });
-    let manifest = write(stage, "typo", &manifest)?;
-    expect(&stage.kubectl("dana", &["apply", "-f", &manifest]).await?, true, &["created"])?;
+    let manifest = write(harness, "typo", &manifest)?;
+    expect(&harness.kubectl("dana", &["apply", "-f", &manifest]).await?, true, &["created"])?;
     let wait = ["wait", "--for=condition=PodsPending", "workflow/typo", "--timeout=60s"];
-    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
     let condition = r#"jsonpath={range .status.conditions[?(@.type=="PodsPending")]}{.reason}: {.message}{"\n"}{end}"#;
-    let told = stage.kubectl("dana", &["get", "workflow", "typo", "-o", condition]).await?;
+    let told = harness.kubectl("dana", &["get", "workflow", "typo", "-o", condition]).await?;
     expect(&told, true, &["Pull", "example.com/nothing:1"])?;
-    let listed = pods(stage, "typo").await?;
+    let listed = pods(harness, "typo").await?;
     expect(&listed, true, &["signoff-step-typo-"])?;
     let pod = listed.stdout.split_whitespace().find(|word| word.starts_with("signoff-step-typo-")).unwrap_or_default();
-    let described = stage.excerpt("dana", &["describe", "wf", "typo"], "Status:").await?;
+    let described = harness.excerpt("dana", &["describe", "wf", "typo"], "Status:").await?;
     ensure!(described.contains(pod), "kubectl describe should name the Pod {pod}");
 
     show::act("6. dana cancels the run", "A run that is cancelled leaves no Pod behind.");
     let cancel = ["patch", "workflow", "typo", "--type=merge", "-p", r#"{"spec":{"cancel":true}}"#];
-    expect(&stage.kubectl("dana", &cancel).await?, true, &["patched"])?;
+    expect(&harness.kubectl("dana", &cancel).await?, true, &["patched"])?;
     let wait = ["wait", "--for=condition=Finished", "workflow/typo", "--timeout=60s"];
-    expect(&stage.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    gone(stage, "typo").await?;
-    expect(&pods(stage, "typo").await?, true, &["No resources found"])?;
-    expect(&stage.kubectl("dana", &["get", "workflows"]).await?, true, &["Succeeded", "Cancelled"])
+    expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
+    gone(harness, "typo").await?;
+    expect(&pods(harness, "typo").await?, true, &["No resources found"])?;
+    expect(&harness.kubectl("dana", &["get", "workflows"]).await?, true, &["Succeeded", "Cancelled"])
 }

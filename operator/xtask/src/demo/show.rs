@@ -58,24 +58,24 @@ fn quoted(word: &str) -> String {
 }
 
 /// Prints the commands for a look at the cluster.
-pub(super) fn kept(stage: &Letters) {
-    let kubectl = stage.cluster.clients().kubectl.parent().map(|folder| folder.display().to_string());
+pub(super) fn kept(harness: &Letters) {
+    let kubectl = harness.cluster.clients().kubectl.parent().map(|folder| folder.display().to_string());
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
     say::result(&format!(
         "export KUBECONFIG={}\nexport PATH={}:{}:$PATH        # kubectl-approve, kubectl\n",
-        quoted(&stage.cluster.kubeconfig().display().to_string()),
-        stage.programs.display(),
+        quoted(&harness.cluster.kubeconfig().display().to_string()),
+        harness.programs.display(),
         kubectl.unwrap_or_default(),
     ));
-    let name = &stage.namespace.name;
+    let name = &harness.namespace.name;
     say::result(&format!(
         "kubectl --context dana  -n {name} apply -f examples/gates/quorum.yaml\n\
          kubectl approve list --context bob -n {name}\n\
          kubectl --context viktor -n {name} get workflows,approvals\n\n\
          Contexts: dana asks; alice, bob, carol, erin decide; viktor looks; mallory is nobody; admin is everybody.\n\
          The letter box is {}; the operator's log is {}",
-        stage.letterbox.url(),
-        stage.log().display(),
+        harness.letterbox.url(),
+        harness.log().display(),
     ));
 }
 

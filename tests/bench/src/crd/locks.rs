@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use signoff_tests::say;
 
 use super::crowd;
-use super::harness::Stage;
+use super::harness::Harness;
 use super::sample::{self, Sample};
 use super::{Meter, bodies_of_workflows, of_approvals};
 
@@ -48,28 +48,28 @@ pub(super) struct Locks {
 }
 
 /// Measures so many writes of each kind with each set of locks.
-pub(super) async fn measure(stage: &Stage, sample: &Sample, writes: usize) -> Result<Locks> {
-    let crds: Api<CustomResourceDefinition> = Api::all(stage.admin.clone());
+pub(super) async fn measure(harness: &Harness, sample: &Sample, writes: usize) -> Result<Locks> {
+    let crds: Api<CustomResourceDefinition> = Api::all(harness.admin.clone());
     let whole = serde_json::to_value(crds.get(CRD).await?)?;
     let mut kib = [[0.0; WRITES.len()]; VARIANTS.len()];
     for round in 1..=ROUNDS {
         for (at, (name, left_out)) in VARIANTS.iter().enumerate() {
             say::step(&format!("writing Approvals, {name}, {round} of {ROUNDS}"));
-            install(stage, sample, &crds, &whole, left_out).await?;
-            let namespace = stage.namespace().await?;
+            install(harness, sample, &crds, &whole, left_out).await?;
+            let namespace = harness.namespace().await?;
             let workflows = sample::path(&namespace, "workflows");
             let mut created = Vec::with_capacity(writes);
             for body in bodies_of_workflows(sample, writes)? {
-                created.push(crowd::post(&stage.requester, &workflows, body).await?);
+                created.push(crowd::post(&harness.requester, &workflows, body).await?);
             }
-            let meter = Meter::calibrate(stage).await?;
+            let meter = Meter::calibrate(harness).await?;
             let costs = of_approvals(&meter, sample, &namespace, &created).await?;
             for (sum, cost) in kib[at].iter_mut().zip(costs) {
                 *sum += cost.kib / ROUNDS as f64;
             }
         }
     }
-    install(stage, sample, &crds, &whole, &[]).await?;
+    install(harness, sample, &crds, &whole, &[]).await?;
     Ok(Locks { kib })
 }
 
@@ -85,7 +85,7 @@ impl Lock {
 
 /// Installs the CRD without some locks, and waits until the API server goes by it and is at rest.
 async fn install(
-    stage: &Stage,
+    harness: &Harness,
     sample: &Sample,
     crds: &Api<CustomResourceDefinition>,
     whole: &Value,
@@ -114,7 +114,7 @@ async fn install(
     for (lock, path, body) in [(Lock::Outcome, format!("{path}/status"), outcome), (Lock::Digest, path, digest)] {
         let path = format!("{path}?dryRun=All");
         loop {
-            let answer = crowd::patch(&stage.admin, &path, body.clone()).await;
+            let answer = crowd::patch(&harness.admin, &path, body.clone()).await;
             if answer.is_ok() == left_out.contains(&lock) {
                 break;
             }
@@ -123,17 +123,17 @@ async fn install(
             }
         }
     }
-    at_rest(stage).await
+    at_rest(harness).await
 }
 
-async fn at_rest(stage: &Stage) -> Result<()> {
+async fn at_rest(harness: &Harness) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let mut ticks = tokio::time::interval(LOOK_AGAIN);
-    let mut last = super::allocated(&super::reading(stage).await?);
+    let mut last = super::allocated(&super::reading(harness).await?);
     let mut quiet = 0;
     while quiet < 3 {
         ticks.tick().await;
-        let now = super::allocated(&super::reading(stage).await?);
+        let now = super::allocated(&super::reading(harness).await?);
         quiet = if (now - last) / 1024.0 < REST { quiet + 1 } else { 0 };
         if Instant::now() > deadline {
             bail!("the API server is not at rest: it allocated {:.0} KiB in {LOOK_AGAIN:?}", (now - last) / 1024.0);

@@ -20,7 +20,7 @@ use signoff_tests::control_plane::Options;
 use signoff_tests::say;
 
 use super::counters::Counters;
-use super::harness::{self, Stage, approver_user};
+use super::harness::{self, Harness, approver_user};
 use super::sample::{self, Sample};
 use super::{bindings, ceiling, crowd, gates};
 
@@ -69,21 +69,21 @@ pub(super) async fn measure(writes: usize) -> Result<Measured> {
     say::step("measuring the heap of an API server with our CRDs and without");
     let heaps = heap::measure().await?;
     say::step("starting a control plane and installing the chart");
-    let stage = Stage::open(Options::default(), &program).await?;
-    let sample = gates::warm_up(&stage).await?;
+    let harness = Harness::open(Options::default(), &program).await?;
+    let sample = gates::warm_up(&harness).await?;
     let mut rows = Vec::new();
     say::step("writing with every policy in force");
-    rows.push(row(&stage, &sample, "every policy in force", writes).await?);
-    let path = sample::path(&stage.namespace().await?, "approvals");
+    rows.push(row(&harness, &sample, "every policy in force", writes).await?);
+    let path = sample::path(&harness.namespace().await?, "approvals");
     // An administrator must not create what only the operator does.
     let refused = sample.approval(&sample.workflow.to_string())?;
-    bindings::lift(&stage.cluster, &path, serde_json::to_vec(&refused)?).await?;
+    bindings::lift(&harness.cluster, &path, serde_json::to_vec(&refused)?).await?;
     say::step("writing without policies");
-    rows.push(row(&stage, &sample, "no policy", writes).await?);
-    let locks = locks::measure(&stage, &sample, writes).await?;
-    without_schemas(&stage, &path).await?;
+    rows.push(row(&harness, &sample, "no policy", writes).await?);
+    let locks = locks::measure(&harness, &sample, writes).await?;
+    without_schemas(&harness, &path).await?;
     say::step("writing without policies and schemas");
-    rows.push(row(&stage, &sample, "no policy, no schema", writes).await?);
+    rows.push(row(&harness, &sample, "no policy, no schema", writes).await?);
     let size =
         |kind, object: &Value| (kind, object.to_string().len(), object["metadata"]["managedFields"].to_string().len());
     let sizes = [size("Workflow", &sample.workflow), size("Approval", &sample.approval)];
@@ -91,16 +91,16 @@ pub(super) async fn measure(writes: usize) -> Result<Measured> {
 }
 
 /// Makes the writes of so many workflows, kind by kind, by one client.
-async fn row(stage: &Stage, sample: &Sample, shape: &'static str, count: usize) -> Result<Row> {
-    let namespace = stage.namespace().await?;
-    let operator = stage.cluster.operator_client().await?;
+async fn row(harness: &Harness, sample: &Sample, shape: &'static str, count: usize) -> Result<Row> {
+    let namespace = harness.namespace().await?;
+    let operator = harness.cluster.operator_client().await?;
     let workflows = sample::path(&namespace, "workflows");
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    let meter = Meter::calibrate(stage).await?;
+    let meter = Meter::calibrate(harness).await?;
 
     let bodies = bodies_of_workflows(sample, count)?;
     let (create_workflow, created) =
-        meter.of(count, async |index| crowd::post(&stage.requester, &workflows, bodies[index].clone()).await).await?;
+        meter.of(count, async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await).await?;
     let puts = ceiling::statuses(&created, &workflows, &sample.waiting)?;
     let (open, opened) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
@@ -115,14 +115,14 @@ async fn row(stage: &Stage, sample: &Sample, shape: &'static str, count: usize) 
     let bodies = ceiling::bodies(many, |index| Ok(sample.event(&sample::name(index))))?;
     let (event, _) = meter.of(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
 
-    let heap = reading(stage).await?.sum("go_memstats_heap_inuse_bytes", &[]) / 1024.0 / 1024.0;
+    let heap = reading(harness).await?.sum("go_memstats_heap_inuse_bytes", &[]) / 1024.0 / 1024.0;
     Ok(Row { shape, costs: [create_workflow, open, create_approval, vote, decide, finish, event], heap })
 }
 
 /// Makes the writes of an Approval for each of these Workflows: its creation, the vote, and the status that counts it.
 async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workflows: &[String]) -> Result<[Cost; 3]> {
-    let (stage, count) = (meter.stage, workflows.len());
-    let operator = stage.cluster.operator_client().await?;
+    let (harness, count) = (meter.harness, workflows.len());
+    let operator = harness.cluster.operator_client().await?;
     let approvals = sample::path(namespace, "approvals");
     let bodies = ceiling::bodies(count, |index| sample.approval(&workflows[index]))?;
     let (create, asked) =
@@ -130,7 +130,7 @@ async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workf
     let vote = serde_json::to_vec(&sample::decision(approver_user()?))?;
     let paths = ceiling::names(&asked, &approvals)?;
     let (vote, voted) =
-        meter.of(count, async |index| crowd::patch(&stage.approver, &paths[index], vote.clone()).await).await?;
+        meter.of(count, async |index| crowd::patch(&harness.approver, &paths[index], vote.clone()).await).await?;
     let puts = ceiling::statuses(&voted, &approvals, &sample.approval["status"])?;
     let (decide, _) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
@@ -149,26 +149,26 @@ fn bodies_of_workflows(sample: &Sample, count: usize) -> Result<Vec<Vec<u8>>> {
 
 /// Reads the API server's own counters around a number of writes.
 struct Meter<'a> {
-    stage: &'a Stage,
+    harness: &'a Harness,
     /// The bytes that one reading allocates, which would count as the writes'.
     reading: f64,
 }
 
 impl<'a> Meter<'a> {
-    async fn calibrate(stage: &'a Stage) -> Result<Self> {
-        let first = allocated(&reading(stage).await?);
-        let second = allocated(&reading(stage).await?);
-        Ok(Self { stage, reading: second - first })
+    async fn calibrate(harness: &'a Harness) -> Result<Self> {
+        let first = allocated(&reading(harness).await?);
+        let second = allocated(&reading(harness).await?);
+        Ok(Self { harness, reading: second - first })
     }
 
     /// Makes the writes one after the other. Returns the average cost of one, and the answers in order.
     async fn of(&self, count: usize, write: impl AsyncFn(usize) -> Result<String>) -> Result<(Cost, Vec<String>)> {
-        let before = reading(self.stage).await?;
+        let before = reading(self.harness).await?;
         let mut answers = Vec::with_capacity(count);
         for index in 0..count {
             answers.push(write(index).await?);
         }
-        let after = reading(self.stage).await?;
+        let after = reading(self.harness).await?;
         let bytes = allocated(&after) - allocated(&before) - self.reading;
         let cpu = cpu_seconds(&after) - cpu_seconds(&before);
         let count = count as f64;
@@ -176,8 +176,8 @@ impl<'a> Meter<'a> {
     }
 }
 
-async fn reading(stage: &Stage) -> Result<Counters> {
-    Ok(Counters::parse(&crowd::get(&stage.admin, "/metrics").await.context("the API server's /metrics")?))
+async fn reading(harness: &Harness) -> Result<Counters> {
+    Ok(Counters::parse(&crowd::get(&harness.admin, "/metrics").await.context("the API server's /metrics")?))
 }
 
 fn allocated(counters: &Counters) -> f64 {
@@ -189,8 +189,8 @@ fn cpu_seconds(counters: &Counters) -> f64 {
 }
 
 /// Gives both kinds a schema that says nothing but where their fields are, and waits until the API server goes by it.
-async fn without_schemas(stage: &Stage, approvals: &str) -> Result<()> {
-    let crds: Api<CustomResourceDefinition> = Api::all(stage.admin.clone());
+async fn without_schemas(harness: &Harness, approvals: &str) -> Result<()> {
+    let crds: Api<CustomResourceDefinition> = Api::all(harness.admin.clone());
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let mut status = anything.clone();
     // The printer columns and selectable fields of both kinds name it.
@@ -205,7 +205,7 @@ async fn without_schemas(stage: &Stage, approvals: &str) -> Result<()> {
     let (path, body) = (format!("{approvals}?dryRun=All"), serde_json::to_vec(&nonsense)?);
     let deadline = Instant::now() + PATIENCE;
     // An API server has no event for the schema it goes by: it is asked until it does.
-    while let Err(error) = crowd::post(&stage.admin, &path, body.clone()).await {
+    while let Err(error) = crowd::post(&harness.admin, &path, body.clone()).await {
         if Instant::now() > deadline {
             bail!("the schemas are still in force {PATIENCE:?} after they were replaced: {error:#}");
         }

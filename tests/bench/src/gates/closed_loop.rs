@@ -14,7 +14,7 @@ use super::runs::{self, Decisions, Gate};
 use crate::ceiling::CLIENTS;
 use crate::counters::Counters;
 use crate::crowd;
-use crate::harness::Stage;
+use crate::harness::Harness;
 use crate::processors::{Reading, Used};
 
 /// The pause of a client that decides as a person does: one decision after another, none within the API server's interval of 100 ms
@@ -44,23 +44,23 @@ pub(super) struct Latencies {
 
 impl ClosedLoop {
     /// Opens so many gates, and decides them by `clients` that wait for each Workflow; with an operator of its own.
-    pub(super) async fn measure(stage: &Stage, clients: usize, workflows: usize) -> Result<Self> {
-        Self::with_pauses(stage, clients, workflows, Duration::ZERO).await
+    pub(super) async fn measure(harness: &Harness, clients: usize, workflows: usize) -> Result<Self> {
+        Self::with_pauses(harness, clients, workflows, Duration::ZERO).await
     }
 
     /// Measures one client that pauses before each decision; at most so many gates.
-    pub(super) async fn measure_paced(stage: &Stage, workflows: usize) -> Result<Self> {
-        Self::with_pauses(stage, 1, workflows.min(PACED), PAUSE).await
+    pub(super) async fn measure_paced(harness: &Harness, workflows: usize) -> Result<Self> {
+        Self::with_pauses(harness, 1, workflows.min(PACED), PAUSE).await
     }
 
-    async fn with_pauses(stage: &Stage, clients: usize, workflows: usize, pause: Duration) -> Result<Self> {
-        let operator = stage.operator().await?;
-        let namespace = stage.namespace().await?;
-        let (gates, _) = runs::open(stage, &operator, &namespace, CLIENTS, workflows).await?;
+    async fn with_pauses(harness: &Harness, clients: usize, workflows: usize, pause: Duration) -> Result<Self> {
+        let operator = harness.operator().await?;
+        let namespace = harness.namespace().await?;
+        let (gates, _) = runs::open(harness, &operator, &namespace, CLIENTS, workflows).await?;
         Counters::at_rest(&operator).await?;
-        let before = Reading::take(stage, Some(&operator))?;
-        let latencies = decide(stage, &operator, &namespace, clients, pause, &gates).await?;
-        let used = Reading::take(stage, Some(&operator))?.since(&before);
+        let before = Reading::take(harness, Some(&operator))?;
+        let latencies = decide(harness, &operator, &namespace, clients, pause, &gates).await?;
+        let used = Reading::take(harness, Some(&operator))?.since(&before);
         operator.stop().await?;
         Ok(Self { clients, pause, latencies, used })
     }
@@ -69,14 +69,14 @@ impl ClosedLoop {
 /// Approves every gate by `clients`, each of which pauses, decides, and waits until the Workflow of its gate is seen to have
 /// succeeded.
 pub(super) async fn decide(
-    stage: &Stage,
+    harness: &Harness,
     operator: &OperatorProcess,
     namespace: &str,
     clients: usize,
     pause: Duration,
     gates: &[Gate],
 ) -> Result<Latencies> {
-    let decisions = Decisions::new(stage, namespace)?;
+    let decisions = Decisions::new(harness, namespace)?;
     let mut senders = BTreeMap::new();
     let mut receivers = Vec::with_capacity(gates.len());
     for gate in gates {
@@ -84,7 +84,7 @@ pub(super) async fn decide(
         senders.insert(gate.workflow.clone(), sender);
         receivers.push(Mutex::new(Some(receiver)));
     }
-    let watch = runs::watch_ends(stage, namespace).await?;
+    let watch = runs::watch_ends(harness, namespace).await?;
     let began = Instant::now();
     let watching = runs::each_end(watch, gates.len(), |workflow, at| {
         if let Some(sender) = senders.remove(workflow) {

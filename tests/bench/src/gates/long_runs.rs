@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::runs;
 use crate::counters::Counters;
 use crate::crowd;
-use crate::harness::Stage;
+use crate::harness::Harness;
 use crate::processors::{API_SERVER, Reading, Used};
 use crate::sample;
 
@@ -63,18 +63,18 @@ impl Steps {
 
 impl LongRuns {
     /// Measures short runs, one long run, and short runs again: as many steps in short runs as in the long one.
-    pub(super) async fn measure(stage: &Stage, steps: usize) -> Result<Self> {
+    pub(super) async fn measure(harness: &Harness, steps: usize) -> Result<Self> {
         let service = Service::start().await?;
-        let operator = stage.operator_with_arguments(&["--allow-address", "127.0.0.0/8"]).await?;
+        let operator = harness.operator_with_arguments(&["--allow-address", "127.0.0.0/8"]).await?;
         let half = (steps / SHORT).div_ceil(2);
         say::step(&format!("{half} runs of {SHORT} steps"));
-        let before = measure(stage, &operator, &service, Shape::Chain, SHORT, half).await?;
+        let before = measure(harness, &operator, &service, Shape::Chain, SHORT, half).await?;
         say::step(&format!("a run of {steps} steps"));
-        let long = measure(stage, &operator, &service, Shape::Chain, steps, 1).await?;
+        let long = measure(harness, &operator, &service, Shape::Chain, steps, 1).await?;
         say::step(&format!("a run of {steps} steps in a loop"));
-        let looped = measure(stage, &operator, &service, Shape::Loop, steps, 1).await?;
+        let looped = measure(harness, &operator, &service, Shape::Loop, steps, 1).await?;
         say::step(&format!("{half} runs of {SHORT} steps again"));
-        let after = measure(stage, &operator, &service, Shape::Chain, SHORT, half).await?;
+        let after = measure(harness, &operator, &service, Shape::Chain, SHORT, half).await?;
         operator.stop().await?;
         let short = Steps {
             a_run: SHORT,
@@ -99,29 +99,29 @@ impl LongRuns {
 
 /// Takes so many runs of so many steps to their end, one after the other.
 async fn measure(
-    stage: &Stage,
+    harness: &Harness,
     operator: &OperatorProcess,
     service: &Service,
     shape: Shape,
     steps: usize,
     count: usize,
 ) -> Result<Steps> {
-    let namespace = stage.namespace().await?;
+    let namespace = harness.namespace().await?;
     let workflows = sample::path(&namespace, "workflows");
     let idle = Counters::at_rest(operator).await?.requests();
-    let before = Reading::take(stage, Some(operator))?;
+    let before = Reading::take(harness, Some(operator))?;
     let began = Instant::now();
     let patience = Duration::from_secs(60) + Duration::from_secs(1) * u32::try_from(steps)?;
     for index in 0..count {
         let name = sample::name(index);
         let body = serde_json::to_vec(&workflow(&name, shape.spec(&service.url(), steps)))?;
-        crowd::post(&stage.requester, &workflows, body).await?;
-        let watch = runs::watch_ends(stage, &namespace).await?;
+        crowd::post(&harness.requester, &workflows, body).await?;
+        let watch = runs::watch_ends(harness, &namespace).await?;
         let ending = runs::ends(watch, index + 1);
         runs::bounded(patience, operator, &format!("the run {name} of {steps} steps has not ended"), ending).await?;
     }
     let took = began.elapsed();
-    let (rest, after) = Counters::at_rest_with(operator, || Reading::take(stage, Some(operator))).await?;
+    let (rest, after) = Counters::at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
     let state_writes = (rest.requests() - idle).state_writes();
     Ok(Steps { a_run: steps, all: steps * count, took, state_writes, used: after.since(&before) })
 }

@@ -31,7 +31,7 @@ use self::report::{Lone, Measured, Replay};
 pub(super) use self::runs::{bounded, warm_up};
 use super::audit::Audit;
 use super::ceiling::{Ceiling, LoneWrites};
-use super::harness::{self, Stage};
+use super::harness::{self, Harness};
 use super::sample::Sample;
 use super::{engine, process, to_its_end};
 
@@ -142,14 +142,14 @@ impl Gates {
         if has(Part::Requests) {
             say::step("counting requests on a control plane that writes an audit log");
             let audit = Audit::prepare()?;
-            let stage = Stage::open(audit.options(), program).await?;
+            let harness = Harness::open(audit.options(), program).await?;
             let workflows = COUNTED.min(self.workflows as usize);
-            measured.counted = requests::count(&stage, &audit, &self.numbers_of_clients(), workflows).await?;
+            measured.counted = requests::count(&harness, &audit, &self.numbers_of_clients(), workflows).await?;
         }
         for &count in self.pending.iter().filter(|_| has(Part::Pending)) {
             let audit = Audit::prepare()?;
-            let stage = Stage::open(audit.options(), program).await?;
-            measured.pending.push(pending::hold(&stage, &audit, count as usize).await?);
+            let harness = Harness::open(audit.options(), program).await?;
+            measured.pending.push(pending::hold(&harness, &audit, count as usize).await?);
         }
         Ok(measured)
     }
@@ -157,44 +157,44 @@ impl Gates {
     /// Measures the parts that share one control plane, which does nothing else.
     async fn measure_times(&self, parts: &[Part], program: &Path, measured: &mut Measured) -> Result<()> {
         say::step("starting a control plane and installing the chart");
-        let stage = Stage::open(Options::default(), program).await?;
-        let sample = warm_up(&stage).await?;
+        let harness = Harness::open(Options::default(), program).await?;
+        let sample = warm_up(&harness).await?;
         measured.sizes = Some(sample.sizes());
         if parts.contains(&Part::Closed) {
-            self.measure_closed(&stage, &sample, measured).await?;
+            self.measure_closed(&harness, &sample, measured).await?;
         }
         if parts.contains(&Part::Open) {
-            self.measure_open(&stage, &sample, measured).await?;
+            self.measure_open(&harness, &sample, measured).await?;
         }
         if parts.contains(&Part::Long) {
-            measured.long = Some(LongRuns::measure(&stage, self.steps as usize).await?);
+            measured.long = Some(LongRuns::measure(&harness, self.steps as usize).await?);
         }
         Ok(())
     }
 
-    async fn measure_closed(&self, stage: &Stage, sample: &Sample, measured: &mut Measured) -> Result<()> {
+    async fn measure_closed(&self, harness: &Harness, sample: &Sample, measured: &mut Measured) -> Result<()> {
         say::step("one status write at a time, no operator running");
-        let before = LoneWrites::measure(stage, sample).await?;
+        let before = LoneWrites::measure(harness, sample).await?;
         for clients in self.numbers_of_clients() {
             say::step(&format!("closed loop: {} workflows, clients: {clients}", self.workflows));
-            measured.closed.push(ClosedLoop::measure(stage, clients, self.workflows as usize).await?);
+            measured.closed.push(ClosedLoop::measure(harness, clients, self.workflows as usize).await?);
         }
         say::step("closed loop: one client that pauses before each decision");
-        measured.closed.push(ClosedLoop::measure_paced(stage, self.workflows as usize).await?);
+        measured.closed.push(ClosedLoop::measure_paced(harness, self.workflows as usize).await?);
         say::step("one status write at a time again");
-        measured.lone = Some(Lone { before, after: LoneWrites::measure(stage, sample).await? });
+        measured.lone = Some(Lone { before, after: LoneWrites::measure(harness, sample).await? });
         Ok(())
     }
 
-    async fn measure_open(&self, stage: &Stage, sample: &Sample, measured: &mut Measured) -> Result<()> {
+    async fn measure_open(&self, harness: &Harness, sample: &Sample, measured: &mut Measured) -> Result<()> {
         say::step("the API server alone, no operator running");
-        let before = Ceiling::measure(stage, sample).await?;
+        let before = Ceiling::measure(harness, sample).await?;
         for clients in self.numbers_of_clients() {
             say::step(&format!("open loop: {} workflows, clients: {clients}", self.workflows));
-            measured.open.push(OpenLoop::measure(stage, sample, clients, self.workflows as usize).await?);
+            measured.open.push(OpenLoop::measure(harness, sample, clients, self.workflows as usize).await?);
         }
         say::step("the API server alone again");
-        measured.ceiling = Some([before, Ceiling::measure(stage, sample).await?]);
+        measured.ceiling = Some([before, Ceiling::measure(harness, sample).await?]);
         Ok(())
     }
 

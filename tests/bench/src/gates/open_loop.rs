@@ -15,7 +15,7 @@ use super::runs;
 use crate::ceiling::{Rates, Writes, bodies};
 use crate::counters::{Counters, Requests};
 use crate::crowd;
-use crate::harness::Stage;
+use crate::harness::Harness;
 use crate::process;
 use crate::processors::{API_SERVER, OPERATOR, Reading, Used};
 use crate::sample::{self, Sample};
@@ -61,29 +61,29 @@ impl Phase {
 
 impl OpenLoop {
     /// Opens and decides `workflows` gates by `clients` at once, with an operator of its own.
-    pub(super) async fn measure(stage: &Stage, sample: &Sample, clients: usize, workflows: usize) -> Result<Self> {
-        let operator = stage.operator().await?;
-        let namespace = stage.namespace().await?;
-        let mut events = Events::new(stage, sample, &namespace, clients).await?;
+    pub(super) async fn measure(harness: &Harness, sample: &Sample, clients: usize, workflows: usize) -> Result<Self> {
+        let operator = harness.operator().await?;
+        let namespace = harness.namespace().await?;
+        let mut events = Events::new(harness, sample, &namespace, clients).await?;
         let idle = Counters::at_rest(&operator).await?.requests();
-        let began = Reading::take(stage, Some(&operator))?;
+        let began = Reading::take(harness, Some(&operator))?;
 
         events.create().await?;
-        let before = Reading::take(stage, Some(&operator))?;
-        let (gates, opened_in) = runs::open(stage, &operator, &namespace, clients, workflows).await?;
+        let before = Reading::take(harness, Some(&operator))?;
+        let (gates, opened_in) = runs::open(harness, &operator, &namespace, clients, workflows).await?;
         let opened = Counters::look(&operator).await?.requests();
-        let (opened_at_rest, after) = at_rest(stage, &operator).await?;
+        let (opened_at_rest, after) = at_rest(harness, &operator).await?;
         let opening = after.since(&before);
 
         events.create().await?;
-        let before = Reading::take(stage, Some(&operator))?;
-        let decided_in = runs::decide(stage, &operator, &namespace, clients, &gates).await?;
+        let before = Reading::take(harness, Some(&operator))?;
+        let decided_in = runs::decide(harness, &operator, &namespace, clients, &gates).await?;
         let decided = Counters::look(&operator).await?.requests();
-        let (rest, after) = at_rest(stage, &operator).await?;
+        let (rest, after) = at_rest(harness, &operator).await?;
         let deciding = after.since(&before);
 
         events.create().await?;
-        let others = Reading::take(stage, Some(&operator))?.since(&began).others();
+        let others = Reading::take(harness, Some(&operator))?.since(&began).others();
         let peak_mib = process::usage(operator.pid())?.peak_mib;
         operator.stop().await?;
         let own = workflows as f64;
@@ -138,8 +138,8 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// Waits until the operator is at rest; the reading is of the moment when it had come to rest, not of the end of the wait.
-async fn at_rest(stage: &Stage, operator: &OperatorProcess) -> Result<(Requests, Reading)> {
-    let (counters, reading) = Counters::at_rest_with(operator, || Reading::take(stage, Some(operator))).await?;
+async fn at_rest(harness: &Harness, operator: &OperatorProcess) -> Result<(Requests, Reading)> {
+    let (counters, reading) = Counters::at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
     Ok((counters.requests(), reading))
 }
 
@@ -155,7 +155,7 @@ fn writes(by_operator: Requests) -> Writes {
 
 /// Creates of Events, of which a built-in type has the cheapest: the unit of the API server's work on this machine.
 struct Events<'a> {
-    stage: &'a Stage,
+    harness: &'a Harness,
     sample: &'a Sample,
     client: Client,
     path: String,
@@ -165,10 +165,10 @@ struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    async fn new(stage: &'a Stage, sample: &'a Sample, namespace: &str, clients: usize) -> Result<Self> {
-        let client = stage.cluster.operator_client().await?;
+    async fn new(harness: &'a Harness, sample: &'a Sample, namespace: &str, clients: usize) -> Result<Self> {
+        let client = harness.cluster.operator_client().await?;
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-        Ok(Self { stage, sample, client, path, clients, created: 0, cost_ms: Vec::new() })
+        Ok(Self { harness, sample, client, path, clients, created: 0, cost_ms: Vec::new() })
     }
 
     /// Creates some batches, and notes what each cost.
@@ -177,11 +177,11 @@ impl<'a> Events<'a> {
             let bodies = bodies(EVENTS, |index| {
                 Ok(self.sample.event(&format!("bench-{}", sample::name(self.created + index))))
             })?;
-            let before = self.stage.api_server_cpu()?;
+            let before = self.harness.api_server_cpu()?;
             let post =
                 async |index: usize| crowd::post(&self.client, &self.path, bodies[index].clone()).await.map(drop);
             crowd::each(self.clients, EVENTS, post).await?;
-            let cpu = self.stage.api_server_cpu()?.saturating_sub(before);
+            let cpu = self.harness.api_server_cpu()?.saturating_sub(before);
             self.created += EVENTS;
             self.cost_ms.push(cpu.as_secs_f64() * 1000.0 / EVENTS as f64);
         }

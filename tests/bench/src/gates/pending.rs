@@ -10,7 +10,7 @@ use super::runs::{self, Gate};
 use crate::audit::{self, Audit, Sort, Tally};
 use crate::ceiling::CLIENTS;
 use crate::counters::Counters;
-use crate::harness::Stage;
+use crate::harness::Harness;
 use crate::process;
 use crate::processors::Reading;
 
@@ -39,32 +39,32 @@ pub(super) struct Pending {
 }
 
 /// Opens so many gates, waits a minute, and starts another operator in the first one's place.
-pub(super) async fn hold(stage: &Stage, audit: &Audit, count: usize) -> Result<Pending> {
+pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Result<Pending> {
     say::step(&format!("opening {count} gates"));
-    let operator = stage.operator().await?;
-    let namespace = stage.namespace().await?;
-    let (gates, _) = runs::open(stage, &operator, &namespace, CLIENTS, count).await?;
+    let operator = harness.operator().await?;
+    let namespace = harness.namespace().await?;
+    let (gates, _) = runs::open(harness, &operator, &namespace, CLIENTS, count).await?;
     Counters::at_rest(&operator).await?;
 
     say::step("doing nothing for a minute");
     let (place, cpu) = (audit.here()?, process::cpu(operator.pid())?);
-    let before = Reading::take(stage, Some(&operator))?;
+    let before = Reading::take(harness, Some(&operator))?;
     tokio::time::sleep(IDLE).await;
     let idle = audit.since(place)?;
     let usage = process::usage(operator.pid())?;
-    let idle_others = Reading::take(stage, Some(&operator))?.since(&before).others();
+    let idle_others = Reading::take(harness, Some(&operator))?.since(&before).others();
     operator.stop().await?;
 
     say::step(&format!("deciding {MEANWHILE} gates while no operator runs, then starting one"));
     let decided = spread(gates, MEANWHILE);
-    runs::approve(stage, &namespace, 1, &decided).await?;
-    let watch = runs::watch_ends(stage, &namespace).await?;
-    let operator = stage.operator_unready().await?;
-    let before = Reading::take(stage, Some(&operator))?;
+    runs::approve(harness, &namespace, 1, &decided).await?;
+    let watch = runs::watch_ends(harness, &namespace).await?;
+    let operator = harness.operator_unready().await?;
+    let before = Reading::take(harness, Some(&operator))?;
     let (age, looked) = (process::age(operator.pid())?, Instant::now());
     let ended = runs::within(count, &operator, "found", runs::ends(watch, decided.len())).await?;
     let last = ended.values().max().copied().unwrap_or(looked);
-    let others = Reading::take(stage, Some(&operator))?.since(&before).others().max(idle_others);
+    let others = Reading::take(harness, Some(&operator))?.since(&before).others().max(idle_others);
     let caught_up = age + last.saturating_duration_since(looked);
     let known = Counters::at_rest(&operator).await?.sum("signoff_approvals_pending", &[]);
     let open = count - decided.len();

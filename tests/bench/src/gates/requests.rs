@@ -9,7 +9,7 @@ use super::closed_loop;
 use super::runs;
 use crate::audit::{self, Audit, Sort, Tally};
 use crate::counters::{Counters, Requests};
-use crate::harness::Stage;
+use crate::harness::Harness;
 use crate::processors::Reading;
 
 /// How clients decide.
@@ -35,29 +35,29 @@ pub(super) struct CountedRun {
 
 /// Opens and decides so many gates for each number of clients, in both loops.
 pub(super) async fn count(
-    stage: &Stage,
+    harness: &Harness,
     audit: &Audit,
     clients: &[usize],
     workflows: usize,
 ) -> Result<Vec<CountedRun>> {
-    let operator = stage.operator().await?;
+    let operator = harness.operator().await?;
     let mut runs = Vec::new();
     for &clients in clients {
         for loop_ in [Loop::Open, Loop::Closed] {
-            let namespace = stage.namespace().await?;
+            let namespace = harness.namespace().await?;
             let idle = Counters::at_rest(&operator).await?.requests();
             let place = audit.here()?;
-            let before = Reading::take(stage, Some(&operator))?;
-            let (gates, _) = runs::open(stage, &operator, &namespace, clients, workflows).await?;
+            let before = Reading::take(harness, Some(&operator))?;
+            let (gates, _) = runs::open(harness, &operator, &namespace, clients, workflows).await?;
             match loop_ {
-                Loop::Open => drop(runs::decide(stage, &operator, &namespace, clients, &gates).await?),
+                Loop::Open => drop(runs::decide(harness, &operator, &namespace, clients, &gates).await?),
                 Loop::Closed => {
-                    drop(closed_loop::decide(stage, &operator, &namespace, clients, Duration::ZERO, &gates).await?)
+                    drop(closed_loop::decide(harness, &operator, &namespace, clients, Duration::ZERO, &gates).await?)
                 }
             }
             let rest = Counters::at_rest(&operator).await?.requests();
             let audited = audit.since(place)?;
-            let others = Reading::take(stage, Some(&operator))?.since(&before).others();
+            let others = Reading::take(harness, Some(&operator))?.since(&before).others();
             runs.push(CountedRun { clients, loop_, workflows, audited, own: rest - idle, others });
         }
     }

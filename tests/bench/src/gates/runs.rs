@@ -11,7 +11,7 @@ use signoff_api::names::LABEL_WORKFLOW;
 use signoff_tests::control_plane::OperatorProcess;
 
 use crate::crowd;
-use crate::harness::{Stage, approver_user};
+use crate::harness::{Harness, approver_user};
 use crate::sample::{self, Sample};
 use crate::watch::Watch;
 
@@ -27,17 +27,17 @@ pub(super) struct Gate {
 }
 
 /// A few runs, and what they left, to be copied.
-pub(crate) async fn warm_up(stage: &Stage) -> Result<Sample> {
-    let operator = stage.operator().await?;
-    let namespace = stage.namespace().await?;
-    let (gates, _) = open(stage, &operator, &namespace, 4, WARM_UP).await?;
+pub(crate) async fn warm_up(harness: &Harness) -> Result<Sample> {
+    let operator = harness.operator().await?;
+    let namespace = harness.namespace().await?;
+    let (gates, _) = open(harness, &operator, &namespace, 4, WARM_UP).await?;
     let gate = gates.first().context("no gate was opened")?;
     let read = async |plural: &str, name: &str| -> Result<serde_json::Value> {
         let path = format!("{}/{name}", sample::path(&namespace, plural));
-        Ok(serde_json::from_str(&crowd::get(&stage.admin, &path).await?)?)
+        Ok(serde_json::from_str(&crowd::get(&harness.admin, &path).await?)?)
     };
     let waiting = read("workflows", &gate.workflow).await?["status"].take();
-    decide(stage, &operator, &namespace, 4, &gates).await?;
+    decide(harness, &operator, &namespace, 4, &gates).await?;
     let sample = Sample {
         workflow: read("workflows", &gate.workflow).await?,
         approval: read("approvals", &gate.approval).await?,
@@ -49,7 +49,7 @@ pub(crate) async fn warm_up(stage: &Stage) -> Result<Sample> {
 
 /// Applies so many Workflows; returns their gates by name, and how long it took until all were seen.
 pub(super) async fn open(
-    stage: &Stage,
+    harness: &Harness,
     operator: &OperatorProcess,
     namespace: &str,
     clients: usize,
@@ -60,7 +60,7 @@ pub(super) async fn open(
     let bodies: Vec<Vec<u8>> = (0..count)
         .map(|index| serde_json::to_vec(&sample::workflow(&sample::name(index), approver)))
         .collect::<Result<_, _>>()?;
-    let watch = Watch::open(&stage.admin, &sample::path(namespace, "approvals"), "").await?;
+    let watch = Watch::open(&harness.admin, &sample::path(namespace, "approvals"), "").await?;
     let mut seen = BTreeMap::new();
     let mut last = Instant::now();
     let began = last;
@@ -73,7 +73,7 @@ pub(super) async fn open(
         Ok(seen.len() == count)
     });
     let applying = crowd::each(clients, count, async |index| {
-        crowd::post(&stage.requester, &workflows, bodies[index].clone()).await.map(drop)
+        crowd::post(&harness.requester, &workflows, bodies[index].clone()).await.map(drop)
     });
     within(count, operator, "open", try_join(watching, applying)).await?;
     let gates = seen.into_iter().map(|(workflow, approval)| Gate { workflow, approval }).collect();
@@ -83,50 +83,50 @@ pub(super) async fn open(
 /// Approves every gate, as fast as `clients` can: none of them waits for a Workflow. Returns the time from the first decision sent
 /// to the last Workflow seen to have succeeded.
 pub(super) async fn decide(
-    stage: &Stage,
+    harness: &Harness,
     operator: &OperatorProcess,
     namespace: &str,
     clients: usize,
     gates: &[Gate],
 ) -> Result<Duration> {
-    let watch = watch_ends(stage, namespace).await?;
+    let watch = watch_ends(harness, namespace).await?;
     let began = Instant::now();
-    let acting = try_join(ends(watch, gates.len()), approve(stage, namespace, clients, gates));
+    let acting = try_join(ends(watch, gates.len()), approve(harness, namespace, clients, gates));
     let (ended, ()) = within(gates.len(), operator, "close", acting).await?;
     let last = ended.values().max().copied().unwrap_or(began);
     Ok(last - began)
 }
 
 /// Sends the approver's decisions, `clients` at a time.
-pub(super) async fn approve(stage: &Stage, namespace: &str, clients: usize, gates: &[Gate]) -> Result<()> {
-    let decisions = Decisions::new(stage, namespace)?;
+pub(super) async fn approve(harness: &Harness, namespace: &str, clients: usize, gates: &[Gate]) -> Result<()> {
+    let decisions = Decisions::new(harness, namespace)?;
     crowd::each(clients, gates.len(), async |index| decisions.send(&gates[index]).await).await.map(drop)
 }
 
 /// The approver's decisions about gates of one namespace.
 pub(super) struct Decisions<'a> {
-    stage: &'a Stage,
+    harness: &'a Harness,
     approvals: String,
     body: Vec<u8>,
 }
 
 impl<'a> Decisions<'a> {
     /// Prepares the body, which is the same for every gate.
-    pub(super) fn new(stage: &'a Stage, namespace: &str) -> Result<Self> {
+    pub(super) fn new(harness: &'a Harness, namespace: &str) -> Result<Self> {
         let body = serde_json::to_vec(&sample::decision(approver_user()?))?;
-        Ok(Self { stage, approvals: sample::path(namespace, "approvals"), body })
+        Ok(Self { harness, approvals: sample::path(namespace, "approvals"), body })
     }
 
     /// Approves one gate.
     pub(super) async fn send(&self, gate: &Gate) -> Result<()> {
         let path = format!("{}/{}", self.approvals, gate.approval);
-        crowd::patch(&self.stage.approver, &path, self.body.clone()).await.map(drop)
+        crowd::patch(&self.harness.approver, &path, self.body.clone()).await.map(drop)
     }
 }
 
 /// A watch of Workflows that ended.
-pub(super) async fn watch_ends(stage: &Stage, namespace: &str) -> Result<Watch> {
-    Watch::open(&stage.admin, &sample::path(namespace, "workflows"), ENDED).await
+pub(super) async fn watch_ends(harness: &Harness, namespace: &str) -> Result<Watch> {
+    Watch::open(&harness.admin, &sample::path(namespace, "workflows"), ENDED).await
 }
 
 /// Waits until so many Workflows have succeeded; returns when each was seen to, by name.

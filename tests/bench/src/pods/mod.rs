@@ -19,7 +19,7 @@ use signoff_tests::say;
 use self::run::{Run, Times};
 use super::audit::{Audit, Tally};
 use super::counters::Counters;
-use super::harness::{self, Stage};
+use super::harness::{self, Harness};
 use super::{process, to_its_end};
 
 /// Bare Pods and runs alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
@@ -105,9 +105,9 @@ async fn measure(pods: &Pods, program: &Path) -> Result<Measured> {
 async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level>> {
     say::step("starting a control plane and a node, and installing the chart");
     let node = Node::start().await?;
-    let stage = Stage::on(node.cluster().clone(), program).await?;
-    let operator = stage.operator().await?;
-    let sample = run::sample(&stage).await?;
+    let harness = Harness::on(node.cluster().clone(), program).await?;
+    let operator = harness.operator().await?;
+    let sample = run::sample(&harness).await?;
     let mut levels = Vec::new();
     for clients in clients.iter().copied().map(usize::from) {
         let mut level =
@@ -115,9 +115,9 @@ async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level
         let (began, machine) = (Instant::now(), process::machine()?);
         for round in 1..=ROUNDS {
             say::step(&format!("clients: {clients}, round {round} of {ROUNDS}: {each} bare Pods, then {each} runs"));
-            run::bare(&stage, clients, each, &sample, &mut level.bare).await?;
+            run::bare(&harness, clients, each, &sample, &mut level.bare).await?;
             let before = process::cpu(operator.pid())?;
-            let run = Run { stage: &stage, operator: &operator, clients, count: each, with_pod: true };
+            let run = Run { harness: &harness, operator: &operator, clients, count: each, with_pod: true };
             run.to_its_end(&mut level.ours).await?;
             level.cpu += process::cpu(operator.pid())?.saturating_sub(before);
         }
@@ -133,12 +133,12 @@ async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level
 async fn counted(program: &Path) -> Result<(Tally, Tally)> {
     let audit = Audit::prepare()?;
     let node = Node::start_with(audit.options()).await?;
-    let stage = Stage::on(node.cluster().clone(), program).await?;
-    let operator = stage.operator().await?;
+    let harness = Harness::on(node.cluster().clone(), program).await?;
+    let operator = harness.operator().await?;
     let count = async |with_pod| {
         Counters::at_rest(&operator).await?;
         let place = audit.here()?;
-        let run = Run { stage: &stage, operator: &operator, clients: CLIENTS, count: COUNTED, with_pod };
+        let run = Run { harness: &harness, operator: &operator, clients: CLIENTS, count: COUNTED, with_pod };
         run.to_its_end(&mut Times::default()).await?;
         Counters::at_rest(&operator).await?;
         audit.since(place)

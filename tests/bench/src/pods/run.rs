@@ -13,7 +13,7 @@ use signoff_api::pod::CONTAINER;
 use signoff_tests::control_plane::{OperatorProcess, named};
 use tokio::sync::Notify;
 
-use crate::harness::{REQUESTER, Stage};
+use crate::harness::{Harness, REQUESTER};
 use crate::watch::{Seen, Watch};
 use crate::{crowd, gates, sample};
 
@@ -53,7 +53,7 @@ struct Sights {
 
 /// Runs, as a requester applies them.
 pub(super) struct Run<'a> {
-    pub(super) stage: &'a Stage,
+    pub(super) harness: &'a Harness,
     pub(super) operator: &'a OperatorProcess,
     pub(super) clients: usize,
     pub(super) count: usize,
@@ -64,17 +64,17 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// Each client applies a Workflow, and the next one when that has succeeded.
     pub(super) async fn to_its_end(&self, times: &mut Times) -> Result<()> {
-        let namespace = namespace(self.stage).await?;
+        let namespace = namespace(self.harness).await?;
         let workflows = sample::path(&namespace, "workflows");
         let sights = Sights::default();
         let acting = crowd::each(self.clients, self.count, async |index| {
             let name = format!("run-{index:04}");
             let asked = Instant::now();
-            crowd::post(&self.stage.requester, &workflows, serde_json::to_vec(&workflow(&name, self.with_pod))?)
+            crowd::post(&self.harness.requester, &workflows, serde_json::to_vec(&workflow(&name, self.with_pod))?)
                 .await?;
             Ok((asked, sights.until(&name, |sight| sight.after).await))
         });
-        let acting = sights.watched(self.stage, &namespace, acting);
+        let acting = sights.watched(self.harness, &namespace, acting);
         let done = gates::bounded(patience(self.count), self.operator, "not all runs have ended", acting).await?;
         for (asked, sight) in done.into_iter().filter(|_| self.with_pod) {
             times.add(asked, sight.before, sight, sight.after)?;
@@ -84,22 +84,28 @@ impl Run<'_> {
 }
 
 /// Each client creates a Pod, watches it to its end, reads its log, deletes it, and goes on with the next.
-pub(super) async fn bare(stage: &Stage, clients: usize, count: usize, sample: &Value, times: &mut Times) -> Result<()> {
-    let namespace = namespace(stage).await?;
+pub(super) async fn bare(
+    harness: &Harness,
+    clients: usize,
+    count: usize,
+    sample: &Value,
+    times: &mut Times,
+) -> Result<()> {
+    let namespace = namespace(harness).await?;
     let pods = pods(&namespace);
     let sights = Sights::default();
     let acting = crowd::each(clients, count, async |index| {
         let name = format!("bare-{index:04}");
         let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": sample});
         let asked = Instant::now();
-        crowd::post(&stage.requester, &pods, serde_json::to_vec(&body)?).await?;
+        crowd::post(&harness.requester, &pods, serde_json::to_vec(&body)?).await?;
         let sight = sights.until(&name, |sight| sight.ended).await;
-        crowd::get(&stage.requester, &format!("{pods}/{name}/log?container={CONTAINER}")).await?;
+        crowd::get(&harness.requester, &format!("{pods}/{name}/log?container={CONTAINER}")).await?;
         let read = Instant::now();
-        crowd::delete(&stage.requester, &format!("{pods}/{name}")).await?;
+        crowd::delete(&harness.requester, &format!("{pods}/{name}")).await?;
         Ok((asked, sight, read))
     });
-    let acting = sights.watched(stage, &namespace, acting);
+    let acting = sights.watched(harness, &namespace, acting);
     let patience = patience(count);
     let Ok(done) = tokio::time::timeout(patience, acting).await else {
         bail!("not all of {count} bare Pods have ended after {patience:?}");
@@ -111,19 +117,19 @@ pub(super) async fn bare(stage: &Stage, clients: usize, count: usize, sample: &V
 }
 
 /// The spec of a Pod as the operator makes it, for bare ones to be the same.
-pub(super) async fn sample(stage: &Stage) -> Result<Value> {
-    let namespace = namespace(stage).await?;
+pub(super) async fn sample(harness: &Harness) -> Result<Value> {
+    let namespace = namespace(harness).await?;
     let sights = Sights::default();
     let workflows = sample::path(&namespace, "workflows");
     let acting = crowd::each(1, WARM_UP, async |index| {
         let mut workflow = workflow(&format!("warm-{index}"), true);
         workflow["spec"]["podGC"] = json!("Never");
-        crowd::post(&stage.requester, &workflows, serde_json::to_vec(&workflow)?).await?;
+        crowd::post(&harness.requester, &workflows, serde_json::to_vec(&workflow)?).await?;
         Ok(sights.until(&format!("warm-{index}"), |sight| sight.after).await)
     });
-    let acting = sights.watched(stage, &namespace, acting);
+    let acting = sights.watched(harness, &namespace, acting);
     tokio::time::timeout(patience(WARM_UP), acting).await.context("the first Pods do not end")??;
-    let listed: Value = serde_json::from_str(&crowd::get(&stage.admin, &pods(&namespace)).await?)?;
+    let listed: Value = serde_json::from_str(&crowd::get(&harness.admin, &pods(&namespace)).await?)?;
     let mut spec = listed.pointer("/items/0/spec").context("no Pod is left of the first runs")?.clone();
     // The scheduler is to find the node again.
     spec.as_object_mut().context("a Pod without a spec")?.remove("nodeName");
@@ -131,8 +137,8 @@ pub(super) async fn sample(stage: &Stage) -> Result<Value> {
 }
 
 /// A namespace in which the requester may create Pods.
-async fn namespace(stage: &Stage) -> Result<String> {
-    let namespace = stage.cluster.namespace("bench").await?;
+async fn namespace(harness: &Harness) -> Result<String> {
+    let namespace = harness.cluster.namespace("bench").await?;
     namespace.bind("edit", named(REQUESTER)?.user).await?;
     Ok(namespace.name)
 }
@@ -199,9 +205,14 @@ impl Sights {
     }
 
     /// Does something while both watches are open.
-    async fn watched<T>(&self, stage: &Stage, namespace: &str, acting: impl Future<Output = Result<T>>) -> Result<T> {
-        let runs = Watch::open(&stage.admin, &sample::path(namespace, "workflows"), "").await?;
-        let pods = Watch::open(&stage.admin, &pods(namespace), "").await?;
+    async fn watched<T>(
+        &self,
+        harness: &Harness,
+        namespace: &str,
+        acting: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let runs = Watch::open(&harness.admin, &sample::path(namespace, "workflows"), "").await?;
+        let pods = Watch::open(&harness.admin, &pods(namespace), "").await?;
         let watching = try_join(runs.until(|seen| self.run(seen)), pods.until(|seen| self.pod(seen)));
         tokio::select! {
             done = acting => done,
