@@ -61,7 +61,7 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
         [
             "8:13 UnknownKind apiVersion: write apiVersion: signoff.dev/v1alpha1",
             "9:7 UnknownKind kind: write the kind: did you mean Workflow?",
-            "11:4 NotYaml : not valid YAML: unclosed bracket '['",
+            "11:4 NotYaml : not valid YAML: unclosed bracket '[': close it with ]",
             "15:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
             "18:5 RuleBroken spec.steps[0]: a step must have exactly one of agent, pod, http, set and hitl",
             "19:5 UnknownField spec.steps[0].sett: unknown field sett: did you mean set?",
