@@ -130,10 +130,19 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
         None => (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten(),
     };
     kubectl::refused(text, node, &mut problems);
+    let all = problems.found.clone();
+    problems.found.retain(|problem| !follows_from_unknown(problem, &all));
     // What could not be checked is said after what has to be corrected first.
     problems.found.sort_by_key(|problem| (problem.reason == "NotChecked", problem.at.start, problem.severity));
     let is_named = ["apiVersion", "kind"].iter().any(|field| node.get(field).is_some());
     Checked { title, workflow, is_named, problems: problems.found }
+}
+
+/// Whether a problem only follows from an unknown field: a step whose field has another name does not do exactly one thing.
+fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
+    let is_within = |field: &str| field.strip_prefix(&problem.field).is_some_and(|rest| rest.starts_with('.'));
+    problem.message.contains("exactly one of agent, pod, http, set and hitl")
+        && all.iter().any(|other| other.reason == "UnknownField" && is_within(&other.field))
 }
 
 /// Returns the name of an object, `refund-…` for one whose name the API server generates, or an empty text.

@@ -8,7 +8,10 @@ const INDICATORS: [char; 5] = ['@', '`', '%', '*', '!'];
 /// Returns the byte of a better place and the error with its remedy. `at`: the byte where the reader stopped; `why`: its message.
 pub(crate) fn explained(text: &str, at: usize, why: &str) -> (usize, String) {
     let line = line_start(text, at);
-    let found = tab(text, line).or_else(|| template(text, line)).or_else(|| unquoted(text, line, why));
+    let found = tab(text, line)
+        .or_else(|| template(text, line))
+        .or_else(|| unquoted(text, line, why))
+        .or_else(|| unclosed(text, line, why));
     found.unwrap_or_else(|| (at, format!("not valid YAML: {why}{}", remedy(why))))
 }
 
@@ -69,6 +72,30 @@ fn unquoted(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
     Some((line + value, format!("{problem}: put the text in quotes")))
 }
 
+/// Finds a quote or a bracket that is open at the end of the line before the one where the reader stopped.
+fn unclosed(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
+    if !["quoted scalar", "placement", "flow"].iter().any(|words| why.contains(words)) {
+        return None;
+    }
+    let before = line_start(text, line.checked_sub(1)?);
+    let content = text.get(before..line)?;
+    let mut open: Vec<(usize, char)> = Vec::new();
+    let quote = scan(content, |at, c| {
+        match c {
+            '[' | '{' => open.push((at, c)),
+            ']' | '}' => drop(open.pop()),
+            _ => {}
+        }
+        false
+    });
+    match (quote, open.first()) {
+        (Some(at), _) => Some((before + at, "an unclosed quote: close the quote".to_owned())),
+        (None, Some((at, '['))) => Some((before + at, "an unclosed bracket '[': close it with ]".to_owned())),
+        (None, Some((at, _))) => Some((before + at, "an unclosed bracket '{': close it with }".to_owned())),
+        (None, None) => None,
+    }
+}
+
 fn line_start(text: &str, at: usize) -> usize {
     let at = text.floor_char_boundary(at);
     text[..at].rfind('\n').map_or(0, |end| end + 1)
@@ -87,24 +114,34 @@ fn value_start(line: &str) -> Option<usize> {
 
 /// Finds something in a line outside of quotes and before a comment.
 fn outside_of_quotes(line: &str, wanted: &str) -> Option<usize> {
+    let mut found = None;
+    scan(line, |at, _| {
+        found = line[at..].starts_with(wanted).then_some(at);
+        found.is_some()
+    });
+    found
+}
+
+/// Goes through the characters of a line outside of quotes and before a comment, until `stop` holds. Returns where a quote begins
+/// that the line does not close.
+fn scan(line: &str, mut stop: impl FnMut(usize, char) -> bool) -> Option<usize> {
     let mut quote = None;
-    let mut before = ' ';
-    let mut escaped = false;
+    let (mut before, mut escaped) = (' ', false);
     for (at, c) in line.char_indices() {
         match quote {
-            Some('"') if escaped => escaped = false,
-            Some('"') if c == '\\' => escaped = true,
-            Some(open) if c == open => quote = None,
+            Some(('"', _)) if escaped => escaped = false,
+            Some(('"', _)) if c == '\\' => escaped = true,
+            Some((open, _)) if c == open => quote = None,
             Some(_) => {}
             // A quote within a text is an apostrophe.
-            None if matches!(c, '"' | '\'') && matches!(before, ' ' | '[' | '{' | ',') => quote = Some(c),
-            None if c == '#' && before == ' ' => return None,
-            None if line[at..].starts_with(wanted) => return Some(at),
+            None if matches!(c, '"' | '\'') && matches!(before, ' ' | '[' | '{' | ',') => quote = Some((c, at)),
+            None if c == '#' && before == ' ' => break,
+            None if stop(at, c) => break,
             None => {}
         }
         before = c;
     }
-    None
+    quote.map(|(_, at)| at)
 }
 
 #[cfg(test)]
@@ -133,10 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_or_a_bracket_of_the_line_before_is_found_where_it_begins() {
+        let stopped = |text: &str, why: &str| shown(text, text.find('\n').map_or(0, |end| end + 3), why);
+        let (place, message) = stopped("a: \"b?\n  c: \"d\"\n", "invalid indentation in multiline quoted scalar");
+        assert_eq!((place.as_str(), message.as_str()), ("\"b?", "an unclosed quote: close the quote"));
+        let (place, message) = stopped("a: [{b: c}\n  d: e\n", "illegal placement of ':' indicator");
+        assert_eq!((place.as_str(), message.as_str()), ("[{b: c}", "an unclosed bracket '[': close it with ]"));
+        assert_eq!(stopped("a: [b]\n  c: d\n", "illegal placement").1, "not valid YAML: illegal placement");
+    }
+
+    #[test]
     fn a_text_that_needs_quotes_is_found_behind_its_field() {
         let why = "mapping values are not allowed in this context";
         assert_eq!(shown("- prompt: Send: now?\n", 15, why).0, "Send: now?");
         assert_eq!(shown("  a: @b\n", 0, "unexpected").0, "@b");
-        assert_eq!(shown("  a: \"b: c\" d\n", 8, "x"), ("c\" d".to_owned(), "not valid YAML: x".to_owned()));
+        assert_eq!(shown("  a: \"b: c\" d\n", 8, "x"), (" c\" d".to_owned(), "not valid YAML: x".to_owned()));
     }
 }

@@ -63,7 +63,6 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
             "9:7 UnknownKind kind: write the kind: did you mean Workflow?",
             "11:4 NotYaml : not valid YAML: unclosed bracket '[': close it with ]",
             "15:18 WrongForm metadata.name: a name has 1 to 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit",
-            "18:5 RuleBroken spec.steps[0]: a step must have exactly one of agent, pod, http, set and hitl",
             "19:5 UnknownField spec.steps[0].sett: unknown field sett: did you mean set?",
             "25:20 WrongType spec.steps[2].hitl.prompt: expected a text, found a number: put it into quotes",
             "25:42 NotOneOf spec.steps[2].hitl.approvers[0].kind: Person is not an allowed value: there are User, Group, ServiceAccount",
