@@ -181,14 +181,7 @@ fn describe(error: &minijinja::Error, what: &str) -> LanguageError {
     let detail = error.detail().map_or_else(|| error.kind().to_string(), |detail| text::display(detail, 300));
     let place = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
     match error.kind() {
-        ErrorKind::SyntaxError => {
-            let remedy = match () {
-                () if detail.ends_with("expected end of variable block") => ": close it with `}}`",
-                () if detail.ends_with("expected end of block") => ": close it with `%}`",
-                () => "",
-            };
-            LanguageError::Syntax { what, problem: format!("{place}{detail}{remedy}") }
-        }
+        ErrorKind::SyntaxError => LanguageError::Syntax { what, problem: format!("{place}{detail}") },
         ErrorKind::OutOfFuel => {
             LanguageError::Limit { what, problem: format!("{place}the template takes too many steps; loop over less") }
         }
