@@ -108,7 +108,10 @@ mod tests {
             .map(|column| column.json_path)
             .collect();
         assert!(paths.len() > 20, "{paths:?}");
-        assert!(!paths.iter().any(|path| path.contains("[*]")), "the API server prints the first match only: {paths:?}");
+        assert!(
+            !paths.iter().any(|path| path.contains("[*]")),
+            "the API server prints the first match only: {paths:?}"
+        );
     }
 
     #[test]

@@ -36,7 +36,10 @@ const FOREIGN: [(&str, &str); 32] = [
     ("spec.steps[].script", POD),
     ("spec.steps[].run", POD),
     ("spec.steps[].template", "a step is one of agent, pod, http, set and hitl: write what it does here"),
-    ("spec.steps[].prompt", "the input of an agent is `agent: {name: <agent>, input: <text>}`, and a question is hitl.prompt"),
+    (
+        "spec.steps[].prompt",
+        "the input of an agent is `agent: {name: <agent>, input: <text>}`, and a question is hitl.prompt",
+    ),
     ("spec.steps[].input", "write `agent: {name: <agent>, input: <text>}`"),
     ("spec.steps[].agent.prompt", "did you mean input?"),
     ("spec.steps[].hitl.message", "did you mean prompt?"),
@@ -70,9 +73,12 @@ const OBJECTS: [(&str, &str); 14] = [
 
 const TIMEOUT: &str = "`timeout: {after: 24h, action: Reject}`";
 const SUBJECT: &str = "`{kind: Group, name: <group>}`, or kind: User";
-const SKIP_IF: &str = "did you mean skipIf? The step is skipped where its condition is true, so negate it: `skipIf: \"!(...)\"`";
-const DEPENDS_ON: &str = "did you mean dependsOn? It needs `pattern: {dag: {}}`; without a pattern, steps run in the order of the list";
-const HITL: &str = "a gate is a step of its own: `hitl: {prompt: <question>, approvers: [{kind: Group, name: <group>}]}`";
+const SKIP_IF: &str =
+    "did you mean skipIf? The step is skipped where its condition is true, so negate it: `skipIf: \"!(...)\"`";
+const DEPENDS_ON: &str =
+    "did you mean dependsOn? It needs `pattern: {dag: {}}`; without a pattern, steps run in the order of the list";
+const HITL: &str =
+    "a gate is a step of its own: `hitl: {prompt: <question>, approvers: [{kind: Group, name: <group>}]}`";
 const POD: &str = "a container is `pod: {image: <image>, command: [...]}`";
 const APPROVERS: &str = "did you mean approvers? Write `approvers: [{kind: Group, name: <group>}]`, or kind: User";
 

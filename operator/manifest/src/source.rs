@@ -335,7 +335,10 @@ mod tests {
         let read = documents("a: [1\n---\nb: 2\n---\nc: 'x\n");
         assert!(read[0].is_err() && read[1].is_ok() && read[2].is_err(), "{read:?}");
         let problem = read[0].as_ref().unwrap_err();
-        assert_eq!((problem.why.as_str(), problem.at.start), ("not valid YAML: unclosed bracket '[': close it with ]", 3));
+        assert_eq!(
+            (problem.why.as_str(), problem.at.start),
+            ("not valid YAML: unclosed bracket '[': close it with ]", 3)
+        );
     }
 
     #[test]
