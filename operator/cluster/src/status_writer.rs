@@ -58,7 +58,7 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
         let Self { requests, store, lease_guard, form } = self;
         let name = Name::of(observed);
         if !lease_guard.holds() {
-            return Err(Error::Conflict(format!("the Lease under which {}", name.as_a::<K>())));
+            return Err(Error::Conflict(format!("the Lease for writing {}", name.as_a::<K>())));
         }
         match requests.replace_status(observed, &next, *form).await {
             Ok(Answer::Whole(stored)) => Ok(store.record(stored)),

@@ -323,11 +323,8 @@ impl EventLoop {
 
     fn on_reconciled(&mut self, done: Result<(Id, Reconciled), JoinError>) {
         let (id, result, took) = match done {
-            Ok((id, (result, took))) => (id, result, took),
-            Err(died) => {
-                let what = format!("looking at it died: {died}");
-                (died.id(), Err(Error::Bug { object: "an object".to_owned(), what }), Duration::ZERO)
-            }
+            Ok((id, (result, took))) => (id, Ok(result), took),
+            Err(died) => (died.id(), Err(died), Duration::ZERO),
         };
         let Some(key) = self.under_way.end(id) else { return };
         let Context { queue, metrics, .. } = &*self.context;
@@ -335,6 +332,9 @@ impl EventLoop {
             Key::Workflow(name) => (Workflow::KIND, name),
             Key::Approval(name) => (Approval::KIND, name),
         };
+        let result = result.unwrap_or_else(|died| {
+            Err(Error::Bug { object: format!("{kind} {name}"), what: format!("its reconcile panicked: {died}") })
+        });
         metrics.reconciled(kind, if result.is_ok() { "ok" } else { "error" }, took);
         match result {
             Ok(due) => queue.finish(&key, due, |version| match &key {

@@ -201,6 +201,6 @@ fn lost(kept: Result<Result<Held, String>, JoinError>) -> String {
     match kept {
         Ok(Err(why)) => why,
         Ok(Ok(_)) => "the Lease was not renewed".to_owned(),
-        Err(broken) => format!("what renewed the Lease broke off: {broken}"),
+        Err(broken) => format!("the task that renews the Lease stopped: {broken}"),
     }
 }

@@ -162,7 +162,7 @@ impl Inner {
             // What no policy asks for need not be known.
             _ if !cluster.iter().any(|(_, spec)| selects(spec)) => &none,
             Some(Err(why)) => return Err(format!("the labels of namespace {namespace} cannot be read: {why}")),
-            None => return Err(format!("the labels of namespace {namespace} are not known yet")),
+            None => return Err(format!("the labels of namespace {namespace} have not been read yet")),
         };
         Ok(Arc::new(Policies::of(labels, cluster, own)))
     }
@@ -290,7 +290,7 @@ mod tests {
         let new: Arc<str> = "new".into();
         assert!(index.of(&new).is_ok(), "no policy asks for labels");
         see_policy(&index, WatchEvent::Applied(Box::new(prod())));
-        assert!(index.of(&new).unwrap_err().contains("labels of namespace new are not known yet"));
+        assert!(index.of(&new).unwrap_err().contains("labels of namespace new have not been read yet"));
         assert_eq!(see_namespace(&index, labelled("new", "dev")), [Arc::clone(&new)]);
         assert!(index.of(&new).is_ok());
     }

@@ -81,7 +81,7 @@ impl Secrets for ClusterSecrets {
                         CallError::invalid(format!("there is no Secret {secret}: create it with the key {key}"))
                     }
                     Some(403) => CallError::invalid(format!(
-                        "the operator may not read Secret {secret}; let it read the Secrets of that namespace: kubectl create \
+                        "the operator is not allowed to read Secret {secret}; allow it to read the Secrets of that namespace: kubectl create \
                          rolebinding {ROLE_SECRETS} -n {namespace} --clusterrole={ROLE_SECRETS} --serviceaccount={}",
                         self.service_account().await
                     )),

@@ -19,7 +19,7 @@ use crate::{context::Context, error::Error, stalls::Overdue, workflow::open_reco
 pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
     let Some(overdue) = context.stalls.failed(key, error, context.now()) else { return };
     let since = overdue.since;
-    let message = format!("{error}; this fails since {since}, and is tried again until it succeeds");
+    let message = format!("{error}; this has failed since {since}, and is retried until it succeeds");
     match key {
         Key::Approval(name) => report(context, &context.approvals, name, &overdue, &message).await,
         Key::Workflow(name) => {

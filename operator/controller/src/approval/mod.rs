@@ -43,7 +43,7 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     if !ends_undecided && approval.spec.request.is_changed() {
         return Err(Error::Bug {
             object: name.as_a::<Approval>(),
-            what: "its request is not what its digest says, though it is immutable: nothing is honoured".to_owned(),
+            what: "spec.request does not match its digest, although it is immutable: no decision is counted".to_owned(),
         });
     }
     let honoured = result.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_some());

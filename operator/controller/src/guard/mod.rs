@@ -92,7 +92,7 @@ impl fmt::Display for GuardStatus {
 /// Returns one sentence about mutating webhooks and policies of others.
 pub(crate) fn foreign_words(foreign: &[String]) -> String {
     format!(
-        "these can change a vote on its way, so look at what is stored (kubectl approve does): {}",
+        "{} can change a vote before it is stored: exclude the API group signoff.dev in their rules, or decide with kubectl approve, which checks what was stored",
         foreign.join(", ")
     )
 }

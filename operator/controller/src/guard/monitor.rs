@@ -160,7 +160,7 @@ impl MonitorState<'_> {
         let mut wrong = found.problems();
         if self.settings.strict && !found.external_mutators.is_empty() {
             wrong.push(format!(
-                "{} can change a vote on its way: exclude the API group signoff.dev by its rules",
+                "{} can change a vote before it is stored: exclude the API group signoff.dev in its rules",
                 found.external_mutators.join(", ")
             ));
         }
@@ -202,7 +202,7 @@ impl MonitorState<'_> {
         let epoch = match found.versions.epoch(memory.interruptions) {
             Ok(epoch) => epoch,
             Err(why) => {
-                self.monitor.publish(GuardStatus::broken(format!("the guard's epoch cannot be drawn: {why}")));
+                self.monitor.publish(GuardStatus::broken(format!("the guard's epoch cannot be generated: {why}")));
                 return Seen::Through;
             }
         };
@@ -246,7 +246,7 @@ impl MonitorState<'_> {
         let mut again = Instant::now() + wait;
         let mut pause = Duration::from_secs(1);
         if !wait.is_zero() {
-            let why = format!("the admission policies were changed; they are tried in {} s", wait.as_secs() + 1);
+            let why = format!("the admission policies were changed; they are tested in {} s", wait.as_secs() + 1);
             self.monitor.publish(GuardStatus::looking(why));
         }
         loop {

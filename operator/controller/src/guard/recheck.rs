@@ -173,7 +173,7 @@ impl Recheck {
             // A panic would be the answer to every later question too.
             let asked = AssertUnwindSafe(ask(client, &shared, whole, mutating)).catch_unwind().await;
             asked
-                .unwrap_or_else(|_| Err(Arc::new(kube::Error::Service("the question was not asked to its end".into()))))
+                .unwrap_or_else(|_| Err(Arc::new(kube::Error::Service("the check of the admission policies panicked".into()))))
         };
         let question = question.boxed().shared();
         questions.next = Some(NextQuestion { question: question.clone(), waiting: 1, whole, crowd });

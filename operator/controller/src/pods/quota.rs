@@ -206,7 +206,7 @@ impl Wait {
                 (
                     reason::QUEUED,
                     format!(
-                        "place {place} in the queue of the namespace {namespace}, where {most} Pods of steps may run at once"
+                        "position {place} in the queue of namespace {namespace}, where at most {most} Pods of steps run at once"
                     ),
                 )
             }
@@ -214,14 +214,14 @@ impl Wait {
                 let place = before + 1;
                 (
                     reason::QUEUED,
-                    format!("place {place} in the queue of its Workflow, of which {most} Pods may run at once"),
+                    format!("position {place} in the queue of its Workflow, which runs at most {most} Pods at once"),
                 )
             }
-            Self::Unknown => (reason::QUEUED, "the operator does not know yet what runs in this namespace".to_owned()),
+            Self::Unknown => (reason::QUEUED, "the operator has not listed the Pods of this namespace yet".to_owned()),
             Self::PodsNotAllowed => (
                 reason::PODS_NOT_ALLOWED,
                 format!(
-                    "the operator may not run Pods in the namespace {namespace}: ask an administrator (--pod-namespace, --no-pods)"
+                    "the operator must not run Pods in namespace {namespace}: ask an administrator to allow it (--pod-namespace, --no-pods)"
                 ),
             ),
         }

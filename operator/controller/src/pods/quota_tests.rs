@@ -170,12 +170,12 @@ fn each_wait_is_told_in_a_sentence() {
     let told = |wait: Wait| wait.words("team");
     let (reason, words) = told(Wait::Namespace { before: 2, most: 5 });
     assert_eq!(
-        (reason, words.contains("place 3 in the queue of the namespace team, where 5 Pods")),
+        (reason, words.contains("position 3 in the queue of namespace team, where at most 5 Pods")),
         ("Queued", true),
         "{words}"
     );
     assert!(
-        told(Wait::Workflow { before: 2, most: 2 }).1.contains("place 3 in the queue of its Workflow, of which 2 Pods")
+        told(Wait::Workflow { before: 2, most: 2 }).1.contains("position 3 in the queue of its Workflow, which runs at most 2 Pods")
     );
     let (reason, words) = told(Wait::PodsNotAllowed);
     assert_eq!((reason, words.contains("--pod-namespace")), ("PodsNotAllowed", true), "{words}");

@@ -91,7 +91,7 @@ enum There {
 }
 
 /// The message about another user's Pod.
-const OTHERS: &str = "exists and is not this step's: find out who created it";
+const OTHERS: &str = "exists, but this run did not create it: find out who did";
 
 impl PodRunner {
     /// Runs the Pod of a call until its container has terminated. `begins`: it was certainly never created before.
@@ -121,7 +121,7 @@ impl PodRunner {
         let idempotent = call.idempotent;
         match AssertUnwindSafe(attended.until_its_end(begins)).catch_unwind().await {
             Ok(ended) => ended,
-            Err(_) => Err(unknown(idempotent, "the operator failed while the Pod ran".to_owned())),
+            Err(_) => Err(unknown(idempotent, "internal error while the Pod ran; report this as a bug".to_owned())),
         }
     }
 }
@@ -147,12 +147,12 @@ impl PodRun<'_> {
                 }
                 (_, Some(PodState::Failed(why) | PodState::Lost(why)), _) => {
                     let PodProblem { reason, message } = why;
-                    return Err(self.lost(&format!("the cluster gave it up: {reason}: {message}")));
+                    return Err(self.lost(&format!("the cluster lost it: {reason}: {message}")));
                 }
                 (_, _, Some(Gone::Watched)) => return Err(self.gone(pod.as_deref())),
                 (_, _, Some(Gone::Relisted)) => match self.ask(latest).await? {
                     Some(there) if there.uid() == uid => self.by.book.record(there),
-                    _ => return Err(self.lost("it is gone, and its end was not observed")),
+                    _ => return Err(self.lost("it no longer exists, and its final state was not observed")),
                 },
                 _ => {}
             }
@@ -162,7 +162,7 @@ impl PodRun<'_> {
                 // What the watch shows may be old: what has ended by now is not too late.
                 let Some(newest) = self.ask(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
                     self.by.book.forget(&self.name, &uid);
-                    return Err(self.lost("it is gone, and its end was not observed"));
+                    return Err(self.lost("it no longer exists, and its final state was not observed"));
                 };
                 let (stand, is_due) = (newest.state(), self.due(created, Some(&newest)) <= now);
                 self.by.book.record(newest);
@@ -173,7 +173,7 @@ impl PodRun<'_> {
             }
             tokio::select! {
                 changed = self.known.changed() => if changed.is_err() {
-                    return Err(self.lost("the operator ends"));
+                    return Err(self.lost("the operator is shutting down"));
                 },
                 () = sleep_until(wake_up(due, now)) => {}
             }
@@ -204,7 +204,7 @@ impl PodRun<'_> {
                     }
                     There::Nothing => {}
                 }
-                return Err(self.lost(&format!("the API server knew its name, and then did not: {why}")));
+                return Err(self.lost(&format!("the API server refused its name as already in use, and has no Pod of that name: {why}")));
             }
             if was_never_stored(&error) {
                 tracing::debug!(pod = %self.name, "not made yet: {why}");
@@ -213,7 +213,7 @@ impl PodRun<'_> {
                     return Ok(there);
                 }
                 if !self.call.idempotent {
-                    return Err(self.lost(&format!("the API server did not say whether it was made: {why}")));
+                    return Err(self.lost(&format!("the API server did not answer whether it was created: {why}")));
                 }
             } else {
                 // A quota may have room later.
@@ -224,7 +224,7 @@ impl PodRun<'_> {
                 unmade = Some(self.tell_unmade(began, &why));
             }
             if !pause.rest(self.now(), latest).await {
-                return Err(known("Refused", format!("{} could not be made in time: {why}", self.told()), true));
+                return Err(known("Refused", format!("{} could not be created in time: {why}", self.told()), true));
             }
         }
     }
@@ -232,7 +232,7 @@ impl PodRun<'_> {
     /// Announces on the Workflow that the Pod cannot be created, until the result is dropped.
     fn tell_unmade(&self, since: Moment, why: &str) -> NotCreated {
         let PodRunner { context, book, .. } = self.by;
-        let message = format!("creating it fails since {since}: {why}");
+        let message = format!("creating it has failed since {since}: {why}");
         let meta = ObjectMeta {
             name: Some(self.run.workflow.clone()),
             namespace: Some(self.run.namespace.clone()),
@@ -255,7 +255,7 @@ impl PodRun<'_> {
         match self.ask(latest).await? {
             Some(there) => Ok(there),
             None if self.call.idempotent => self.make(latest).await,
-            None => Err(self.lost("the operator was lost before it was made, or it ran and is gone")),
+            None => Err(self.lost("the operator stopped before it was created, or it ran and was deleted")),
         }
     }
 
@@ -305,7 +305,7 @@ impl PodRun<'_> {
     /// Handles a passed deadline: requests the deletion, or gives the Pod up where that was requested before.
     async fn end(&mut self, uid: &str, stand: &PodState, now: Moment) -> Result<(), Failure> {
         if let Some((why, _)) = &self.termination {
-            let why = format!("{}; it was to end, and {} does not say that it did", why.message, self.told());
+            let why = format!("{}; its deletion was requested, and {} has not reported its end", why.message, self.told());
             return Err(self.lost(&why));
         }
         let timeout = signoff_api::Span::from(self.call.timeout);
@@ -314,11 +314,11 @@ impl PodRun<'_> {
                 let trouble = trouble.clone();
                 let slow = || PodProblem {
                     reason: "NotStarted".to_owned(),
-                    message: "its container did not begin".to_owned(),
+                    message: "its container did not start".to_owned(),
                 };
                 trouble.unwrap_or_else(slow)
             }
-            _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not end within {timeout}") },
+            _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not finish within {timeout}") },
         };
         if *stand == PodState::Running {
             let read = log::end_of(&self.by.requests, &self.name, None, false);

@@ -65,7 +65,7 @@ pub(super) async fn store(
     let owner = owner(&seen.name, &seen.uid);
     let bytes = next.value_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
     let Some(_claim) = context.value_quota.claim(&context.workflows, &seen.name, bytes, seen.values) else {
-        return Err(Error::conflict(format!("the room for long values of namespace {}", seen.name.namespace)));
+        return Err(Error::conflict(format!("the quota for long values of namespace {}", seen.name.namespace)));
     };
     // Those that the stored journal refers to were stored before it.
     let known = values::stored(&seen.journal, &seen.status);

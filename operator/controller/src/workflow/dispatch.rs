@@ -60,7 +60,7 @@ fn begin(context: &Context, seen: &Seen, claim: Claim) {
 async fn ask(context: &Context, seen: &Seen, transition: &Transition, ask: &Ask) -> Result<Arc<Approval>, Error> {
     let place = seen.name.beside(&ask.name);
     if !context.lease_guard.holds() {
-        return Err(Error::conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
+        return Err(Error::conflict(format!("the Lease for writing {}", place.as_a::<Approval>())));
     }
     let approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
     let error = match context.requests.create(&approval, context.answer_form()).await {

@@ -68,7 +68,7 @@ pub(super) fn newer_journal(context: &Context, workflow: &Workflow) -> Option<Mo
         return None;
     }
     let why = format!(
-        "status.journalVersion is {version}, and this operator reads up to {}: the run is left alone until the operator that wrote it, or a newer one, is installed again",
+        "status.journalVersion is {version}, and this operator reads up to {}: nothing is done for this run; install the version of the operator that wrote it, or a newer one",
         journal::VERSION
     );
     let key = format!("version-{version}");

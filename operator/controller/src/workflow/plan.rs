@@ -55,7 +55,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         return Ok(Planned::OldShape(Refusal {
             reason: reason::OLD_SHAPE,
             message: format!(
-                "{}: the run was accepted with its steps within spec.pattern, where this version has none: it is blocked, because all steps belong in spec.steps: cancel or delete the Workflow, move the steps and apply it again",
+                "{}: the run was accepted with its steps within spec.pattern, and this version reads steps only from spec.steps, so the run is blocked: cancel or delete the Workflow, move the steps to spec.steps and apply it again",
                 conditions::ACCEPTED
             ),
         }));
@@ -64,7 +64,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         return Ok(Planned::Refused(Refusal {
             reason: reason::SPEC_TAMPERED,
             message: format!(
-                "{}: the spec is not the one that was accepted, though it is immutable: find out who changed it, and create the Workflow again",
+                "{}: the spec differs from the one that was accepted, although it is immutable: find out who changed it, and create the Workflow again",
                 conditions::ACCEPTED
             ),
         }));
@@ -75,7 +75,7 @@ pub(super) async fn plan(context: &Context, seen: &Seen) -> Result<Planned, Erro
         Err(errors) => Err(Error::Bug {
             object: seen.name.as_a::<Workflow>(),
             what: format!(
-                "its spec was accepted and is not understood any more: {}",
+                "its spec was accepted, and this version of the operator finds errors in it: {}",
                 errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
             ),
         }),

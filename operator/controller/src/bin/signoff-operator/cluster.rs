@@ -29,7 +29,7 @@ pub async fn client(arguments: &Arguments, metrics: &Shared) -> anyhow::Result<C
             let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("reading {}", file.display()))?;
             let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
             let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-            config.with_context(|| format!("understanding {}", file.display()))?
+            config.with_context(|| format!("parsing {}", file.display()))?
         }
         None => Config::incluster().context("no --kubeconfig is given, and this is not a Pod of a cluster")?,
     };
