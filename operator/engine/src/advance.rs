@@ -60,7 +60,7 @@ pub fn advance(
                 let long = status::is_apart(&shown.outputs).then_some(shown.outputs.as_str());
                 let room = run.state.borrow().can_store(files.chain(long));
                 Some(match room {
-                    Err(why) => End::Failed(format!("the outputs and files: {why}")),
+                    Err(why) => End::Failed(format!("outputs and artifacts: {why}")),
                     Ok(()) => {
                         artifacts = shown.artifacts;
                         End::Succeeded(shown.outputs)
@@ -148,7 +148,7 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
             record.log = reply.log.and_then(|log| state.store_log(&log));
             record.usage = reply.usage;
             if response.len() > MAX_VALUE {
-                let why = format!("its response has {} bytes; the maximum is {MAX_VALUE}", response.len());
+                let why = format!("its response has {} bytes; the maximum is {MAX_VALUE}: let the step answer less, or with a reference", response.len());
                 record.error = Some(error(TOO_LARGE, &why));
                 record.phase = StepPhase::Failed;
             } else if let Err(why) = state.has_room_for(&response) {
@@ -252,7 +252,7 @@ fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) 
                 decision.phase = signoff_api::approval::ApprovalPhase::Cancelled;
             }
         } else {
-            record.error = Some(error(CANCELLED, "the run ended while it was under way"));
+            record.error = Some(error(CANCELLED, "the run ended while the call was in flight"));
         }
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(now);

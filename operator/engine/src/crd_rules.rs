@@ -55,7 +55,7 @@ pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     let mut broken = Vec::new();
     match serde_json::to_value(spec) {
         Ok(value) => SPEC.check(&value, "spec", &mut broken),
-        Err(why) => broken.push(error("spec", &format!("it has no JSON: {why}"))),
+        Err(why) => broken.push(error("spec", &format!("it cannot be serialized as JSON: {why}"))),
     }
     broken
 }
@@ -68,7 +68,7 @@ pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     let mut broken = Vec::new();
     match serde_json::to_value(decision) {
         Ok(value) => DECISION.check(&value, "", &mut broken),
-        Err(why) => broken.push(error("", &format!("it has no JSON: {why}"))),
+        Err(why) => broken.push(error("", &format!("it cannot be serialized as JSON: {why}"))),
     }
     broken.first().map_or(Ok(()), |FieldError { field, message, .. }| {
         Err(if field.is_empty() { message.clone() } else { format!("{}: {message}", field.trim_start_matches('.')) })

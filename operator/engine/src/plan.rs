@@ -299,7 +299,7 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
 pub(crate) fn safe_path(path: &str) -> Result<(), String> {
     let parts = || path.split(['/', '\\']);
     let what = if path.trim().is_empty() || path.ends_with('/') {
-        "the path names no file"
+        "the path does not name a file"
     } else if path.starts_with(['/', '\\', '~']) || path.chars().nth(1) == Some(':') {
         "the path is absolute"
     } else if parts().any(|part| part == "..") {
@@ -449,7 +449,7 @@ impl Validator<'_> {
                     format!("{field}.provider"),
                     format!(
                         "name one of spec.providers ({})",
-                        if names.is_empty() { "there are none: add one".into() } else { names.join(", ") }
+                        if names.is_empty() { "there is none: add one".into() } else { names.join(", ") }
                     ),
                 );
             }

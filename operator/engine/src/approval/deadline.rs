@@ -40,7 +40,7 @@ impl Tally<'_> {
     }
 
     pub(super) fn on_deadline(&mut self) {
-        self.apply_timeout(self.action(), "its time is up");
+        self.apply_timeout(self.action(), "the deadline passed");
     }
 
     /// Applies the timeout action, because the deadline has passed or no quorum can be reached any more.

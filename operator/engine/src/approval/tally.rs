@@ -95,7 +95,7 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
         },
         OwnerState::Live => tally.supersede(),
         OwnerState::Finished => tally.cancel("its Workflow has ended"),
-        OwnerState::Gone => tally.cancel("its Workflow is gone"),
+        OwnerState::Gone => tally.cancel("its Workflow was deleted"),
     }
     let wake_at = if tally.status.outcome.is_some() { None } else { tally.next_wake() };
     let Tally { mut status, notes, .. } = tally;

@@ -67,11 +67,11 @@ pub struct NewSegment {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Incomplete {
     /// These segments have to be fetched first.
-    #[error("{} segments of the journal are not at hand", .0.len())]
+    #[error("{} segments of the journal are not loaded", .0.len())]
     Missing(BTreeSet<Digest>),
     /// A part of the journal is somewhere, and nothing says where.
     #[error(
-        "status.journalVersion is {VERSION}, so that a part of the journal is in segments, and status.segments names none: it was lost, perhaps by an older CRD that knows no segments"
+        "status.journalVersion is {VERSION}, so that a part of the journal is in segments, and status.segments is empty: the field was lost, perhaps because an older CRD without it was installed"
     )]
     SegmentsLost,
 }

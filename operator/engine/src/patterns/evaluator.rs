@@ -48,7 +48,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             return match best.filter(|_| plan.accepts_best) {
                 Some(best) => Ok(done(seen, best.draft)),
                 None => Err(Stop::Failed(format!(
-                    "no draft was good enough: {iteration} were judged, the last one {score} of {}",
+                    "no draft reached the minimum score {}: {iteration} were judged, the last one with score {score}",
                     plan.min_score
                 ))),
             };

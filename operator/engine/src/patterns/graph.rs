@@ -23,7 +23,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Pa
             return Err(Stop::Failed(format!("step {} has run {visited} times, as often as it may", node.name)));
         }
         if steps >= graph.max_steps {
-            return Err(Stop::Failed(format!("{steps} steps have run, as many as may")));
+            return Err(Stop::Failed(format!("{steps} steps have run, the maximum (graph.maxSteps)")));
         }
         (*visited, steps) = (*visited + 1, steps + 1);
         let refused = match steps::step(run, &step_scope, node).await? {

@@ -278,7 +278,7 @@ impl Validator<'_> {
             }
         }
         if timeout.reminder_interval.is_some_and(|every| every.duration() < Duration::from_secs(1)) {
-            self.error(format!("{field}.reminderInterval"), "remind people at most once a second");
+            self.error(format!("{field}.reminderInterval"), "it must be at least 1s");
         }
         match timeout.action.unwrap_or_default() {
             TimeoutAction::Approve => self.warn(&field, "action Approve lets the run continue without a decision"),

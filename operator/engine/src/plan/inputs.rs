@@ -15,7 +15,7 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
         if RESERVED.contains(&input.name.as_str()) {
             validator.error(
                 field("name"),
-                format!("{} has a meaning of its own in templates: choose another name", input.name),
+                format!("{} is a reserved name in templates: choose another name", input.name),
             );
         }
         for (given, part) in [(&input.default, "default"), (&input.value, "value")] {

@@ -51,7 +51,7 @@ impl Validator<'_> {
         for (at, one) in pod.files.iter().enumerate() {
             let field = field(&format!("files[{at}]"));
             if !one.path.starts_with('/') || one.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
-                self.error(format!("{field}.path"), "a file has an absolute path without `.` and `..`: /in/plan.json");
+                self.error(format!("{field}.path"), "write an absolute path without `.` and `..`, such as /in/plan.json");
             }
             let template = self.known_template(&one.content, &format!("{field}.content"), &context.known);
             if let Some(template) = template
@@ -103,7 +103,7 @@ impl Validator<'_> {
         for (place, text) in template.iter().flat_map(texts) {
             if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
                 let message =
-                    format!("$({variable}) would put a rendered value where Kubernetes reads a command or a path");
+                    format!("$({variable}) would put a rendered value where Kubernetes reads a command or a path: remove it");
                 self.error(field(&format!("podTemplate{place}")), message);
             }
         }
@@ -168,7 +168,7 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                         keys.filter(|key| key.split('/').next().is_some_and(|p| p.ends_with(signoff_api::GROUP)));
                     match name.as_str() {
                         "labels" | "annotations" if !value.is_object() && !value.is_null() => {
-                            no(format!(".metadata.{name}"), "it is an object");
+                            no(format!(".metadata.{name}"), "it must be an object");
                         }
                         "labels" | "annotations" => {
                             for key in ours {
@@ -178,7 +178,7 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                                 );
                             }
                         }
-                        _ => no(format!(".metadata.{name}"), "only labels and annotations can be given here"),
+                        _ => no(format!(".metadata.{name}"), "only labels and annotations can be given here: leave this out"),
                     }
                 }
             }
@@ -219,8 +219,8 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                     }
                 }
             }
-            ("metadata" | "spec", _) => no(format!(".{part}"), "it is an object"),
-            _ => no(format!(".{part}"), "a podTemplate has metadata and spec"),
+            ("metadata" | "spec", _) => no(format!(".{part}"), "it must be an object"),
+            _ => no(format!(".{part}"), "a podTemplate has only metadata and spec: leave this out"),
         }
     }
     refused

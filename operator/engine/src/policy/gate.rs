@@ -154,7 +154,7 @@ fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
         for rule in &applied.identities {
             if let Some(why) = persons::ambiguity(rule) {
                 let message = format!(
-                    "{}: the pattern {} of its identities cannot be relied on: {why}",
+                    "{}: the pattern {} of its identities is ambiguous: {why}",
                     applied.source, rule.pattern
                 );
                 gate.contradict("persons", message);
@@ -166,7 +166,7 @@ fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
         } else if gate.persons != applied.identities {
             // Either list alone lets count whom the other does not: joined they would loosen each other.
             let message = format!(
-                "{} has identities besides those of another policy that holds here: put all of them into one",
+                "{} has identities, and so has another policy that applies here: put all of them into one",
                 applied.source
             );
             gate.contradict("persons", message);
@@ -274,7 +274,7 @@ fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &
     };
     let by = sources(demands, |demand| !demand.allowed_verdicts.is_empty());
     if !by.is_empty() && !gate.allowed.iter().any(goes_on) {
-        let message = format!("{by} leaves no verdict with which the run could go on: allow one that it allows too");
+        let message = format!("no verdict is left with which the run could continue: allow one that {by} allows too");
         gate.contradict("allowedVerdicts", message);
     }
 }
@@ -328,7 +328,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
         None => {
             let by = sources(demands, |demand| !demand.timeout_actions.is_empty());
             let message = format!(
-                "{by} leaves no timeout action that is as cautious as {wanted:?}: let it allow {wanted:?} or Abort"
+                "{by} allows no timeout action that is as cautious as {wanted:?}: add {wanted:?} or Abort to its timeoutActions"
             );
             gate.contradict("timeout.action", message);
         }
@@ -407,7 +407,7 @@ fn room(gate: &mut EffectiveGate) {
     for (_, most, what) in found.into_iter().filter(|(is, most, _)| is > most) {
         gate.contradict(
             "approvers",
-            format!("a request has room for {most} {what}, and {by} demand more: merge some of them"),
+            format!("a request can have at most {most} {what}, and {by} require more: merge some of them"),
         );
     }
 }

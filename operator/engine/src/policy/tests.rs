@@ -174,7 +174,7 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
     );
     contradicts(
         &under(json!({"allowedVerdicts": ["Skip"]}), json!({"allowedVerdicts": ["Approve", "Reject"]})),
-        "leaves no verdict with which the run could go on",
+        "no verdict is left with which the run could continue",
     );
     let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
     contradicts(&under(own, json!({})), "requires 1 person of its own quorum, and only 0 of the approvers");

@@ -32,7 +32,7 @@ pub(super) fn call<'a>(
         let value = template.render(&scope)?;
         if value.len() > MAX_VARIABLE || value.contains('\0') {
             let why =
-                "comes to more than a variable of the environment can hold (64 KiB): give it as a file in pod.files";
+                "is longer than an environment variable can be (64 KiB), or has a NUL byte: give it as a file in pod.files";
             return Err(RenderError::Invalid(format!("pod.env {}: it {why}", variable.name)));
         }
         variable.value = Some(value);

@@ -92,7 +92,7 @@ pub(crate) fn ask<'a>(
     let scope = scope::at(run, step_scope, step, facts.seq)?;
     let prompt = gate.prompt.render(&scope)?;
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
-        return Err(RenderError::Invalid("the rendered prompt is empty or has more than 16384 characters".into()));
+        return Err(RenderError::Invalid("the rendered prompt is empty or has more than 16384 characters: change hitl.prompt".into()));
     }
     let context = match &gate.context {
         Some(template) => Some(template.render(&scope)?),
@@ -104,7 +104,7 @@ pub(crate) fn ask<'a>(
         (context.as_deref().filter(long), reviewed.as_ref().map(|reviewed| reviewed.text.as_str()).filter(long));
     if let Some(text) = whole_context.iter().chain(&whole_review).find(|text| text.len() > MAX_VALUE) {
         let why = format!(
-            "what people would be shown has {} bytes; the maximum is {MAX_VALUE}: show a part, or where it is",
+            "what is shown for review has {} bytes; the maximum is {MAX_VALUE}: show a part of it, or a reference",
             text.len()
         );
         return Err(RenderError::Invalid(why));

@@ -103,7 +103,7 @@ impl Validator<'_> {
         if stuck.is_empty() {
             return Some(order);
         }
-        let message = format!("{} depend on each other in a circle: remove one from dependsOn", stuck.join(", "));
+        let message = format!("{} depend on each other in a cycle: remove one from dependsOn", stuck.join(", "));
         self.error("spec.steps", message);
         None
     }
