@@ -89,7 +89,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
                 "NotOurs",
                 "kind",
                 place(node, "kind"),
-                format!("{kind} of {version} is none of Signoff's kinds: it was not checked"),
+                format!("{kind} of {version} is not a kind of Signoff: it was not checked"),
             );
             return Checked { title, workflow: None, is_named: true, problems: problems.found };
         }
@@ -124,7 +124,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
                 "NotChecked",
                 "spec",
                 at,
-                "names, references and gates are checked once the fields that have moved are where they belong",
+                "names, references and gates are checked once the fields above are moved",
             );
             None
         }
@@ -187,7 +187,7 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
             let message = if problems.has_errors() {
                 "names, references and gates are checked once the fields above can be read".to_owned()
             } else {
-                format!("this cannot be read as a Workflow: {error}")
+                format!("the object cannot be read as a Workflow: {error}")
             };
             match problems.has_errors() {
                 true => problems.warn("NotChecked", "spec", place(node, "spec"), message),

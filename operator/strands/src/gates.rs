@@ -38,16 +38,16 @@ impl Import<'_> {
         let mut hitl = Map::new();
         if position != Position::Step {
             self.notes.idle(Weight::Unsupported, node, path, &["skip_if"], "people are always asked here: left out");
-            let why = "it comes between two things of its pattern and waits for nothing else: left out";
+            let why = "its place in the pattern is fixed, so it depends on no other step: left out";
             self.notes.idle(Weight::Unsupported, node, path, &["deps", "dependencies"], why);
-            self.notes.idle(Weight::Info, node, path, &["id"], "this gate has a name of its own: left out");
+            self.notes.idle(Weight::Info, node, path, &["id"], "this gate already has a name: left out");
             if !is_gate(node) {
                 self.notes.idle(
                     Weight::Changed,
                     node,
                     path,
                     &["type"],
-                    "only people look at something here: they are asked",
+                    "only people can review here: they are asked",
                 );
             }
         }
@@ -188,7 +188,7 @@ impl Import<'_> {
             Position::Review => {
                 // `continue` is a word for Approve, which would end the loop.
                 verdicts.retain(|verdict| *verdict != Verdict::Approve);
-                let message = "any text revises the draft; a run cannot be ended well from here by the word `stop`: Abort ends it without a result";
+                let message = "any text revises the draft, also the word `stop`; only Abort ends the run here, without a result";
                 self.tell_at(Weight::Changed, path, node, message);
             }
             Position::Reduce => {
@@ -211,7 +211,7 @@ impl Import<'_> {
         let field = format!("{path}.timeout_seconds");
         let seconds = whole(node, "timeout_seconds").unwrap_or(0);
         if seconds == 0 {
-            let message = "no gate stays open for ever: after 7 days it is overdue and waits to be asked again, rejected or aborted";
+            let message = "a gate must have a deadline: after 7 days it is overdue and stays open for Retry, Reject and Abort";
             self.tell_at(Weight::Info, path, node, message);
             return json!({"after": "168h", "action": "Expire"});
         }
@@ -225,7 +225,7 @@ impl Import<'_> {
             (Some(word), false)
                 if verdicts.contains(&Verdict::Modify) && Word::read(word) == Word::Verdict(Verdict::Approve) =>
             {
-                self.tell_at(Weight::Changed, &field, node, "the default is a yes: a timeout approves");
+                self.tell_at(Weight::Changed, &field, node, "the default is yes: a timeout approves");
                 "Approve"
             }
             (Some(_), false) => {

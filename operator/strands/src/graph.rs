@@ -23,7 +23,7 @@ impl Import<'_> {
             let own = format!("nodes.{id}.response");
             let field = format!("{path}.nodes{field}");
             if config.get("nodes").is_some_and(|nodes| nodes.items().is_empty()) {
-                self.notes.idle(Weight::Info, node, &field, &["id"], "its name is the one it stands under");
+                self.notes.idle(Weight::Info, node, &field, &["id"], "the name is its key in nodes: left out");
             }
             let step = self.step(node, &field, &self.names.of(&id), &own, false);
             self.spec_steps.push(step);
@@ -52,7 +52,7 @@ impl Import<'_> {
             if found.is_empty() {
                 // An empty list of targets says that the run ends here, as it does without an edge.
                 let weight = if edge.get("to").is_some() { Weight::Info } else { Weight::Unsupported };
-                self.tell_at(weight, &field, edge, "this edge leads nowhere: left out");
+                self.tell_at(weight, &field, edge, "this edge has no target: left out");
             }
             for way in found {
                 let always = |other: &&Way| other.from == way.from && other.when.as_deref().is_none_or(|w| w == "else");

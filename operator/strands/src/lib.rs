@@ -310,16 +310,16 @@ impl Import<'_> {
                 path if path.starts_with("runtime") || path.starts_with("context_policy") => {
                     (Weight::Changed, "the file has no single value there; write it into the text")
                 }
-                _ => (Weight::Unsupported, "there is no such value here; ask for steps or iterations by name"),
+                _ => (Weight::Unsupported, "there is no such value here; refer to steps or iterations by name"),
             };
-            self.notes.tell(weight, field, at, format!("{path} is an empty text: {why}"));
+            self.notes.tell(weight, field, at, format!("{path} becomes an empty text: {why}"));
         }
     }
 
     /// Tells about ids that nothing has.
     fn strangers(&mut self, config: &Node) {
         for path in std::mem::take(&mut self.found.strangers) {
-            let message = format!("nothing is called {path}: it is an empty text");
+            let message = format!("unknown reference {path}: it becomes an empty text");
             self.tell_at(Weight::Changed, "pattern.config", config, message);
         }
     }

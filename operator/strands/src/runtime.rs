@@ -128,7 +128,7 @@ impl Import<'_> {
             Some("jittered") => (2.0, 0.5),
             None | Some("" | "exponential") => (2.0, 0.0),
             Some(other) => {
-                let why = format!("{other} is none of constant, exponential and jittered: waits double");
+                let why = format!("{other} is not one of constant, exponential and jittered: exponential is used");
                 self.notes.idle(Weight::Changed, policy, path, &["backoff"], &why);
                 (2.0, 0.0)
             }

@@ -60,14 +60,14 @@ pub(super) async fn unreadable(context: &Context, name: &Name, why: &str) -> Res
 
 /// Reports a run that waits for an object that cannot be read.
 pub(super) async fn unreadable_approval(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
-    let message = format!("the run cannot go on: {error}");
+    let message = format!("the run is blocked: {error}");
     set_condition(context, name, conditions::WAITING, true, reason::APPROVAL_UNREADABLE, &message).await.map(drop)
 }
 
 /// Writes that the run cannot go on before an administrator acts: a condition, and an Event the first time.
 pub(super) async fn until_administrator_acts(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
     let Some((kind, reason)) = error.blocks() else { return Ok(()) };
-    let message = format!("the run cannot go on: {error}");
+    let message = format!("the run is blocked: {error}");
     let Some(meta) = set_condition(context, name, kind, true, reason, &message).await? else { return Ok(()) };
     let key = meta.resource_version.clone().unwrap_or_default();
     let told = Report::of_meta::<Workflow>(&meta, reason, &error.to_string(), &key, context.clock.now());

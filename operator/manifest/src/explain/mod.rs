@@ -25,7 +25,7 @@ pub fn explain(name: &str) -> Result<String, String> {
     let as_field = field::explain(name);
     match (as_field, nearest(name, TERMS.iter().map(|term| term.word))) {
         (Ok(page), _) => Ok(page),
-        (Err(_), Some(near)) if !name.contains('.') => Err(format!("nothing is called {name}: did you mean {near}?")),
+        (Err(_), Some(near)) if !name.contains('.') => Err(format!("unknown term {name}: did you mean {near}?")),
         (Err(why), _) => Err(why),
     }
 }

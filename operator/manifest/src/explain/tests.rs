@@ -57,7 +57,7 @@ fn a_word_is_explained_with_everything_it_means() {
 
 #[test]
 fn what_is_misspelt_gets_the_nearest() {
-    assert_eq!(explain("Superseeded").unwrap_err(), "nothing is called Superseeded: did you mean Superseded?");
+    assert_eq!(explain("Superseeded").unwrap_err(), "unknown term Superseeded: did you mean Superseded?");
     let why = explain("workflow.spec.steps.hitl.timeot").unwrap_err();
     assert_eq!(why, "unknown field timeot in spec.steps.hitl: did you mean timeout?");
     assert!(explain("zzzz").unwrap_err().contains("there are"));
