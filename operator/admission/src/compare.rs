@@ -27,7 +27,7 @@ const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 pub struct Inspection {
     /// Every object on which the guard rests, in the order in which they were compared.
     pub objects: Vec<Object>,
-    /// Webhooks and policies of others that could change a vote before it is stored, by kind and name.
+    /// Webhooks and mutating policies that Signoff did not install and that could change a vote before it is stored, by kind and name.
     pub external_mutators: Vec<String>,
     /// The operator that the rules were compared for; none where whoever asked is none.
     pub identity: Option<Identity>,

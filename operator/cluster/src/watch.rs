@@ -264,7 +264,7 @@ impl<K: DecodedKind> Follow<K> {
         // A server that hangs up at once and says nothing must not be asked again in a loop.
         if lines == 0 && opened.elapsed() < Duration::from_secs(1) {
             return Err(Trouble::Failed {
-                why: "the API server ended the watch at once".to_owned(),
+                why: "the API server ended the watch within a second, without an event".to_owned(),
                 unknown_kind: false,
             });
         }

@@ -90,7 +90,7 @@ impl Default for Metrics {
         );
         registry.register(
             "guard_foreign_mutations",
-            "Webhooks and policies of others that could change a vote before it is stored",
+            "Webhooks and mutating policies that Signoff did not install and that could change a vote before it is stored",
             all.foreign.clone(),
         );
         registry.register(

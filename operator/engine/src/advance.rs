@@ -172,7 +172,7 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
             record.phase = if failure.unknown { StepPhase::Unknown } else { StepPhase::Failed };
         }
         Fact::Lost { .. } => {
-            let why = "the operator that started it was lost before its result was recorded: it may or may not have happened, and it must not be repeated";
+            let why = "the operator stopped before the result of the call was recorded: the call may or may not have happened, and it must not be repeated";
             record.error = Some(error("OutcomeUnknown", why));
             record.phase = StepPhase::Unknown;
         }

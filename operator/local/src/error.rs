@@ -24,7 +24,7 @@ pub enum Error {
         step: String,
     },
     /// No session has that id.
-    #[error("there is no session {id} in {root}: `signoff sessions list` names those that there are")]
+    #[error("there is no session {id} in {root}: `signoff sessions list` lists the sessions")]
     Missing {
         /// The id that was asked for.
         id: String,
@@ -105,7 +105,7 @@ pub enum Error {
     },
     /// The text of the Workflow, or of an answer, cannot be evaluated.
     #[error(
-        "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it again, or the answer and resume it"
+        "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it again, or simplify the answer and resume it"
     )]
     Evaluation {
         /// The session.

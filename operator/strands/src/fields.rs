@@ -48,7 +48,7 @@ pub const SECTIONS: &[Section] = &[
             ("inputs", Object, Becomes("spec.inputs")),
             ("env", Any, LeftOut("secrets and folders are the cluster's, or the environment's")),
             ("telemetry", Any, LeftOut("the operator's own telemetry is configured where it is installed")),
-            ("context_policy", Object, Becomes("nothing but notes on its fields")),
+            ("context_policy", Object, Becomes("only notes on its fields")),
             ("skills", Any, Missing("agents load no skills")),
             ("tools", Any, Missing("agents call no tools")),
             ("agents", NAMED, Becomes("spec.agents")),

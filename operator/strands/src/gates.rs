@@ -229,7 +229,7 @@ impl Import<'_> {
                 "Approve"
             }
             (Some(_), false) => {
-                self.tell_at(Weight::Changed, &field, node, "no answer here can be a text: a timeout rejects");
+                self.tell_at(Weight::Changed, &field, node, "this gate takes no text, so the default cannot be the answer: a timeout rejects");
                 "Reject"
             }
             (None, _) => {

@@ -22,7 +22,7 @@ impl Import<'_> {
                 let name = input_name(&key.name);
                 if name != key.name {
                     let message =
-                        format!("this name has a meaning of its own in templates: the input is called {name}");
+                        format!("this name is reserved in templates: the input is called {name}");
                     self.notes.tell(Weight::Changed, &format!("inputs.{section}.{}", key.name), &key.at, message);
                     self.names.inputs.insert(key.name.clone(), name);
                 }
@@ -79,7 +79,7 @@ impl Import<'_> {
             }
             let kind = if self.found.numeric.contains(&name) { "number" } else { "string" };
             let message =
-                format!("the file asks for {name} and declares no such input: it is required, as `--var {name}=…`");
+                format!("the file uses the input {name} without declaring it: it is required, as `--var {name}=…`");
             self.notes.tell(Weight::Info, "inputs", &inputs.map_or(0..0, |node| node.at.clone()), message);
             list.push(Map::from_iter([
                 ("name".to_owned(), json!(name)),

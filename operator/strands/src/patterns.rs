@@ -192,7 +192,7 @@ impl Import<'_> {
     /// Branches that look at each other are steps of a dag, which wait for each other.
     fn parallel_as_dag(&mut self, config: &Node, path: &str) -> Value {
         let message =
-            "a branch looks at another one: the branches are steps of a dag, which wait for what they look at";
+            "a branch refers to another one: the branches are steps of a dag, which wait for those that they refer to";
         self.tell_at(Weight::Changed, "pattern.config.branches", config, message);
         let branches = config.get("branches").map(Node::items).unwrap_or_default();
         let ids: Vec<String> = branches.iter().map(|node| node.get("id").map(plain).unwrap_or_default()).collect();
@@ -262,7 +262,7 @@ impl Import<'_> {
                 let field = format!("{path}.orchestrator.limits");
                 self.notes.read(limits, "orchestrator_workers.orchestrator.limits", &field);
                 if gates::whole(limits, "max_rounds").is_some_and(|rounds| rounds > 1) {
-                    let why = "work is divided once: left out";
+                    let why = "the orchestrator divides the work only once: left out";
                     self.notes.idle(Weight::Changed, limits, &field, &["max_rounds"], why);
                 }
                 if let Some(most) = limits.get("max_workers") {

@@ -68,7 +68,7 @@ impl Import<'_> {
         self.notes.read(runtime, "runtime", path);
         self.max_parallel = self.capped(runtime, path, "max_parallel", 256);
         if !["workflow", "parallel", "orchestrator_workers"].contains(&kind) {
-            let why = "nothing of this pattern runs at once: left out";
+            let why = "this pattern runs one step at a time: left out";
             self.notes.idle(Weight::Info, runtime, path, &["max_parallel"], why);
         }
         if let Some(policy) = runtime.get("failure_policy") {
@@ -113,7 +113,7 @@ impl Import<'_> {
     fn retry(&mut self, policy: &Node) -> Option<Value> {
         let path = "runtime.failure_policy";
         let Some(limit) = self.capped(policy, path, "retries", 20).filter(|limit| *limit > 0) else {
-            let why = "nothing is tried again without retries: left out";
+            let why = "it has no effect without retries: left out";
             self.notes.idle(Weight::Info, policy, path, &["backoff", "wait_min", "wait_max"], why);
             return None;
         };

@@ -70,7 +70,7 @@ impl Tally<'_> {
         let mut outcome = Outcome { verdict: Some(verdict), reason: Some(why.to_owned()), ..Outcome::default() };
         if verdict == Verdict::Respond && *self.filter == VoteFilter::Nothing {
             outcome.verdict = Some(Verdict::Reject);
-            outcome.reason = Some(format!("{why}, and the default answer costs too much to be checked"));
+            outcome.reason = Some(format!("{why}, and checking the default answer took too much CPU time"));
         } else if verdict == Verdict::Respond {
             match decision::default_answers(self.request.form.as_ref(), self.request.timeout.default.as_deref()) {
                 Ok(answers) => {
