@@ -115,7 +115,9 @@ pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
     let name = me.username.as_deref().unwrap_or_default();
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
     let Some((namespace, account)) = account else {
-        return Err(format!("the operator runs as {name}, which is not a service account: run it with the service account of the chart"));
+        return Err(format!(
+            "the operator runs as {name}, which is not a service account: run it with the service account of the chart"
+        ));
     };
     if !me.extra.as_ref().is_some_and(|extra| extra.contains_key(POD_NAME)) {
         return Err(format!(

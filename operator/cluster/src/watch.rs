@@ -202,7 +202,9 @@ impl<K: DecodedKind> Follow<K> {
         loop {
             let request = self.path.list(&params).map_err(kube::Error::BuildRequest)?;
             let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-            let text = text.map_err(|_| kube::Error::Service(format!("no answer to the list request within {PATIENCE:?}").into()))??;
+            let text = text.map_err(|_| {
+                kube::Error::Service(format!("no answer to the list request within {PATIENCE:?}").into())
+            })??;
             let meta = match serde_json::from_str::<List<Read<K>>>(&text) {
                 Ok(list) => {
                     for Read(object) in list.items {
@@ -243,7 +245,9 @@ impl<K: DecodedKind> Follow<K> {
         let request = self.path.watch(&params, version).map_err(kube::Error::BuildRequest)?;
         let opened = tokio::time::Instant::now();
         let stream = tokio::time::timeout(PATIENCE, self.client.request_stream(request)).await;
-        let stream = stream.map_err(|_| kube::Error::Service(format!("no answer to the watch request within {PATIENCE:?}").into()))??;
+        let stream = stream.map_err(|_| {
+            kube::Error::Service(format!("no answer to the watch request within {PATIENCE:?}").into())
+        })??;
         let mut stream = std::pin::pin!(stream);
         let mut line = Vec::new();
         let mut lines = 0_u64;

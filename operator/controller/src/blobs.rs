@@ -128,7 +128,12 @@ impl BlobStore for ClusterBlobs {
                 return Ok((*name == other).then(|| other.clone()));
             }
         }
-        Err(store(digest, format!("its names {usual:?} and {other:?} belong to objects that this run did not create; find out who created them, and delete them")))
+        Err(store(
+            digest,
+            format!(
+                "its names {usual:?} and {other:?} belong to objects that this run did not create; find out who created them, and delete them"
+            ),
+        ))
     }
 
     async fn get(&self, owner: &Owner, digest: &str, name: Option<&str>) -> Result<Option<Bytes>, BlobError> {

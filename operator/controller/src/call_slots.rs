@@ -327,13 +327,17 @@ impl CallWait {
     /// cost a write each time it changed.
     pub(crate) fn words(&self, namespace: &str) -> String {
         let of = |whose: String, most: usize, flag: &str| {
-            format!("{whose} has {most} calls in flight, which is its limit ({flag}); the call starts when a slot is free")
+            format!(
+                "{whose} has {most} calls in flight, which is its limit ({flag}); the call starts when a slot is free"
+            )
         };
         match self {
             Self::Workflow(most) => of("its Workflow".to_owned(), *most, "--max-calls-per-workflow"),
             Self::Namespace(most) => of(format!("the namespace {namespace}"), *most, "--max-calls-per-namespace"),
             Self::Host(host, most) => {
-                format!("{most} calls to {host} are in flight, which is the limit (--max-calls-per-provider); the call starts when a slot is free")
+                format!(
+                    "{most} calls to {host} are in flight, which is the limit (--max-calls-per-provider); the call starts when a slot is free"
+                )
             }
             Self::Total(most) => of("the operator".to_owned(), *most, "--max-calls"),
         }

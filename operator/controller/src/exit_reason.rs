@@ -12,9 +12,7 @@ pub enum ExitReason {
     )]
     ForeignApiServer,
     /// Evaluations did not stop when told to, and their threads go on using the CPU.
-    #[error(
-        "{0} evaluations did not stop: their objects are quarantined, and this process exits to end their threads"
-    )]
+    #[error("{0} evaluations did not stop: their objects are quarantined, and this process exits to end their threads")]
     LostThreads(usize),
     /// A task that must not end has ended.
     #[error("the operator's {0} ended: internal error; report this as a bug")]

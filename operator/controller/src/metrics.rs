@@ -69,11 +69,7 @@ impl Default for Metrics {
         let mut registry = Registry::with_prefix("signoff");
         registry.register("reconcile_seconds", "Reconciles, by kind and result", all.reconciles.clone());
         registry.register("reconcile_errors", "Failed reconciles, by kind and class", all.errors.clone());
-        registry.register(
-            "unreadable_objects",
-            "Objects that could not be decoded, by kind",
-            all.unreadable.clone(),
-        );
+        registry.register("unreadable_objects", "Objects that could not be decoded, by kind", all.unreadable.clone());
         registry.register("ended", "Runs and Approvals that finished, by kind and phase", all.ends.clone());
         registry.register("call_seconds", "Calls of models and addresses, by kind and result", all.calls.clone());
         registry.register("approvals_pending", "Open Approvals", all.pending.clone());
@@ -81,7 +77,11 @@ impl Default for Metrics {
         registry.register("calls_waiting", "Calls that wait for a free slot", all.calls_waiting.clone());
         registry.register("queue_depth", "Objects that wait to be reconciled", all.depth.clone());
         registry.register("stalled", "Objects whose reconcile has failed for a minute", all.stalled.clone());
-        registry.register("rest_bytes", "Bytes of idle Workflows and Approvals, compressed in memory", all.rest_bytes.clone());
+        registry.register(
+            "rest_bytes",
+            "Bytes of idle Workflows and Approvals, compressed in memory",
+            all.rest_bytes.clone(),
+        );
         registry.register("objects_in_use", "Workflows and Approvals that are not idle", all.in_use.clone());
         registry.register(
             "guard_in_force",

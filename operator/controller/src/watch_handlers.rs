@@ -160,7 +160,9 @@ fn unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing is done for it: {why}");
     // Without a namespace there is no place for an Event.
     if meta.namespace.is_some() {
-        let note = format!("this version of the operator cannot read it, so nothing is done for it: {why}; update the operator, or correct or delete the object");
+        let note = format!(
+            "this version of the operator cannot read it, so nothing is done for it: {why}; update the operator, or correct or delete the object"
+        );
         let version = meta.resource_version.as_deref().unwrap_or_default();
         let report = Report::of_meta::<K>(meta, "Unreadable", &note, version, context.clock.now());
         context.reporter.report(report.warning(true));

@@ -148,7 +148,10 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
             record.log = reply.log.and_then(|log| state.store_log(&log));
             record.usage = reply.usage;
             if response.len() > MAX_VALUE {
-                let why = format!("its response has {} bytes; the maximum is {MAX_VALUE}: let the step answer less, or with a reference", response.len());
+                let why = format!(
+                    "its response has {} bytes; the maximum is {MAX_VALUE}: let the step answer less, or with a reference",
+                    response.len()
+                );
                 record.error = Some(error(TOO_LARGE, &why));
                 record.phase = StepPhase::Failed;
             } else if let Err(why) = state.has_room_for(&response) {

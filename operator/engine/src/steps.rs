@@ -257,7 +257,9 @@ fn rendered<'a>(
             Some(value) => Ok(Start::Immediate(value.clone())),
             None => Ok(Start::Immediate(template.render(&invocation.scope(run, seq)?)?)),
         },
-        Action::Gate(_) => Err(RenderError::Invalid("internal error; report this as a bug: a gate was started as a call".to_owned())),
+        Action::Gate(_) => {
+            Err(RenderError::Invalid("internal error; report this as a bug: a gate was started as a call".to_owned()))
+        }
     }
 }
 

@@ -48,7 +48,9 @@ pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call) -> Result<Reply
     let made = AssertUnwindSafe(async { caller.call(run, call).await }).catch_unwind();
     match timeout(limit + LENIENCE, made).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(given_up("Panic", "internal error during the call; report this as a bug".to_owned(), idempotent)),
+        Ok(Err(_)) => {
+            Err(given_up("Panic", "internal error during the call; report this as a bug".to_owned(), idempotent))
+        }
         Err(_) => Err(given_up("Timeout", format!("no answer within {limit:?}"), idempotent)),
     }
 }
@@ -151,9 +153,10 @@ impl DefaultCaller {
                     .collect();
                 Ok((ProviderConfig::Scripted { replies }, None))
             }
-            _ => {
-                Err(CallError::invalid(format!("provider {}: it must have exactly one of openai and scripted", provider.name)))
-            }
+            _ => Err(CallError::invalid(format!(
+                "provider {}: it must have exactly one of openai and scripted",
+                provider.name
+            ))),
         }
     }
 }
@@ -165,7 +168,9 @@ impl Caller for DefaultCaller {
         let result = match what {
             What::Http(http) => self.http(http, timeout).await,
             What::Agent(agent) => self.agent(run, agent, timeout).await,
-            What::Pod(_) => Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one")),
+            What::Pod(_) => {
+                Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one"))
+            }
         };
         result.map_err(|error| failure(error, idempotent, self.clock.now().into()))
     }

@@ -42,13 +42,7 @@ impl Import<'_> {
             self.notes.idle(Weight::Unsupported, node, path, &["deps", "dependencies"], why);
             self.notes.idle(Weight::Info, node, path, &["id"], "this gate already has a name: left out");
             if !is_gate(node) {
-                self.notes.idle(
-                    Weight::Changed,
-                    node,
-                    path,
-                    &["type"],
-                    "only people can review here: they are asked",
-                );
+                self.notes.idle(Weight::Changed, node, path, &["type"], "only people can review here: they are asked");
             }
         }
         let prompt = self.text(node, "prompt").unwrap_or_else(|| {
@@ -188,7 +182,8 @@ impl Import<'_> {
             Position::Review => {
                 // `continue` is a word for Approve, which would end the loop.
                 verdicts.retain(|verdict| *verdict != Verdict::Approve);
-                let message = "any text revises the draft, also the word `stop`; only Abort ends the run here, without a result";
+                let message =
+                    "any text revises the draft, also the word `stop`; only Abort ends the run here, without a result";
                 self.tell_at(Weight::Changed, path, node, message);
             }
             Position::Reduce => {
@@ -211,7 +206,8 @@ impl Import<'_> {
         let field = format!("{path}.timeout_seconds");
         let seconds = whole(node, "timeout_seconds").unwrap_or(0);
         if seconds == 0 {
-            let message = "a gate must have a deadline: after 7 days it is overdue and stays open for Retry, Reject and Abort";
+            let message =
+                "a gate must have a deadline: after 7 days it is overdue and stays open for Retry, Reject and Abort";
             self.tell_at(Weight::Info, path, node, message);
             return json!({"after": "168h", "action": "Expire"});
         }
@@ -229,7 +225,12 @@ impl Import<'_> {
                 "Approve"
             }
             (Some(_), false) => {
-                self.tell_at(Weight::Changed, &field, node, "this gate takes no text, so the default cannot be the answer: a timeout rejects");
+                self.tell_at(
+                    Weight::Changed,
+                    &field,
+                    node,
+                    "this gate takes no text, so the default cannot be the answer: a timeout rejects",
+                );
                 "Reject"
             }
             (None, _) => {

@@ -21,8 +21,7 @@ impl Import<'_> {
             for (key, spec) in inputs.get(section).map(Node::fields).unwrap_or_default() {
                 let name = input_name(&key.name);
                 if name != key.name {
-                    let message =
-                        format!("this name is reserved in templates: the input is called {name}");
+                    let message = format!("this name is reserved in templates: the input is called {name}");
                     self.notes.tell(Weight::Changed, &format!("inputs.{section}.{}", key.name), &key.at, message);
                     self.names.inputs.insert(key.name.clone(), name);
                 }

@@ -172,8 +172,9 @@ impl Recheck {
             let whole = next.is_none_or(|next| next.whole);
             // A panic would be the answer to every later question too.
             let asked = AssertUnwindSafe(ask(client, &shared, whole, mutating)).catch_unwind().await;
-            asked
-                .unwrap_or_else(|_| Err(Arc::new(kube::Error::Service("the check of the admission policies panicked".into()))))
+            asked.unwrap_or_else(|_| {
+                Err(Arc::new(kube::Error::Service("the check of the admission policies panicked".into())))
+            })
         };
         let question = question.boxed().shared();
         questions.next = Some(NextQuestion { question: question.clone(), waiting: 1, whole, crowd });

@@ -175,7 +175,9 @@ fn each_wait_is_told_in_a_sentence() {
         "{words}"
     );
     assert!(
-        told(Wait::Workflow { before: 2, most: 2 }).1.contains("position 3 in the queue of its Workflow, which runs at most 2 Pods")
+        told(Wait::Workflow { before: 2, most: 2 })
+            .1
+            .contains("position 3 in the queue of its Workflow, which runs at most 2 Pods")
     );
     let (reason, words) = told(Wait::PodsNotAllowed);
     assert_eq!((reason, words.contains("--pod-namespace")), ("PodsNotAllowed", true), "{words}");

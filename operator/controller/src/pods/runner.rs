@@ -204,7 +204,9 @@ impl PodRun<'_> {
                     }
                     There::Nothing => {}
                 }
-                return Err(self.lost(&format!("the API server refused its name as already in use, and has no Pod of that name: {why}")));
+                return Err(self.lost(&format!(
+                    "the API server refused its name as already in use, and has no Pod of that name: {why}"
+                )));
             }
             if was_never_stored(&error) {
                 tracing::debug!(pod = %self.name, "not made yet: {why}");
@@ -305,7 +307,8 @@ impl PodRun<'_> {
     /// Handles a passed deadline: requests the deletion, or gives the Pod up where that was requested before.
     async fn end(&mut self, uid: &str, stand: &PodState, now: Moment) -> Result<(), Failure> {
         if let Some((why, _)) = &self.termination {
-            let why = format!("{}; its deletion was requested, and {} has not reported its end", why.message, self.told());
+            let why =
+                format!("{}; its deletion was requested, and {} has not reported its end", why.message, self.told());
             return Err(self.lost(&why));
         }
         let timeout = signoff_api::Span::from(self.call.timeout);

@@ -119,7 +119,9 @@ fn answer_to(question: &Question, answer: &Answer) -> Result<Answer, String> {
         match question.options.iter().find(|o| o.id == *chosen) {
             Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
             Some(_) => {}
-            None => return Err(format!("{} is not an option: choose from {}", text::display(chosen, 63), ids(question))),
+            None => {
+                return Err(format!("{} is not an option: choose from {}", text::display(chosen, 63), ids(question)));
+            }
         }
     }
     if let Some(given) = &answer.text {

@@ -175,8 +175,10 @@ impl Validator<'_> {
         }
         for required in &hitl.required_from {
             if !hitl.approvers.contains(&Subject::group(&required.group)) {
-                let message =
-                    format!("group {} is not among the approvers, so no vote could count for it: add it to approvers", required.group);
+                let message = format!(
+                    "group {} is not among the approvers, so no vote could count for it: add it to approvers",
+                    required.group
+                );
                 self.error(format!("{field}.requiredFrom"), message);
             }
         }

@@ -51,7 +51,10 @@ impl Validator<'_> {
         for (at, one) in pod.files.iter().enumerate() {
             let field = field(&format!("files[{at}]"));
             if !one.path.starts_with('/') || one.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
-                self.error(format!("{field}.path"), "write an absolute path without `.` and `..`, such as /in/plan.json");
+                self.error(
+                    format!("{field}.path"),
+                    "write an absolute path without `.` and `..`, such as /in/plan.json",
+                );
             }
             let template = self.known_template(&one.content, &format!("{field}.content"), &context.known);
             if let Some(template) = template
@@ -102,8 +105,9 @@ impl Validator<'_> {
         let template = pod.pod_template.as_ref().map(|template| Value::Object(template.0.clone()));
         for (place, text) in template.iter().flat_map(texts) {
             if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
-                let message =
-                    format!("$({variable}) would put a rendered value where Kubernetes reads a command or a path: remove it");
+                let message = format!(
+                    "$({variable}) would put a rendered value where Kubernetes reads a command or a path: remove it"
+                );
                 self.error(field(&format!("podTemplate{place}")), message);
             }
         }
@@ -178,7 +182,10 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                                 );
                             }
                         }
-                        _ => no(format!(".metadata.{name}"), "only labels and annotations can be given here: leave this out"),
+                        _ => no(
+                            format!(".metadata.{name}"),
+                            "only labels and annotations can be given here: leave this out",
+                        ),
                     }
                 }
             }

@@ -153,10 +153,8 @@ fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
     for applied in policies.iter().filter(|applied| !applied.identities.is_empty()) {
         for rule in &applied.identities {
             if let Some(why) = persons::ambiguity(rule) {
-                let message = format!(
-                    "{}: the pattern {} of its identities is ambiguous: {why}",
-                    applied.source, rule.pattern
-                );
+                let message =
+                    format!("{}: the pattern {} of its identities is ambiguous: {why}", applied.source, rule.pattern);
                 gate.contradict("persons", message);
             }
         }

@@ -31,8 +31,7 @@ pub(super) fn call<'a>(
         let Some(template) = pod.env.get(&variable.name) else { continue };
         let value = template.render(&scope)?;
         if value.len() > MAX_VARIABLE || value.contains('\0') {
-            let why =
-                "is longer than an environment variable can be (64 KiB), or has a NUL byte: give it as a file in pod.files";
+            let why = "is longer than an environment variable can be (64 KiB), or has a NUL byte: give it as a file in pod.files";
             return Err(RenderError::Invalid(format!("pod.env {}: it {why}", variable.name)));
         }
         variable.value = Some(value);

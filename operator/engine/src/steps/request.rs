@@ -92,7 +92,9 @@ pub(crate) fn ask<'a>(
     let scope = scope::at(run, step_scope, step, facts.seq)?;
     let prompt = gate.prompt.render(&scope)?;
     if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
-        return Err(RenderError::Invalid("the rendered prompt is empty or has more than 16384 characters: change hitl.prompt".into()));
+        return Err(RenderError::Invalid(
+            "the rendered prompt is empty or has more than 16384 characters: change hitl.prompt".into(),
+        ));
     }
     let context = match &gate.context {
         Some(template) => Some(template.render(&scope)?),

@@ -68,7 +68,11 @@ pub const TERMS: &[Term] = &[
         "Approve",
         "The deadline passed without a decision: the run continues without one. It must be set explicitly, and causes a warning.",
     ),
-    term(TIMEOUT, "Retry", "The deadline passed without a decision: the gate asks again, at most three times more, then it rejects."),
+    term(
+        TIMEOUT,
+        "Retry",
+        "The deadline passed without a decision: the gate asks again, at most three times more, then it rejects.",
+    ),
     term(
         TIMEOUT,
         "Escalate",
@@ -89,7 +93,11 @@ pub const TERMS: &[Term] = &[
     term(RUN, "Pending", "Not reconciled yet, or not accepted: the condition Accepted says why."),
     term(RUN, "Running", "A step is running."),
     term(RUN, "Waiting", "No step is running, and decisions are pending: status.pending names the Approvals."),
-    term(RUN, "Suspended", "spec.suspend is true: nothing new starts. Gates can still be decided, and their deadlines run."),
+    term(
+        RUN,
+        "Suspended",
+        "spec.suspend is true: nothing new starts. Gates can still be decided, and their deadlines run.",
+    ),
     term(RUN, "Succeeded", "Ended with success."),
     term(RUN, "Failed", "Ended by an error: status.message says which."),
     term(RUN, "Rejected", "Ended by a Reject, or by a timeout that counts as one."),
@@ -192,11 +200,19 @@ pub const TERMS: &[Term] = &[
         "ValueDamaged",
         "A large value of the run has another digest than the run wrote. Restore its Blob, or cancel the run.",
     ),
-    term(REASON, "NamesTaken", "Blobs that the run did not create have the names of too many of its large values. Delete those Blobs."),
+    term(
+        REASON,
+        "NamesTaken",
+        "Blobs that the run did not create have the names of too many of its large values. Delete those Blobs.",
+    ),
     term(REASON, "Forbidden", "The API server refuses a write: the message names the quota, policy or right."),
     term(REASON, "Refused", "The API server refuses a write: the message says why."),
     term(REASON, "TooManyRequests", "The API server is too busy for a write. The operator retries."),
-    term(REASON, "ServerError", "The API server, or a webhook that it calls, fails at a write: the message has its error."),
+    term(
+        REASON,
+        "ServerError",
+        "The API server, or a webhook that it calls, fails at a write: the message has its error.",
+    ),
     term(REASON, "NoAnswer", "The API server does not answer a request about this object."),
     term(
         REASON,
@@ -396,7 +412,11 @@ pub const TERMS: &[Term] = &[
     term(PROBLEM, "NotOneOf", "A value is not one of the allowed values."),
     term(PROBLEM, "Duplicate", "Two items of a list have the same name."),
     term(PROBLEM, "RuleBroken", "A rule between several fields is broken, which the API server checks too."),
-    term(PROBLEM, "KubectlRefuses", "kubectl cannot read this line, although it is valid YAML: put the text in quotes."),
+    term(
+        PROBLEM,
+        "KubectlRefuses",
+        "kubectl cannot read this line, although it is valid YAML: put the text in quotes.",
+    ),
     term(
         PROBLEM,
         "NotChecked",
