@@ -202,7 +202,7 @@ fn a_request_that_cannot_hold_all_of_it_is_not_made() {
     let deciders = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "security"}]}}});
     let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
     let policies: Vec<_> = names.iter().map(|name| (name.as_str(), deciders.clone())).collect();
-    contradicts(&merge_into(&cluster(&policies), &written(json!({})), DANA), "room for 8 quorums besides its own");
+    contradicts(&merge_into(&cluster(&policies), &written(json!({})), DANA), "at most 8 quorums besides its own");
     assert!(merge_into(&cluster(&policies[..8]), &written(json!({})), DANA).contradictions.is_empty());
 }
 

@@ -459,7 +459,7 @@ fn what_a_gate_could_not_do_is_refused_at_apply() {
         "hitl": gate(json!({"allowedVerdicts": verdicts, "onReject": "continue"}))}]);
     let found = errors(spec).join("\n");
     for words in [
-        "spec.gates[0].hitl.onReject: nothing could go on after a Reject",
+        "spec.gates[0].hitl.onReject: no step could run after a Reject",
         "spec.gates[0].hitl.allowedVerdicts: Retry has no effect at this gate: no agent",
         "spec.gates[0].hitl.allowedVerdicts: Defer has no effect at this gate: no agent",
     ] {
