@@ -69,18 +69,18 @@ impl LeaseGuard {
 }
 
 /// Returns the time that is written into a Lease.
-pub type Now = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
+pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// The client of one Lease.
 pub struct Lease {
     api: Api<Object>,
     settings: LeaseSettings,
     holder: String,
-    clock: Now,
+    clock: WallClock,
 }
 
 /// A Lease that is held.
-pub struct Held {
+pub struct HeldLease {
     lease: Lease,
     object: Object,
     lease_guard: LeaseGuard,
@@ -89,13 +89,13 @@ pub struct Held {
 impl Lease {
     /// Returns the client by which `holder` takes a Lease.
     #[must_use]
-    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: Now) -> Self {
+    pub fn new(client: Client, settings: LeaseSettings, holder: &str, clock: WallClock) -> Self {
         let api = Api::namespaced(client, &settings.namespace);
         Self { api, settings, holder: holder.to_owned(), clock }
     }
 
     /// Waits until the Lease is held. `standing_by` gets the name of its holder meanwhile, or what is wrong.
-    pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> Held {
+    pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> HeldLease {
         // What was seen last, and since when it has been so, by this operator's own clock.
         let mut seen: Option<(Option<String>, Instant)> = None;
         loop {
@@ -148,7 +148,7 @@ impl Lease {
         self.settings.ttl / 10
     }
 
-    async fn take(&self, old: Option<Object>, asked: Instant) -> Result<Held, kube::Error> {
+    async fn take(&self, old: Option<Object>, asked: Instant) -> Result<HeldLease, kube::Error> {
         let transitions = old.as_ref().and_then(|old| old.spec.as_ref()?.lease_transitions);
         let now = MicroTime((self.clock)());
         let spec = LeaseSpec {
@@ -178,7 +178,7 @@ impl Lease {
             holder: self.holder.clone(),
             clock: Arc::clone(&self.clock),
         };
-        Ok(Held { lease, object, lease_guard })
+        Ok(HeldLease { lease, object, lease_guard })
     }
 
     /// Returns the time between the holder's stop and the first moment at which another may act.
@@ -196,8 +196,8 @@ impl Lease {
     }
 }
 
-impl Held {
-    /// Until when this operator may act; kept up to date by [`Held::keep`].
+impl HeldLease {
+    /// Until when this operator may act; kept up to date by [`HeldLease::keep`].
     #[must_use]
     pub fn lease_guard(&self) -> LeaseGuard {
         self.lease_guard.clone()
@@ -299,7 +299,7 @@ mod tests {
     type Stored = Arc<Mutex<Option<Value>>>;
 
     /// An API server with one Lease, and the lease_guard and renewals of an operator that holds it.
-    async fn held() -> (Stored, Held) {
+    async fn held() -> (Stored, HeldLease) {
         let stored = Stored::default();
         let theirs = Arc::clone(&stored);
         let service = tower::service_fn(move |request: Request<Body>| {

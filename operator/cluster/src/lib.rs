@@ -30,5 +30,5 @@ pub mod watch;
 pub mod workqueue;
 pub mod write_priority;
 
-pub use client::{Asked, Filter, LIMIT, connect, connect_told, over};
+pub use client::{DepthFilter, MAX_DEPTH, ReadRequest, connect, connect_service, connect_with_observer};
 pub use error::Error;

@@ -3,19 +3,19 @@
 use miniz_oxide::{deflate::compress_to_vec, inflate::decompress_to_vec_with_limit};
 use serde::Serialize;
 
-use crate::kinds::{DecodedKind, Read};
+use crate::kinds::{Decoded, DecodedKind};
 
 /// The fastest level: the objects are text that repeats itself, and are compressed at every rest.
 const LEVEL: u8 = 1;
 
 /// A compressed object.
-pub(crate) struct Packed {
+pub(crate) struct PackedObject {
     bytes: Box<[u8]>,
     /// The bytes of its JSON.
     json: usize,
 }
 
-impl Packed {
+impl PackedObject {
     /// Compresses an object; `None` where it has no JSON.
     pub(crate) fn new(object: &impl Serialize) -> Option<Self> {
         let json = serde_json::to_vec(object).ok()?;
@@ -25,7 +25,7 @@ impl Packed {
     /// Returns the object; `None` where it cannot be read any more.
     pub(crate) fn unpack<K: DecodedKind>(&self) -> Option<K> {
         let json = decompress_to_vec_with_limit(&self.bytes, self.json).ok()?;
-        serde_json::from_slice::<Read<K>>(&json).ok().map(|Read(object)| object)
+        serde_json::from_slice::<Decoded<K>>(&json).ok().map(|Decoded(object)| object)
     }
 
     /// Returns how many bytes its JSON has.

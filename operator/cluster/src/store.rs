@@ -17,7 +17,7 @@ use signoff_api::{Moment, json_bytes};
 
 use crate::{
     kinds::{Name, ReconciledKind, uid},
-    packed::Packed,
+    packed::PackedObject,
 };
 
 /// The number of small objects that stay as they are at rest: those that came to rest last.
@@ -27,10 +27,10 @@ const SMALL: usize = 16 * 1024;
 
 /// The objects of one kind.
 pub struct Store<K> {
-    inner: Mutex<Inner<K>>,
+    inner: Mutex<StoreState<K>>,
 }
 
-struct Inner<K> {
+struct StoreState<K> {
     entries: BTreeMap<Name, Entry<K>>,
     /// The small objects that came to rest last.
     small: LruCache<Name, ()>,
@@ -76,7 +76,7 @@ enum Source {
 
 enum Body<K> {
     Full(Arc<K>),
-    Packed(Packed),
+    Packed(PackedObject),
     Summary,
 }
 
@@ -88,7 +88,7 @@ impl<K: ReconciledKind> Entry<K> {
             // The API server sorts the keys of free-form JSON: other bytes may be the same object.
             Body::Packed(packed) => packed.unpack::<K>().is_none_or(|known| known != *object),
             // Nothing else is kept of it.
-            Body::Summary => (self.over, self.delete_at) != (object.is_over(), object.delete_at()),
+            Body::Summary => (self.over, self.delete_at) != (object.is_finished(), object.delete_at()),
         }
     }
 }
@@ -124,7 +124,7 @@ pub enum Found<K> {
 
 /// A deleted object.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Gone {
+pub struct DeletedObject {
     /// Where it was.
     pub name: Name,
     /// Its uid.
@@ -135,7 +135,7 @@ pub struct Gone {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        let inner = Inner {
+        let inner = StoreState {
             entries: BTreeMap::new(),
             small: LruCache::new(MOST_SMALL),
             owned: BTreeMap::new(),
@@ -147,16 +147,16 @@ impl<K> Default for Store<K> {
 }
 
 impl<K: ReconciledKind> Store<K> {
-    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
+    fn lock(&self) -> MutexGuard<'_, StoreState<K>> {
         // Every change below leaves the maps whole, so a panic elsewhere does not spoil them.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none, unless what is stored is not
     /// what was sent.
-    pub fn see(&self, object: K) -> bool {
+    pub fn apply(&self, object: K) -> bool {
         let (object, is_news) = self.lock().put(object, Source::Watch);
-        if is_news && !object.is_over() {
+        if is_news && !object.is_finished() {
             self.count(&object);
         }
         is_news
@@ -184,7 +184,7 @@ impl<K: ReconciledKind> Store<K> {
     }
 
     /// Begins a list.
-    pub fn listing(&self) {
+    pub fn begin_list(&self) {
         self.lock().listed = Some(BTreeSet::new());
     }
 
@@ -192,7 +192,7 @@ impl<K: ReconciledKind> Store<K> {
     /// Returns whether it is news.
     pub fn list(&self, object: K) -> bool {
         let name = Name::of(&object);
-        let over = object.is_over();
+        let over = object.is_finished();
         let mut inner = self.lock();
         if let Some(listed) = &mut inner.listed {
             listed.insert(name.clone());
@@ -216,7 +216,7 @@ impl<K: ReconciledKind> Store<K> {
     }
 
     /// The list of this version is complete: returns what is no more.
-    pub fn listed(&self, version: &str) -> Vec<Gone> {
+    pub fn finish_list(&self, version: &str) -> Vec<DeletedObject> {
         let mut inner = self.lock();
         let Some(listed) = inner.listed.take() else { return Vec::new() };
         // What an own write made after the list was taken is not in the list, and is there.
@@ -230,7 +230,7 @@ impl<K: ReconciledKind> Store<K> {
     }
 
     /// Takes word that the object with this uid was deleted. Returns what is no more, where that is news.
-    pub fn remove(&self, name: Name, uid: &str) -> Option<Gone> {
+    pub fn remove(&self, name: Name, uid: &str) -> Option<DeletedObject> {
         let mut inner = self.lock();
         let known = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
         if known { inner.remove(name) } else { None }
@@ -274,7 +274,7 @@ impl<K: ReconciledKind> Store<K> {
     }
 
     /// Whether the object is known and not over.
-    pub fn knows_open(&self, name: &Name) -> bool {
+    pub fn has_open(&self, name: &Name) -> bool {
         self.lock().entries.get(name).is_some_and(|entry| !entry.over)
     }
 
@@ -328,7 +328,7 @@ impl<K: ReconciledKind> Store<K> {
     fn compress(&self, name: &Name) {
         let Some(object) = self.lock().full(name) else { return };
         // Without the lock: a large object takes milliseconds.
-        let Some(packed) = Packed::new(&*object) else { return };
+        let Some(packed) = PackedObject::new(&*object) else { return };
         let mut inner = self.lock();
         if let Some(entry) = inner.entries.get_mut(name)
             && matches!(&entry.body, Body::Full(still) if Arc::ptr_eq(still, &object))
@@ -340,7 +340,7 @@ impl<K: ReconciledKind> Store<K> {
     }
 
     /// Returns the bytes of all objects at rest, and how many objects are not at rest.
-    pub fn held(&self) -> (usize, usize) {
+    pub fn memory_use(&self) -> (usize, usize) {
         let inner = self.lock();
         inner.entries.iter().fold((0, 0), |(bytes, full), (name, entry)| match &entry.body {
             Body::Packed(packed) => (bytes + packed.len(), full),
@@ -384,7 +384,7 @@ impl<K: ReconciledKind> Store<K> {
     }
 }
 
-impl<K: ReconciledKind> Inner<K> {
+impl<K: ReconciledKind> StoreState<K> {
     /// Returns an object that is not compressed.
     fn full(&self, name: &Name) -> Option<Arc<K>> {
         match &self.entries.get(name)?.body {
@@ -426,7 +426,7 @@ impl<K: ReconciledKind> Inner<K> {
         let entry = Entry {
             uid: uid(&*object).into(),
             version: version.into(),
-            over: object.is_over(),
+            over: object.is_finished(),
             delete_at: object.delete_at(),
             value_bytes: object.value_bytes(),
             body: Body::Full(Arc::clone(&object)),
@@ -446,10 +446,10 @@ impl<K: ReconciledKind> Inner<K> {
     }
 
     /// Removes an object and says whose it was.
-    fn remove(&mut self, name: Name) -> Option<Gone> {
+    fn remove(&mut self, name: Name) -> Option<DeletedObject> {
         let Entry { uid, body, .. } = self.take(&name)?;
         let owner = body.object().and_then(|object| object.owner().map(|(owner, _)| name.beside(owner)));
-        Some(Gone { name, uid: uid.into(), owner })
+        Some(DeletedObject { name, uid: uid.into(), owner })
     }
 
     fn take(&mut self, name: &Name) -> Option<Entry<K>> {

@@ -22,7 +22,7 @@ use signoff_cluster::{
     workqueue::{Key, Queue},
     write_priority::WritePriority,
 };
-use signoff_engine::{Fact, driver::CallKey, transition::What};
+use signoff_engine::{Fact, driver::CallKey, transition::CallContent};
 use signoff_executor::{BlobStore, Caller, calls::make, clock::wake_up};
 use tokio::{
     sync::{Notify, mpsc},
@@ -35,21 +35,21 @@ use crate::{
     blobs::ClusterBlobs,
     caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
     call_slots::CallSlots,
-    context::{Context, Start, StartSlot},
+    context::{CallStart, Context, StartSlot},
     error::Error,
     exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
     health::Stage,
     in_flight::Runs,
     operator::Operator,
-    pods::{self, PodIndex, PodQuota, PodRunner, PodSight},
+    pods::{self, PodIndex, PodQuota, PodRunner, PodWatchEvent},
     policy_index::{PolicyIndex, PolicyWatches},
     protected_addresses,
     quarantine::Quarantines,
     reconcile_load::ReconcileLoad,
     stall_reports,
     stalls::Stalls,
-    unreadable::Unreadable,
+    unreadable::UnreadableObjects,
     value_quota::ValueQuota,
     watch_handlers, workflow,
 };
@@ -61,8 +61,8 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 /// The factor by which reconciles in flight may exceed `max_reconciles` while most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
 
-type Reconciled = (Result<Option<signoff_api::Moment>, Error>, Duration);
-type CallEnd = (Name, String, CallKey, Fact);
+type ReconcileResult = (Result<Option<signoff_api::Moment>, Error>, Duration);
+type CallResult = (Name, String, CallKey, Fact);
 
 /// The event loop of an operator that holds its Lease.
 pub(crate) struct EventLoop {
@@ -72,23 +72,23 @@ pub(crate) struct EventLoop {
     grace: Duration,
     /// Watches and the guard, which never end by themselves.
     background: JoinSet<ExitReason>,
-    reconciles: JoinSet<Reconciled>,
-    under_way: ReconcileLoad,
-    calls: JoinSet<CallEnd>,
-    starts: mpsc::UnboundedReceiver<Start>,
+    reconciles: JoinSet<ReconcileResult>,
+    load: ReconcileLoad,
+    calls: JoinSet<CallResult>,
+    starts: mpsc::UnboundedReceiver<CallStart>,
     workflows: mpsc::Receiver<WatchEvent<Workflow>>,
     approvals: mpsc::Receiver<WatchEvent<Approval>>,
     policies: PolicyWatches,
-    pods: mpsc::Receiver<PodSight>,
-    attendant: Arc<PodRunner>,
-    synced: Synced,
+    pods: mpsc::Receiver<PodWatchEvent>,
+    pod_runner: Arc<PodRunner>,
+    synced: SyncedLists,
     /// Whether every first list is complete, so that reconciles may start.
     working: bool,
 }
 
 /// Which lists are complete.
 #[derive(Clone, Copy, Default)]
-struct Synced {
+struct SyncedLists {
     workflows: bool,
     approvals: bool,
 }
@@ -115,7 +115,7 @@ impl EventLoop {
             workflows: Store::default(),
             approvals: Store::default(),
             policies: PolicyIndex::default(),
-            unreadable: Unreadable::default(),
+            unreadable: UnreadableObjects::default(),
             queue: Queue::default(),
             stalls: Stalls::default(),
             runs: Runs::default(),
@@ -160,31 +160,31 @@ impl EventLoop {
         }
         let policies = PolicyWatches::start(client, metrics, &mut background);
         let pods = pods::watch(client, &config.pods, metrics, &mut background);
-        let attendant = PodRunner {
+        let pod_runner = PodRunner {
             context: Arc::clone(&context),
             requests: context.requests.clone(),
-            book: Arc::clone(&context.pods),
+            index: Arc::clone(&context.pods),
             clock: Arc::clone(&config.clock),
         };
-        let works = Self {
+        let event_loop = Self {
             context,
             caller: Arc::clone(&config.caller),
             max_reconciles: config.max_reconciles.max(1),
             grace: config.grace,
             background,
             reconciles: JoinSet::new(),
-            under_way: ReconcileLoad::default(),
+            load: ReconcileLoad::default(),
             calls: JoinSet::new(),
             starts,
             workflows,
             approvals,
             policies,
             pods,
-            attendant: Arc::new(attendant),
-            synced: Synced::default(),
+            pod_runner: Arc::new(pod_runner),
+            synced: SyncedLists::default(),
             working: false,
         };
-        (works, delivery)
+        (event_loop, delivery)
     }
 
     /// Runs the loop. Each iteration is short: nothing is awaited but events.
@@ -196,7 +196,7 @@ impl EventLoop {
         let mut shutdown = std::pin::pin!(shutdown);
         let context = Arc::clone(&self.context);
         let mut guard = context.guard.clone();
-        let mut room = context.pod_quota.freed();
+        let mut freed = context.pod_quota.freed();
         let mut lost = context.evaluator.lost();
         let (mut last_call, mut last_writes): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
@@ -229,32 +229,32 @@ impl EventLoop {
                 Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
                 Some(done) = self.calls.join_next() => self.on_call_finished(done),
                 Some(start) = self.starts.recv() => self.start_call(start),
-                Some(sight) = self.approvals.recv() => {
-                    self.synced.approvals |= watch_handlers::see_all(&context, &context.approvals, sight, &mut self.approvals);
+                Some(event) = self.approvals.recv() => {
+                    self.synced.approvals |= watch_handlers::apply_all(&context, &context.approvals, event, &mut self.approvals);
                 }
-                Some(sight) = self.workflows.recv() => {
-                    self.synced.workflows |= watch_handlers::see_all(&context, &context.workflows, sight, &mut self.workflows);
+                Some(event) = self.workflows.recv() => {
+                    self.synced.workflows |= watch_handlers::apply_all(&context, &context.workflows, event, &mut self.workflows);
                 }
                 changed = self.policies.next(&context.policies, &context.metrics) => self.reconcile_under_policies(&changed),
-                Some(sight) = self.pods.recv() => {
-                    for name in context.pods.see(sight) {
-                        context.look_at_workflow(name);
+                Some(event) = self.pods.recv() => {
+                    for name in context.pods.apply(event) {
+                        context.enqueue_workflow(name);
                     }
-                    context.pod_quota.look();
+                    context.pod_quota.announce_free();
                 }
                 Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.fire_timers(context.now()),
                 // While the guard looks nothing can be said; what it then finds is news again.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
-                Ok(()) = room.changed() => {
+                Ok(()) = freed.changed() => {
                     for name in context.pod_quota.next() {
-                        context.look_at_workflow(name);
+                        context.enqueue_workflow(name);
                     }
                 }
                 () = context.call_slots.granted() => {
                     for name in context.call_slots.take_granted() {
-                        context.look_at_workflow(name);
+                        context.enqueue_workflow(name);
                     }
                 }
             }
@@ -263,7 +263,7 @@ impl EventLoop {
 
     /// Whether reconciles may start: not before every first list is complete.
     fn is_working(&mut self, operator: &Operator) -> bool {
-        let Synced { workflows, approvals } = self.synced;
+        let SyncedLists { workflows, approvals } = self.synced;
         if !self.working
             && workflows
             && approvals
@@ -302,26 +302,26 @@ impl EventLoop {
                 (result, began.elapsed())
             });
             let bytes = self.context.bytes_of(&key);
-            self.under_way.begin(task.id(), key, bytes);
+            self.load.begin(task.id(), key, bytes);
         }
     }
 
     /// Whether one more object may be reconciled. One that waits for an evaluation does not count.
     fn has_room(&self) -> bool {
-        let (count, waiting) = (self.under_way.count(), self.context.evaluating.load(Ordering::Relaxed));
+        let (count, waiting) = (self.load.count(), self.context.evaluating.load(Ordering::Relaxed));
         count.saturating_sub(waiting) < self.max_reconciles
             && count < self.max_reconciles.saturating_mul(MOST_WAITING)
-            && self.under_way.has_memory()
+            && self.load.has_memory()
     }
 
     /// Whether one more object of this namespace may be reconciled beside those that are.
     fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
-        self.under_way.count_in(namespace) < most && self.under_way.has_memory_for(namespace)
+        self.load.count_in(namespace) < most && self.load.has_memory_for(namespace)
     }
 
-    fn on_reconciled(&mut self, done: Result<(Id, Reconciled), JoinError>) {
+    fn on_reconciled(&mut self, done: Result<(Id, ReconcileResult), JoinError>) {
         let (id, result, took) = match done {
             Ok((id, (result, took))) => (id, result, took),
             Err(died) => {
@@ -329,7 +329,7 @@ impl EventLoop {
                 (died.id(), Err(Error::Bug { object: "an object".to_owned(), what }), Duration::ZERO)
             }
         };
-        let Some(key) = self.under_way.end(id) else { return };
+        let Some(key) = self.load.end(id) else { return };
         let Context { queue, metrics, .. } = &*self.context;
         let (kind, name) = match &key {
             Key::Workflow(name) => (Workflow::KIND, name),
@@ -361,28 +361,30 @@ impl EventLoop {
 
     /// Starts a call whose start is committed.
     fn start_call(&mut self, start: Start) {
-        let Start { name, run, call, hold } = start;
+        let CallStart { name, run, call, hold } = start;
         let key = call.key();
         let uid = run.uid.clone();
         let (caller, clock, metrics) =
             (Arc::clone(&self.caller), Arc::clone(&self.context.clock), Arc::clone(&self.context.metrics));
         let place = (name.clone(), uid.clone(), key.clone());
-        let attendant = Arc::clone(&self.attendant);
+        let pod_runner = Arc::clone(&self.pod_runner);
         let task = self.calls.spawn(async move {
             let began = Instant::now();
-            let kind = match &call.what {
-                What::Agent(_) => "agent",
-                What::Pod(_) => "pod",
-                What::Http(_) => "http",
+            let kind = match &call.content {
+                CallContent::Agent(_) => "agent",
+                CallContent::Pod(_) => "pod",
+                CallContent::Http(_) => "http",
             };
-            let result = match (&hold, &call.what) {
-                (StartSlot::Pod { begins, .. }, What::Pod(pod)) => attendant.attend(&run, &call, pod, *begins).await,
+            let result = match (&hold, &call.content) {
+                (StartSlot::Pod { begins, .. }, CallContent::Pod(pod)) => {
+                    pod_runner.run_pod(&run, &call, pod, *begins).await
+                }
                 _ => make(&*caller, &run, call).await,
             };
             metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
             drop(hold);
             let (name, uid, (path, attempt)) = place;
-            let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
+            let fact = Fact::CallFinished { path: path.clone(), attempt, result, at: clock.now().into() };
             (name, uid, (path, attempt), fact)
         });
         if !self.context.runs.attach(&name, &uid, &key, task.clone()) {
@@ -390,21 +392,21 @@ impl EventLoop {
         }
     }
 
-    fn on_call_finished(&mut self, done: Result<CallEnd, JoinError>) {
+    fn on_call_finished(&mut self, done: Result<CallResult, JoinError>) {
         // A call that was aborted is one that nobody wants to know of any more.
         if let Ok((name, uid, key, fact)) = done
             && self.context.runs.end(&name, &uid, key, fact)
         {
-            self.context.look_at_workflow(name);
+            self.context.enqueue_workflow(name);
         }
     }
 
     fn enqueue_all(&self) {
         for name in self.context.workflows.open() {
-            self.context.look_at_workflow(name);
+            self.context.enqueue_workflow(name);
         }
         for name in self.context.approvals.open() {
-            self.context.look_at_approval(name);
+            self.context.enqueue_approval(name);
         }
     }
 
@@ -415,7 +417,7 @@ impl EventLoop {
         }
         for name in self.context.workflows.open() {
             if namespaces.contains(&name.namespace) {
-                self.context.look_at_workflow(name);
+                self.context.enqueue_workflow(name);
             }
         }
     }

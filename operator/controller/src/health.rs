@@ -4,7 +4,7 @@ use std::{fmt, sync::Weak};
 
 use tokio::sync::watch;
 
-use crate::{context::Context, guard::GuardStatus, metrics::Shared};
+use crate::{context::Context, guard::GuardStatus, metrics::SharedMetrics};
 
 /// The stage of an operator's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl fmt::Display for Stage {
 pub struct Probe {
     pub(crate) stage: watch::Receiver<Stage>,
     pub(crate) guard: watch::Receiver<GuardStatus>,
-    pub(crate) metrics: Shared,
+    pub(crate) metrics: SharedMetrics,
     pub(crate) context: watch::Receiver<Weak<Context>>,
 }
 

@@ -20,18 +20,18 @@ const MOST_VALUE_BYTES: usize = 64 * 1024 * 1024;
 /// The calls in flight, uncommitted results and cached values of all runs.
 #[derive(Default)]
 pub struct Runs {
-    inner: Mutex<Inner>,
+    inner: Mutex<RunsState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    runs: BTreeMap<Name, Run>,
+struct RunsState {
+    runs: BTreeMap<Name, RunCalls>,
     /// The Pods that this process was about to create, by their run.
     attempted_pods: BTreeMap<Name, BTreeSet<String>>,
 }
 
 #[derive(Default)]
-struct Run {
+struct RunCalls {
     uid: String,
     calls: CallsInFlight<InFlightCall>,
     values: Blobs,
@@ -44,7 +44,7 @@ struct InFlightCall {
     is_pod: bool,
 }
 
-impl Drop for Run {
+impl Drop for RunCalls {
     fn drop(&mut self) {
         for call in self.calls.handles().filter_map(|call| call.task.as_ref()) {
             call.abort();
@@ -53,7 +53,7 @@ impl Drop for Run {
 }
 
 impl Runs {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, RunsState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -83,7 +83,7 @@ impl Runs {
         }
         if inner.run(name, uid).is_none() {
             // A run of the same name and another uid is one that was deleted.
-            let mut run = Run::default();
+            let mut run = RunCalls::default();
             uid.clone_into(&mut run.uid);
             inner.runs.insert(name.clone(), run);
         }
@@ -149,13 +149,13 @@ impl Runs {
     /// The runs with calls under way that would be lost, or results that are not committed.
     pub fn busy(&self) -> BTreeSet<Name> {
         let inner = self.lock();
-        let busy = |run: &Run| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();
+        let busy = |run: &RunCalls| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();
         inner.runs.iter().filter(|(_, run)| busy(run)).map(|(name, _)| name.clone()).collect()
     }
 }
 
-impl Inner {
-    fn run(&mut self, name: &Name, uid: &str) -> Option<&mut Run> {
+impl RunsState {
+    fn run(&mut self, name: &Name, uid: &str) -> Option<&mut RunCalls> {
         self.runs.get_mut(name).filter(|run| run.uid == uid)
     }
 }

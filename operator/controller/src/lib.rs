@@ -50,7 +50,7 @@ mod workflow;
 
 pub use call_slots::CallLimits;
 pub use exit_reason::ExitReason;
-pub use guard::{GuardMode, GuardSettings, GuardStatus, Guarded};
+pub use guard::{GuardEpoch, GuardMode, GuardSettings, GuardStatus};
 pub use health::{Probe, Stage};
 pub use operator::{Config, Operator};
 pub use pods::PodSettings;

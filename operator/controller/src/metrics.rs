@@ -194,4 +194,4 @@ impl Metrics {
 }
 
 /// The metrics, shared by all tasks.
-pub type Shared = Arc<Metrics>;
+pub type SharedMetrics = Arc<Metrics>;

@@ -10,7 +10,7 @@ use std::{
 
 use futures::FutureExt;
 use kube::Client;
-use signoff_cluster::lease::{Held, Lease, LeaseGuard, LeaseSettings};
+use signoff_cluster::lease::{HeldLease, Lease, LeaseGuard, LeaseSettings};
 use signoff_engine::{JournalLimits, Settings};
 use signoff_executor::{BlobStore, Caller, Clock, Evaluator};
 use tokio::{
@@ -26,7 +26,7 @@ use crate::{
     exit_reason::ExitReason,
     guard::{GuardMode, GuardStatus},
     health::{Probe, Stage},
-    metrics::Shared,
+    metrics::SharedMetrics,
     pods::PodSettings,
     protected_addresses::ProtectedAddresses,
     value_quota::ValueSettings,
@@ -70,7 +70,7 @@ pub struct Config {
     /// The time in which calls in flight must finish while the operator stops.
     pub grace: Duration,
     /// Where numbers are counted, by the operator and whatever is beside it.
-    pub metrics: Shared,
+    pub metrics: SharedMetrics,
 }
 
 impl Config {
@@ -103,7 +103,7 @@ impl Config {
 /// An operator before its start.
 pub struct Operator {
     pub(crate) config: Config,
-    pub(crate) metrics: Shared,
+    pub(crate) metrics: SharedMetrics,
     pub(crate) stage: watch::Sender<Stage>,
     pub(crate) guard: watch::Sender<GuardStatus>,
     pub(crate) context: watch::Sender<Weak<Context>>,
@@ -159,7 +159,7 @@ impl Operator {
         };
         self.metrics.leads(true);
         self.enter(Stage::Starting("reading Workflows, Approvals and policies".to_owned()));
-        let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, Held::lease_guard);
+        let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, HeldLease::lease_guard);
         let (mut works, delivery) = EventLoop::start(&self, lease_guard);
         let mut events = JoinSet::new();
         events.spawn(delivery.run());
@@ -197,7 +197,7 @@ impl Operator {
 }
 
 /// Returns why the Lease was lost.
-fn lost(kept: Result<Result<Held, String>, JoinError>) -> String {
+fn lost(kept: Result<Result<HeldLease, String>, JoinError>) -> String {
     match kept {
         Ok(Err(why)) => why,
         Ok(Ok(_)) => "the Lease was not renewed".to_owned(),

@@ -22,24 +22,24 @@ use signoff_cluster::{
 use signoff_engine::Policies;
 use tokio::{sync::mpsc, task::JoinSet};
 
-use crate::{exit_reason::ExitReason, metrics::Shared};
+use crate::{exit_reason::ExitReason, metrics::SharedMetrics};
 
 /// The approval policies of a namespace, or the reason why they are unknown.
-pub(crate) type Known = Result<Arc<Policies>, String>;
+pub(crate) type KnownPolicies = Result<Arc<Policies>, String>;
 
 /// The approval policies and the labels of all namespaces.
 #[derive(Default)]
 pub(crate) struct PolicyIndex {
-    inner: Mutex<Inner>,
+    inner: Mutex<IndexState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct IndexState {
     cluster: WatchedSet<ClusterApprovalPolicySpec>,
     own: WatchedSet<ApprovalPolicySpec>,
     namespaces: WatchedSet<BTreeMap<String, String>>,
     /// The policies returned last, by namespace: they say which runs a change concerns.
-    given: BTreeMap<Arc<str>, Known>,
+    given: BTreeMap<Arc<str>, KnownPolicies>,
 }
 
 /// The objects of one kind, as far as they matter here.
@@ -58,7 +58,7 @@ impl<T> Default for WatchedSet<T> {
 }
 
 impl<T> WatchedSet<T> {
-    fn take<K: DecodedKind>(&mut self, sight: WatchEvent<K>, metrics: &Shared, keep: impl Fn(K) -> T) {
+    fn take<K: DecodedKind>(&mut self, sight: WatchEvent<K>, metrics: &SharedMetrics, keep: impl Fn(K) -> T) {
         match sight {
             WatchEvent::Listing => self.listed = Some(BTreeSet::new()),
             WatchEvent::Listed(object) => {
@@ -100,7 +100,7 @@ impl<T> WatchedSet<T> {
 }
 
 impl PolicyIndex {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, IndexState> {
         // Every change leaves the maps whole, so a panic elsewhere does not spoil them.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +112,7 @@ impl PolicyIndex {
     }
 
     /// Returns the approval policies of a namespace.
-    pub(crate) fn of(&self, namespace: &Arc<str>) -> Known {
+    pub(crate) fn of(&self, namespace: &Arc<str>) -> KnownPolicies {
         let mut inner = self.lock();
         if let Some(known) = inner.given.get(namespace) {
             return known.clone();
@@ -123,7 +123,7 @@ impl PolicyIndex {
     }
 
     /// Takes a change. Returns the namespaces in which something else holds now.
-    fn change(&self, take: impl FnOnce(&mut Inner)) -> Vec<Arc<str>> {
+    fn change(&self, take: impl FnOnce(&mut IndexState)) -> Vec<Arc<str>> {
         let mut inner = self.lock();
         take(&mut inner);
         let mut changed = Vec::new();
@@ -138,8 +138,8 @@ impl PolicyIndex {
     }
 }
 
-impl Inner {
-    fn policies(&self, namespace: &str) -> Known {
+impl IndexState {
+    fn policies(&self, namespace: &str) -> KnownPolicies {
         let held = |kind: &str, name: &str, why: &str| {
             format!("{kind} {name} cannot be read, so its requirements are unknown: correct or delete it ({why})")
         };
@@ -177,7 +177,7 @@ pub(crate) struct PolicyWatches {
 
 impl PolicyWatches {
     /// Begins the watches, as tasks that do not end by themselves.
-    pub(crate) fn start(client: &Client, metrics: &Shared, tasks: &mut JoinSet<ExitReason>) -> Self {
+    pub(crate) fn start(client: &Client, metrics: &SharedMetrics, tasks: &mut JoinSet<ExitReason>) -> Self {
         let cluster = watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
         let own = watch(client, metrics, tasks, "watch of ApprovalPolicies");
         let namespaces = watch(client, metrics, tasks, "watch of Namespaces");
@@ -186,7 +186,7 @@ impl PolicyWatches {
 
     /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now.
     /// It may be dropped at any time: nothing that was seen is lost.
-    pub(crate) async fn next(&mut self, index: &PolicyIndex, metrics: &Shared) -> Vec<Arc<str>> {
+    pub(crate) async fn next(&mut self, index: &PolicyIndex, metrics: &SharedMetrics) -> Vec<Arc<str>> {
         tokio::select! {
             biased;
             Some(sight) = self.cluster.recv() => {
@@ -207,7 +207,7 @@ impl PolicyWatches {
 
 fn watch<K: DecodedKind>(
     client: &Client,
-    metrics: &Shared,
+    metrics: &SharedMetrics,
     tasks: &mut JoinSet<ExitReason>,
     what: &'static str,
 ) -> mpsc::Receiver<WatchEvent<K>> {

@@ -23,20 +23,20 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// The objects in quarantine, and the namespaces that are slowed down because of them.
 #[derive(Default)]
 pub(crate) struct Quarantines {
-    inner: Mutex<Inner>,
+    inner: Mutex<QuarantinesState>,
 }
 
 #[derive(Default)]
-struct Inner {
-    objects: BTreeMap<Key, Aside>,
+struct QuarantinesState {
+    objects: BTreeMap<Key, QuarantineEntry>,
     /// The steps of runs that turned out to be too costly, by the run's uid, until a commit holds them.
     costly: BTreeMap<Name, (String, Vec<Fact>)>,
-    namespaces: BTreeMap<Arc<str>, Pause>,
+    namespaces: BTreeMap<Arc<str>, NamespaceBackoff>,
 }
 
 /// An object in quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Aside {
+pub(crate) struct QuarantineEntry {
     /// The generation that was evaluated.
     pub(crate) generation: i64,
     /// The number of attempts that were stopped.
@@ -45,7 +45,7 @@ pub(crate) struct Aside {
     pub(crate) until: Moment,
 }
 
-struct Pause {
+struct NamespaceBackoff {
     failures: i32,
     until: Moment,
 }
@@ -56,16 +56,16 @@ fn pause(failures: i32) -> Duration {
 }
 
 impl Quarantines {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, QuarantinesState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An evaluation was stopped, after as many failures `before`. Returns when the object is tried again.
-    pub(crate) fn stopped(&self, key: &Key, generation: i64, before: i32, now: Moment) -> Aside {
+    pub(crate) fn stopped(&self, key: &Key, generation: i64, before: i32, now: Moment) -> QuarantineEntry {
         let mut inner = self.lock();
         let shared = inner.strike(&key.name().namespace, now);
         let failures = before.saturating_add(1);
-        let aside = Aside { generation, failures, until: now.after(pause(failures)).max(shared) };
+        let aside = QuarantineEntry { generation, failures, until: now.after(pause(failures)).max(shared) };
         inner.objects.insert(key.clone(), aside);
         aside
     }
@@ -98,12 +98,12 @@ impl Quarantines {
     }
 
     /// An object was found that another process set aside.
-    pub(crate) fn found(&self, key: &Key, aside: Aside) {
+    pub(crate) fn found(&self, key: &Key, aside: QuarantineEntry) {
         self.lock().objects.entry(key.clone()).or_insert(aside);
     }
 
     /// The earliest moment at which an object may be evaluated that is set aside, in memory.
-    pub(crate) fn aside(&self, key: &Key) -> Option<Aside> {
+    pub(crate) fn aside(&self, key: &Key) -> Option<QuarantineEntry> {
         self.lock().objects.get(key).copied()
     }
 
@@ -129,15 +129,16 @@ impl Quarantines {
     }
 }
 
-impl Inner {
+impl QuarantinesState {
     fn strike(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
-        let pause_of = self.namespaces.entry(Arc::clone(namespace)).or_insert(Pause { failures: 0, until: now });
+        let backoff =
+            self.namespaces.entry(Arc::clone(namespace)).or_insert(NamespaceBackoff { failures: 0, until: now });
         // What happens within one pause counts once: objects that are evaluated at the same time are one failure.
-        if pause_of.failures == 0 || now >= pause_of.until {
-            pause_of.failures = pause_of.failures.saturating_add(1);
-            pause_of.until = now.after(pause(pause_of.failures));
+        if backoff.failures == 0 || now >= backoff.until {
+            backoff.failures = backoff.failures.saturating_add(1);
+            backoff.until = now.after(pause(backoff.failures));
         }
-        pause_of.until
+        backoff.until
     }
 }
 
@@ -152,7 +153,7 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
 }
 
 /// The message of the condition `Quarantined`.
-pub(crate) fn message(why: &Stopped, aside: &Aside) -> String {
+pub(crate) fn message(why: &Stopped, aside: &QuarantineEntry) -> String {
     format!(
         "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and create it again, or cancel it; tried again after {}",
         aside.generation, aside.failures, aside.until

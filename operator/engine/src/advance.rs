@@ -33,7 +33,7 @@ use crate::{
         transition_state::TransitionState,
     },
     status,
-    steps::Stop,
+    steps::EarlyEnd,
     transition::{Blobs, End, Fact, Now, TOO_COSTLY, TOO_LARGE, Transition},
 };
 
@@ -67,9 +67,9 @@ pub fn advance(
                     }
                 })
             }
-            Some(Err(Stop::Failed(why) | Stop::GivenUp(why))) => Some(End::Failed(why)),
-            Some(Err(Stop::Rejected(why))) => Some(End::Rejected(why)),
-            Some(Err(Stop::Aborted(why))) => Some(End::Aborted(why)),
+            Some(Err(EarlyEnd::Failed(why) | EarlyEnd::GivenUp(why))) => Some(End::Failed(why)),
+            Some(Err(EarlyEnd::Rejected(why))) => Some(End::Rejected(why)),
+            Some(Err(EarlyEnd::Aborted(why))) => Some(End::Aborted(why)),
         };
         // What began just now has a deadline too.
         end = end.or_else(|| check_active_deadline(&run));
@@ -115,18 +115,20 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
         };
         let mut at = run.now.at;
         match fact {
-            Fact::Gone { path } => {
+            Fact::ApprovalMissing { path } => {
                 state.gone.insert(path);
                 continue;
             }
-            ended @ (Fact::Ended { .. } | Fact::Lost { .. }) => at = close(&mut state, &mut record, ended, at),
+            ended @ (Fact::CallFinished { .. } | Fact::CallLost { .. }) => {
+                at = close(&mut state, &mut record, ended, at)
+            }
             Fact::TooCostly { why, .. } => {
                 let repeatable = run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent);
                 let is_known = record.phase != StepPhase::Started || repeatable;
                 record.phase = if is_known { StepPhase::Failed } else { StepPhase::Unknown };
                 record.error = Some(error(TOO_COSTLY, &why));
             }
-            Fact::Decided { outcome, .. } => decided(run.plan, &mut state, &mut record, *outcome),
+            Fact::ApprovalDecided { outcome, .. } => decided(run.plan, &mut state, &mut record, *outcome),
         }
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
@@ -138,7 +140,7 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
 fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
     let mut at = now;
     match fact {
-        Fact::Ended { result: Ok(reply), at: ended, .. } => {
+        Fact::CallFinished { result: Ok(reply), at: ended, .. } => {
             at = ended;
             let response = match reply.response {
                 serde_json::Value::String(text) => text,
@@ -159,7 +161,7 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
                 record.phase = StepPhase::Succeeded;
             }
         }
-        Fact::Ended { result: Err(failure), at: ended, .. } => {
+        Fact::CallFinished { result: Err(failure), at: ended, .. } => {
             at = ended;
             record.facts = failure.facts;
             record.log = failure.log.and_then(|log| state.store_log(&log));
@@ -171,12 +173,12 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
             });
             record.phase = if failure.unknown { StepPhase::Unknown } else { StepPhase::Failed };
         }
-        Fact::Lost { .. } => {
+        Fact::CallLost { .. } => {
             let why = "the operator that started it was lost before its result was recorded: it may or may not have happened, and it must not be repeated";
             record.error = Some(error("OutcomeUnknown", why));
             record.phase = StepPhase::Unknown;
         }
-        Fact::Decided { .. } | Fact::Gone { .. } | Fact::TooCostly { .. } => {}
+        Fact::ApprovalDecided { .. } | Fact::ApprovalMissing { .. } | Fact::TooCostly { .. } => {}
     }
     at
 }
@@ -268,7 +270,7 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
     let control = Control { suspend: spec.suspend == Some(true), cancel: spec.cancel == Some(true), values };
     let mut state = TransitionState::new(journal, values);
     let mut ended: Vec<Fact> =
-        facts.into_iter().filter(|fact| matches!(fact, Fact::Ended { .. } | Fact::Lost { .. })).collect();
+        facts.into_iter().filter(|fact| matches!(fact, Fact::CallFinished { .. } | Fact::CallLost { .. })).collect();
     ended.sort_by(|a, b| a.key().cmp(&b.key()));
     for fact in ended {
         let (path, attempt) = fact.key();

@@ -56,13 +56,13 @@ thread_local! {
 
 /// Runs `evaluate`, and tells `observer` of each part.
 pub fn observed<T>(observer: Arc<dyn Observer>, evaluate: impl FnOnce() -> T) -> T {
-    let _guard = Previous(OBSERVER.replace(Some(observer)));
+    let _guard = RestoreObserver(OBSERVER.replace(Some(observer)));
     evaluate()
 }
 
-struct Previous(Option<Arc<dyn Observer>>);
+struct RestoreObserver(Option<Arc<dyn Observer>>);
 
-impl Drop for Previous {
+impl Drop for RestoreObserver {
     fn drop(&mut self) {
         OBSERVER.set(self.0.take());
     }
@@ -74,9 +74,9 @@ pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> 
     let Some(observer) = OBSERVER.take() else { return evaluate() };
     observer.enter(part());
     AT_WORK.set(Some(observer));
-    let leaving = Leaving;
+    let guard = LeavePart;
     let result = evaluate();
-    drop(leaving);
+    drop(guard);
     result
 }
 
@@ -85,9 +85,9 @@ pub(crate) fn reads_others() {
     AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.reads_others()));
 }
 
-struct Leaving;
+struct LeavePart;
 
-impl Drop for Leaving {
+impl Drop for LeavePart {
     fn drop(&mut self) {
         if let Some(observer) = AT_WORK.take() {
             observer.leave();

@@ -34,7 +34,7 @@ use crate::{
     field_error::FieldError,
     gate::subject::GateSubject,
     policy::Policies,
-    transition::{Call, What},
+    transition::{Call, CallContent},
 };
 
 use gates::Gates;
@@ -252,10 +252,10 @@ impl Plan {
     /// Returns why the policies do not allow a call, or `None`.
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {
-        match &call.what {
-            What::Pod(pod) => self.policies.refuses_container(&pod.spec),
-            What::Http(http) => self.policies.refuses_url(&http.url),
-            What::Agent(agent) => self.policies.refuses_provider(&agent.provider),
+        match &call.content {
+            CallContent::Pod(pod) => self.policies.refuses_container(&pod.spec),
+            CallContent::Http(http) => self.policies.refuses_url(&http.url),
+            CallContent::Agent(agent) => self.policies.refuses_provider(&agent.provider),
         }
     }
 

@@ -38,18 +38,18 @@ use signoff_expr::Condition;
 
 /// Where a list of steps continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum StepFlow {
     /// With the next step.
-    On,
+    Continue,
     /// With the step at this position and everything after it once more; none means this step alone.
-    Again(Option<usize>),
+    Repeat(Option<usize>),
     /// Nowhere, unless the list knows what to do about a no.
     Refused(String),
 }
 
 /// The reason why a pattern ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum EarlyEnd {
     Failed(String),
     /// Failed, because a person said no: nothing beside it goes on.
     GivenUp(String),
@@ -69,9 +69,13 @@ pub(crate) enum StepResult {
 }
 
 /// Runs a step of a list once more.
-pub(crate) async fn step<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, step: &'a PlannedStep) -> Result<Next, Stop> {
+pub(crate) async fn step<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    step: &'a PlannedStep,
+) -> Result<StepFlow, EarlyEnd> {
     let Some(gate) = step.gate() else {
-        return perform(run, step_scope, step, &step.path, None).await.map(|_| Next::On);
+        return perform(run, step_scope, step, &step.path, None).await.map(|_| StepFlow::Continue);
     };
     let decided = decide(run, step_scope, step, &step.path, &|seq| gate::reviewed(run, step_scope, gate, seq)).await?;
     gate::next_step(run, step, gate, &decided)
@@ -85,7 +89,7 @@ pub(crate) async fn perform<'a>(
     step: &'a PlannedStep,
     base: &str,
     parser: Option<&AnswerParser<'_>>,
-) -> Result<StepResult, Stop> {
+) -> Result<StepResult, EarlyEnd> {
     let (path, _) = run.visit(base);
     let mut invocation = StepInvocation::new(step_scope, step, &path);
     let (own_gate, policy_gates) = (gate_before::own_gate(step, &path), gate_before::policy_gates(step, base));
@@ -153,14 +157,14 @@ pub(crate) async fn pass<'a>(
     step: &'a PlannedStep,
     base: &str,
     shown: SubjectAt<'_>,
-) -> Result<Option<DecidedGate>, Stop> {
+) -> Result<Option<DecidedGate>, EarlyEnd> {
     let Some(gate) = step.gate() else { return Ok(None) };
     loop {
         let decided = decide(run, step_scope, step, base, shown).await?;
         match gate::next_step(run, step, gate, &decided)? {
-            Next::On => return Ok(Some(decided)),
-            Next::Again(_) => {}
-            Next::Refused(why) => return Err(Stop::Rejected(why)),
+            StepFlow::Continue => return Ok(Some(decided)),
+            StepFlow::Repeat(_) => {}
+            StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),
         }
     }
 }
@@ -298,12 +302,12 @@ fn unless_skipped<'a>(
 
 /// Handles the verdicts that end a run, and enforces the limit of asking again. `again`: the verdicts
 /// after which this gate asks once more.
-pub(crate) fn stop_or_verdict(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, Stop> {
+pub(crate) fn verdict_or_end(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, EarlyEnd> {
     match decided.verdict {
-        Verdict::Abort => Err(Stop::Aborted(decided.describe(""))),
-        Verdict::Reject => Err(Stop::Rejected(decided.describe(""))),
+        Verdict::Abort => Err(EarlyEnd::Aborted(decided.describe(""))),
+        Verdict::Reject => Err(EarlyEnd::Rejected(decided.describe(""))),
         verdict if again.contains(&verdict) && gate::asked_again(run, decided, again) >= MOST_AGAIN => {
-            Err(Stop::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
+            Err(EarlyEnd::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
         }
         verdict => Ok(verdict),
     }

@@ -176,7 +176,7 @@ impl Run {
             None => DecisionOutcome::Needs { have: have.have, needed: next.spec.request.threshold() },
         };
         next.status = Some(result.status);
-        self.tell(&next, &result.notes);
+        self.tell(&next, &result.events);
         if counted != DecisionOutcome::Decided {
             self.local.handler.happened(&Event::VoteCounted { approval: &next, user });
         }
@@ -239,7 +239,7 @@ impl Run {
         for record in journal.records().iter().filter(open) {
             let Some(name) = &record.object else { continue };
             let Some(mut approval) = self.session.approvals.get(name).cloned() else {
-                facts.push(Fact::Gone { path: record.path.clone() });
+                facts.push(Fact::ApprovalMissing { path: record.path.clone() });
                 continue;
             };
             if let Some(why) = approval.mismatch(record, &uid) {
@@ -249,12 +249,12 @@ impl Run {
             let result = self.tally(&approval, now).await?;
             if result.changed {
                 approval.status = Some(result.status);
-                self.tell(&approval, &result.notes);
+                self.tell(&approval, &result.events);
                 self.session.put(approval.clone())?;
             }
             self.gates_wake_at = earlier(self.gates_wake_at, result.wake_at);
             if let Some(outcome) = approval.status.and_then(|status| status.outcome) {
-                facts.push(Fact::Decided { path: record.path.clone(), outcome: Box::new(outcome) });
+                facts.push(Fact::ApprovalDecided { path: record.path.clone(), outcome: Box::new(outcome) });
             }
         }
         Ok(facts)
@@ -396,7 +396,7 @@ impl Run {
         let (path, attempt) = key.clone();
         let task = self.calls.spawn(async move {
             let result = calls::make(&*caller, &run, call).await;
-            let fact = Fact::Ended { path: path.clone(), attempt, result, at: clock.now().into() };
+            let fact = Fact::CallFinished { path: path.clone(), attempt, result, at: clock.now().into() };
             ((path, attempt), fact)
         });
         self.calls_in_flight.start(key, (task, idempotent));
@@ -420,7 +420,7 @@ impl Run {
         }
     }
 
-    fn tell(&self, approval: &Approval, notes: &[signoff_engine::approval::Note]) {
+    fn tell(&self, approval: &Approval, notes: &[signoff_engine::approval::ApprovalEvent]) {
         for note in notes {
             self.local.handler.happened(&Event::Said(approval, note));
         }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rewrite::context::Context;
+use super::rewrite::cli_paths::CliPaths;
 
 /// The names that differ in the imported Workflow.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Names {
     /// Inputs whose own name has a meaning in templates.
     pub(super) inputs: BTreeMap<String, String>,
     /// Paths that only the Strands CLI offers.
-    pub(super) context: Context,
+    pub(super) context: CliPaths,
     /// The agent of each node as a literal, by the node's name here; an empty text for a gate.
     pub(super) agents: BTreeMap<String, String>,
     /// Whether `iterations` hold judgements, which have an object of their own here.

@@ -10,8 +10,8 @@ use super::{
     gates::{self, Position, plain},
     graph::nodes_of,
     import::{Import, is_gate},
+    import_notes::NoteLevel,
     names::Names,
-    notes::Weight,
     tokens::{self, Token},
     words,
 };
@@ -86,7 +86,7 @@ impl Import<'_> {
     /// A step that has its name from the pattern.
     fn named_step(&mut self, node: &Node, path: &str, name: &str) -> Value {
         let path = format!("{path}.{name}");
-        self.notes.idle(Weight::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
+        self.notes.idle(NoteLevel::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
         self.step(node, &path, name, "last_response", true)
     }
 
@@ -120,7 +120,7 @@ impl Import<'_> {
             self.notes.read(node, "routing.router", &field);
             router.insert("agent".into(), node.get("agent").map(plain).unwrap_or_default().into());
             let input = self.text(node, "input").unwrap_or_else(|| {
-                self.tell_at(Weight::Info, &field, node, "there is no input: the router is told `Choose a route.`");
+                self.tell_at(NoteLevel::Info, &field, node, "there is no input: the router is told `Choose a route.`");
                 "Choose a route.".to_owned()
             });
             router.insert("input".into(), self.routes_renamed(&input).into());
@@ -129,7 +129,7 @@ impl Import<'_> {
             }
             if node.get("review_router").is_some() {
                 let why = "the router has a review of its own: left out";
-                self.notes.idle(Weight::Changed, config, path, &["review_router"], why);
+                self.notes.idle(NoteLevel::Changed, config, path, &["review_router"], why);
             }
             let own = node.get("review_router").map(|review| (review, format!("{field}.review_router")));
             review = own.or(review);
@@ -143,12 +143,12 @@ impl Import<'_> {
             self.notes.read(node, "route", &field);
             let list = if node.get("then").is_some() { "then" } else { "steps" };
             if list == "then" {
-                self.notes.idle(Weight::Changed, node, &field, &["steps"], "the steps of `then` are run: left out");
+                self.notes.idle(NoteLevel::Changed, node, &field, &["steps"], "the steps of `then` are run: left out");
             }
             let mut steps = self.list(node, list, &field);
             if steps.is_empty() {
                 let message = "a route needs a step: this one gives the router's answer";
-                self.notes.tell(Weight::Info, &field, &key.at, message);
+                self.notes.tell(NoteLevel::Info, &field, &key.at, message);
                 steps.push(json!({"name": "answer", "set": {"value": "{{ router.response }}"}}));
             }
             self.branch(&self.names.of(&key.name), steps);
@@ -193,7 +193,7 @@ impl Import<'_> {
     fn parallel_as_dag(&mut self, config: &Node, path: &str) -> Value {
         let message =
             "a branch looks at another one: the branches are steps of a dag, which wait for what they look at";
-        self.tell_at(Weight::Changed, "pattern.config.branches", config, message);
+        self.tell_at(NoteLevel::Changed, "pattern.config.branches", config, message);
         let branches = config.get("branches").map(Node::items).unwrap_or_default();
         let ids: Vec<String> = branches.iter().map(|node| node.get("id").map(plain).unwrap_or_default()).collect();
         for (at, (node, id)) in branches.iter().zip(&ids).enumerate() {
@@ -263,12 +263,12 @@ impl Import<'_> {
                 self.notes.read(limits, "orchestrator_workers.orchestrator.limits", &field);
                 if gates::whole(limits, "max_rounds").is_some_and(|rounds| rounds > 1) {
                     let why = "work is divided once: left out";
-                    self.notes.idle(Weight::Changed, limits, &field, &["max_rounds"], why);
+                    self.notes.idle(NoteLevel::Changed, limits, &field, &["max_rounds"], why);
                 }
                 if let Some(most) = limits.get("max_workers") {
                     if self.max_parallel.is_some() {
                         let why = "it says how many workers there are at once, and not runtime.max_parallel";
-                        self.notes.idle(Weight::Info, limits, &field, &["max_workers"], why);
+                        self.notes.idle(NoteLevel::Info, limits, &field, &["max_workers"], why);
                     }
                     orchestrator.insert("maxWorkers".into(), most.to_json());
                 }
@@ -357,7 +357,7 @@ fn looks_at(node: &Node, ids: &[String]) -> Vec<String> {
 /// Every comparison of an answer in the texts of a node and below, in the order of the file.
 fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<String>, import: &mut Import<'_>) {
     if let Some(text) = node.text() {
-        words::compared(text, last_gate.as_deref().or(path), &mut import.compared);
+        answer_words::compared(text, last_gate.as_deref().or(path), &mut import.compared);
         return;
     }
     for (at, item) in node.items().iter().enumerate() {

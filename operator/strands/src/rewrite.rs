@@ -9,11 +9,11 @@ use signoff_expr::is_identifier;
 use super::{
     infix,
     names::Names,
-    parts::deeper,
+    token_split::deeper,
     tokens::{self, Token},
 };
 
-pub(super) mod context;
+pub(super) mod cli_paths;
 
 /// Words that are no names.
 const KEYWORDS: [&str; 26] = [
@@ -47,7 +47,7 @@ const KEYWORDS: [&str; 26] = [
 
 /// The references of a rewritten text that exist nowhere in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct UnresolvedNames {
     /// Paths to ids that do not exist.
     pub(super) strangers: BTreeSet<String>,
     /// Names that are compared with numbers.
@@ -57,19 +57,19 @@ pub(super) struct Found {
 }
 
 /// A template with the names of the imported Workflow.
-pub(super) fn template(source: &str, names: &Names, found: &mut Found) -> String {
+pub(super) fn template(source: &str, names: &Names, found: &mut UnresolvedNames) -> String {
     tokens::join(&tokens(&tokens::template(source), names, found))
 }
 
 /// An expression without marks, as tokens.
-pub(super) fn expression(source: &str, names: &Names, found: &mut Found) -> Vec<Token> {
+pub(super) fn expression(source: &str, names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
     tokens(&infix::to_calls(&tokens::expression(source)), names, found)
 }
 
-fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
-    let source = &context::replaced(source, names, found);
-    let bound = bound(source, names);
-    let walk = Walk { source, names, bound: &bound };
+fn tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
+    let source = &cli_paths::replaced(source, names, found);
+    let bound = template_vars(source, names);
+    let walk = TokenWalk { source, names, bound: &bound };
     let mut out = Vec::new();
     let mut at = 0;
     let mut closes_default = None;
@@ -104,9 +104,9 @@ fn tokens(source: &[Token], names: &Names, found: &mut Found) -> Vec<Token> {
 }
 
 /// A name that a template gives itself, by a loop or by `set`.
-struct Bound {
+struct TemplateVar {
     name: String,
-    of: Of,
+    of: VarSource,
     /// A loop over every item, whose index is the item's number.
     numbers: bool,
     /// A loop gives it.
@@ -117,7 +117,7 @@ struct Bound {
 
 /// The meaning of such a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum VarSource {
     /// One of `iterations`.
     Iterations,
     /// A node, a task or a branch, or its id.
@@ -126,8 +126,8 @@ enum Of {
 }
 
 /// Names that a template gives itself: a loop's hold until it ends, those of `set` until the template does.
-fn bound(source: &[Token], names: &Names) -> Vec<Bound> {
-    let mut bound: Vec<Bound> = Vec::new();
+fn template_vars(source: &[Token], names: &Names) -> Vec<TemplateVar> {
+    let mut bound: Vec<TemplateVar> = Vec::new();
     // How many names each loop that has not ended has given.
     let mut open: Vec<Range<usize>> = Vec::new();
     let mut at = 0;
@@ -144,14 +144,14 @@ fn bound(source: &[Token], names: &Names) -> Vec<Bound> {
             let given = |token: &&&Token| matches!(token, Token::Name(_)) && !token.is_name("in") || token.is_sign(",");
             let first = rest.iter().take_while(given).count();
             let of = match rest.get(first + 1) {
-                Some(token) if token.is_name("iterations") => Of::Iterations,
-                Some(token) if is_loop && !names.root.is_empty() && token.is_name(names.root) => Of::Ids,
-                _ => Of::Others,
+                Some(token) if token.is_name("iterations") => VarSource::Iterations,
+                Some(token) if is_loop && !names.root.is_empty() && token.is_name(names.root) => VarSource::Ids,
+                _ => VarSource::Others,
             };
             let before = bound.len();
             let words = rest[..first].iter().filter(|token| matches!(token, Token::Name(_)));
             let numbers = is_loop && !rest.iter().any(|token| token.is_name("if"));
-            bound.extend(words.map(|word| Bound {
+            bound.extend(words.map(|word| TemplateVar {
                 name: word.text().to_owned(),
                 of,
                 numbers,
@@ -167,14 +167,14 @@ fn bound(source: &[Token], names: &Names) -> Vec<Bound> {
     bound
 }
 
-struct Walk<'a> {
+struct TokenWalk<'a> {
     source: &'a [Token],
     names: &'a Names,
-    bound: &'a [Bound],
+    bound: &'a [TemplateVar],
 }
 
 /// A name and what is asked of it.
-struct Path {
+struct NamePath {
     root: String,
     /// Its first token.
     start: usize,
@@ -185,9 +185,9 @@ struct Path {
     calls: bool,
 }
 
-impl Walk<'_> {
+impl TokenWalk<'_> {
     /// Returns the meaning of a name that the template defines itself; the innermost loop decides.
-    fn bound(&self, at: usize, name: &str) -> Option<Of> {
+    fn var_source(&self, at: usize, name: &str) -> Option<VarSource> {
         self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
     }
 
@@ -244,9 +244,9 @@ impl Walk<'_> {
         !KEYWORDS.contains(&name) && !follows && !is_argument
     }
 
-    fn path(&self, at: usize) -> Path {
+    fn path(&self, at: usize) -> NamePath {
         let root = self.source[at].text().to_owned();
-        let mut path = Path { root, start: at, members: Vec::new(), end: at + 1, calls: false };
+        let mut path = NamePath { root, start: at, members: Vec::new(), end: at + 1, calls: false };
         loop {
             let rest = &self.source[path.end..];
             let (member, length) = match rest {
@@ -264,26 +264,26 @@ impl Walk<'_> {
     }
 
     /// Puts what a path is called now, and gives the token to go on with.
-    fn replaced(&self, path: &Path, out: &mut Vec<Token>, found: &mut Found) -> usize {
-        let Path { root, members, end, .. } = path;
+    fn replaced(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
+        let NamePath { root, members, end, .. } = path;
         let mut push = |text: &str| out.extend(tokens::expression(text));
-        if let Some(of) = self.bound(path.start, root) {
-            if self.names.judged && of == Of::Iterations && members.as_slice() == ["iteration"] {
+        if let Some(of) = self.var_source(path.start, root) {
+            if self.names.judged && of == VarSource::Iterations && members.as_slice() == ["iteration"] {
                 push(if self.is_numbered(path.start, root) { "loop.index" } else { "''" });
                 if !self.is_numbered(path.start, root) {
                     found.missing.insert(written(root, members));
                 }
                 return *end;
             }
-            if let (true, Of::Iterations, [member]) = (self.names.judged, of, members.as_slice()) {
+            if let (true, VarSource::Iterations, [member]) = (self.names.judged, of, members.as_slice()) {
                 push(&format!("{root}.{}", of_judgement(member)));
                 return *end;
             }
-            if self.names.root == "nodes" && of == Of::Ids && members.len() == 1 && members[0] == "iteration" {
+            if self.names.root == "nodes" && of == VarSource::Ids && members.len() == 1 && members[0] == "iteration" {
                 push(&format!("({root}.visits | length)"));
                 return *end;
             }
-            if self.names.root == "nodes" && of == Of::Ids && members.as_slice() == ["agent"] {
+            if self.names.root == "nodes" && of == VarSource::Ids && members.as_slice() == ["agent"] {
                 push(&format!("{}[{root}.name]", self.names.agents_by_name()));
                 return *end;
             }
@@ -308,8 +308,8 @@ impl Walk<'_> {
     }
 
     /// A path to something with an id.
-    fn member(&self, path: &Path, out: &mut Vec<Token>, found: &mut Found) -> usize {
-        let Path { members, end, calls, .. } = path;
+    fn member(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
+        let NamePath { members, end, calls, .. } = path;
         let root = self.names.root_now;
         let graph = self.names.root == "nodes";
         let mut push = |text: &str| out.extend(tokens::expression(text));
@@ -390,7 +390,8 @@ impl Walk<'_> {
         let stands_for_ids = match after_dot {
             true => name == "chosen_route",
             false => {
-                self.bound(left, name) == Some(Of::Ids) || ["terminal_node", "chosen_route"].contains(&name.as_str())
+                self.var_source(left, name) == Some(VarSource::Ids)
+                    || ["terminal_node", "chosen_route"].contains(&name.as_str())
             }
         };
         match token.unquoted().and_then(|id| self.names.ids.get(id)).filter(|_| stands_for_ids) {
@@ -399,7 +400,7 @@ impl Walk<'_> {
         }
     }
 
-    fn note_number(&self, at: usize, name: &str, found: &mut Found) {
+    fn note_number(&self, at: usize, name: &str, found: &mut UnresolvedNames) {
         let Some((sign, token)) = self.next(at + 1) else { return };
         let compares = ["<", ">", "<=", ">=", "==", "!="].iter().any(|sign| token.is_sign(sign));
         if compares && matches!(self.next(sign + 1), Some((_, Token::Number(_)))) {

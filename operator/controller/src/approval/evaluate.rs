@@ -15,7 +15,7 @@ use signoff_cluster::{
 };
 use signoff_engine::{
     Now,
-    approval::{Note, OwnerState, TallyResult, VoteFilter, tally_filtered},
+    approval::{ApprovalEvent, OwnerState, TallyResult, VoteFilter, tally_filtered},
     evaluation::Part,
 };
 use signoff_executor::Stopped;
@@ -67,7 +67,7 @@ pub(super) async fn evaluate(
             let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
             let mut result = quarantined(result, approval, now, reason(&why), &message);
             let key = format!("quarantined-{generation}-{}", aside.failures);
-            result.notes.push(Note { reason: "Quarantined", warning: true, message, key });
+            result.events.push(ApprovalEvent { reason: "Quarantined", warning: true, message, key });
             Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result })
         }
     }

@@ -20,11 +20,11 @@ use tokio::{sync::watch, time::sleep_until};
 
 use super::{
     PodIndex, build,
-    index::{Gone, Known, Unmade},
+    index::{CreationFailureRecord, DeletionSource, LastState},
     log,
     state::{PodProblem, PodState, StepPod, Terminated},
 };
-use crate::{context::Context, stalls::TOLD_AFTER};
+use crate::{context::Context, stalls::REPORTED_AFTER};
 
 /// The time in which a container must start where its author sets no limit.
 const START: Duration = Duration::from_secs(300);
@@ -39,7 +39,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 pub(crate) struct PodRunner {
     pub(crate) context: Arc<Context>,
     pub(crate) requests: ApiRequests,
-    pub(crate) book: Arc<PodIndex>,
+    pub(crate) index: Arc<PodIndex>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -51,7 +51,7 @@ struct PodRun<'a> {
     pod: &'a PodCall,
     digest: Digest,
     name: Name,
-    known: watch::Receiver<Known>,
+    known: watch::Receiver<LastState>,
     /// The reason and the time of the request to delete it.
     termination: Option<(PodProblem, Moment)>,
     /// Its log until then: the Pod may be deleted before there is more to read.
@@ -59,35 +59,35 @@ struct PodRun<'a> {
 }
 
 /// Announces that a Pod cannot be created. Fields drop in this order: the Workflow is reconciled after the record is gone.
-struct NotCreated {
-    _record: Unmade,
-    _look: Look,
+struct CreationFailure {
+    _record: CreationFailureRecord,
+    _enqueue: EnqueueOnDrop,
 }
 
 /// Enqueues a Workflow when it is dropped.
-struct Look {
+struct EnqueueOnDrop {
     context: Arc<Context>,
     workflow: Name,
 }
 
-impl Look {
+impl EnqueueOnDrop {
     fn now(&self) {
-        self.context.look_at_workflow(self.workflow.clone());
+        self.context.enqueue_workflow(self.workflow.clone());
     }
 }
 
-impl Drop for Look {
+impl Drop for EnqueueOnDrop {
     fn drop(&mut self) {
         self.now();
     }
 }
 
 /// The object that has a Pod's name.
-enum There {
-    Nothing,
+enum NamedPod {
+    Missing,
     /// The Pod that this step has created, or would have created.
-    Ours(Box<StepPod>),
-    Others,
+    Own(Box<StepPod>),
+    Foreign,
 }
 
 /// The message about another user's Pod.
@@ -95,7 +95,7 @@ const OTHERS: &str = "exists and is not this step's: find out who created it";
 
 impl PodRunner {
     /// Runs the Pod of a call until its container has terminated. `begins`: it was certainly never created before.
-    pub(crate) async fn attend(
+    pub(crate) async fn run_pod(
         &self,
         run: &RunRef,
         call: &Call,
@@ -104,55 +104,55 @@ impl PodRunner {
     ) -> Result<Reply, Failure> {
         let digest = match Digest::of(&pod.spec) {
             Ok(digest) => digest,
-            Err(why) => return Err(known("Invalid", why.to_string(), false)),
+            Err(why) => return Err(failure("Invalid", why.to_string(), false)),
         };
         let name = Name::new(&run.namespace, &pod.name);
-        let attended = PodRun {
+        let pod_run = PodRun {
             by: self,
             run,
             call,
             pod,
             digest,
-            known: self.book.follow(&name),
+            known: self.index.follow(&name),
             name,
             termination: None,
             log_so_far: None,
         };
         let idempotent = call.idempotent;
-        match AssertUnwindSafe(attended.until_its_end(begins)).catch_unwind().await {
+        match AssertUnwindSafe(pod_run.run(begins)).catch_unwind().await {
             Ok(ended) => ended,
-            Err(_) => Err(unknown(idempotent, "the operator failed while the Pod ran".to_owned())),
+            Err(_) => Err(unknown_outcome(idempotent, "the operator failed while the Pod ran".to_owned())),
         }
     }
 }
 
 impl PodRun<'_> {
-    async fn until_its_end(mut self, begins: bool) -> Result<Reply, Failure> {
+    async fn run(mut self, begins: bool) -> Result<Reply, Failure> {
         let latest = self.now().after(self.call.timeout);
-        let made = if begins { self.make(latest).await? } else { self.find_again(latest).await? };
+        let made = if begins { self.create(latest).await? } else { self.find_again(latest).await? };
         let (uid, created) = (made.uid().to_owned(), made.created().unwrap_or(self.now()));
-        self.by.book.record(made);
+        self.by.index.record(made);
         let mut ran = false;
         loop {
-            let Known { pod, gone } = self.known.borrow_and_update().clone();
+            let LastState { pod, gone } = self.known.borrow_and_update().clone();
             // The API server gives a name out once at a time: where another has it, ours is no more.
-            let gone = gone.or(pod.as_ref().filter(|pod| pod.uid() != uid).map(|_| Gone::Relisted));
+            let gone = gone.or(pod.as_ref().filter(|pod| pod.uid() != uid).map(|_| DeletionSource::Relisted));
             let pod = pod.filter(|pod| pod.uid() == uid);
-            let stand = pod.as_ref().map(|pod| pod.state());
-            ran |= stand == Some(PodState::Running);
-            match (&pod, &stand, gone) {
-                (Some(pod), Some(PodState::Ended(end)), _) => return self.ended(pod, end).await,
+            let state = pod.as_ref().map(|pod| pod.state());
+            ran |= state == Some(PodState::Running);
+            match (&pod, &state, gone) {
+                (Some(pod), Some(PodState::Ended(end)), _) => return self.on_terminated(pod, end).await,
                 (Some(pod), Some(PodState::Failed(why)), _) if !ran && (begins || !pod.may_have_run()) => {
-                    return Err(self.failed(why));
+                    return Err(self.failure_before_start(why));
                 }
                 (_, Some(PodState::Failed(why) | PodState::Lost(why)), _) => {
                     let PodProblem { reason, message } = why;
-                    return Err(self.lost(&format!("the cluster gave it up: {reason}: {message}")));
+                    return Err(self.lost_result(&format!("the cluster gave it up: {reason}: {message}")));
                 }
-                (_, _, Some(Gone::Watched)) => return Err(self.gone(pod.as_deref())),
-                (_, _, Some(Gone::Relisted)) => match self.ask(latest).await? {
-                    Some(there) if there.uid() == uid => self.by.book.record(there),
-                    _ => return Err(self.lost("it is gone, and its end was not observed")),
+                (_, _, Some(DeletionSource::Watched)) => return Err(self.deletion_result(pod.as_deref())),
+                (_, _, Some(DeletionSource::Relisted)) => match self.find_own(latest).await? {
+                    Some(there) if there.uid() == uid => self.by.index.record(there),
+                    _ => return Err(self.lost_result("it is gone, and its end was not observed")),
                 },
                 _ => {}
             }
@@ -160,20 +160,20 @@ impl PodRun<'_> {
             let now = self.now();
             if due <= now {
                 // What the watch shows may be old: what has ended by now is not too late.
-                let Some(newest) = self.ask(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
-                    self.by.book.forget(&self.name, &uid);
-                    return Err(self.lost("it is gone, and its end was not observed"));
+                let Some(newest) = self.find_own(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
+                    self.by.index.forget(&self.name, &uid);
+                    return Err(self.lost_result("it is gone, and its end was not observed"));
                 };
-                let (stand, is_due) = (newest.state(), self.due(created, Some(&newest)) <= now);
-                self.by.book.record(newest);
-                if is_due && !stand.is_end() {
-                    self.end(&uid, &stand, now).await?;
+                let (state, is_due) = (newest.state(), self.due(created, Some(&newest)) <= now);
+                self.by.index.record(newest);
+                if is_due && !state.is_end() {
+                    self.on_deadline(&uid, &state, now).await?;
                 }
                 continue;
             }
             tokio::select! {
                 changed = self.known.changed() => if changed.is_err() {
-                    return Err(self.lost("the operator ends"));
+                    return Err(self.lost_result("the operator ends"));
                 },
                 () = sleep_until(wake_up(due, now)) => {}
             }
@@ -185,9 +185,9 @@ impl PodRun<'_> {
     }
 
     /// Creates the Pod. One that may have been created without an answer is searched for, and never created again.
-    async fn make(&self, latest: Moment) -> Result<StepPod, Failure> {
+    async fn create(&self, latest: Moment) -> Result<StepPod, Failure> {
         let object = build::pod(self.run, self.call, self.pod, &self.digest);
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         let (began, mut unmade) = (self.now(), None);
         loop {
             let error = match self.by.requests.create_as::<StepPod>(&self.name, &object).await {
@@ -195,43 +195,51 @@ impl PodRun<'_> {
                 Err(error) => error,
             };
             let why = plain(&error);
-            if is(&error, "AlreadyExists") {
-                match self.look(latest).await? {
-                    There::Ours(there) => return Ok(*there),
-                    There::Others => {
-                        let why = format!("{} {OTHERS}", self.told());
-                        return Err(known("ForeignPod", why, false));
+            if has_reason(&error, "AlreadyExists") {
+                match self.find_by_name(latest).await? {
+                    NamedPod::Own(there) => return Ok(*there),
+                    NamedPod::Foreign => {
+                        let why = format!("{} {OTHERS}", self.display_name());
+                        return Err(failure("ForeignPod", why, false));
                     }
-                    There::Nothing => {}
+                    NamedPod::Missing => {}
                 }
-                return Err(self.lost(&format!("the API server knew its name, and then did not: {why}")));
+                return Err(self.lost_result(&format!("the API server knew its name, and then did not: {why}")));
             }
             if was_never_stored(&error) {
                 tracing::debug!(pod = %self.name, "not made yet: {why}");
             } else if is_ambiguous(&error) {
-                if let Some(there) = self.ask(latest).await? {
+                if let Some(there) = self.find_own(latest).await? {
                     return Ok(there);
                 }
                 if !self.call.idempotent {
-                    return Err(self.lost(&format!("the API server did not say whether it was made: {why}")));
+                    return Err(self.lost_result(&format!("the API server did not say whether it was made: {why}")));
                 }
             } else {
                 // A quota may have room later.
                 let retryable = status_code(&error) == Some(403);
-                return Err(known("Refused", format!("the API server refuses {}: {why}", self.told()), retryable));
+                return Err(failure(
+                    "Refused",
+                    format!("the API server refuses {}: {why}", self.display_name()),
+                    retryable,
+                ));
             }
-            if self.now() >= began.after(TOLD_AFTER) && unmade.is_none() {
-                unmade = Some(self.tell_unmade(began, &why));
+            if self.now() >= began.after(REPORTED_AFTER) && unmade.is_none() {
+                unmade = Some(self.announce_creation_failure(began, &why));
             }
-            if !pause.rest(self.now(), latest).await {
-                return Err(known("Refused", format!("{} could not be made in time: {why}", self.told()), true));
+            if !backoff.wait(self.now(), latest).await {
+                return Err(failure(
+                    "Refused",
+                    format!("{} could not be made in time: {why}", self.display_name()),
+                    true,
+                ));
             }
         }
     }
 
     /// Announces on the Workflow that the Pod cannot be created, until the result is dropped.
-    fn tell_unmade(&self, since: Moment, why: &str) -> NotCreated {
-        let PodRunner { context, book, .. } = self.by;
+    fn announce_creation_failure(&self, since: Moment, why: &str) -> CreationFailure {
+        let PodRunner { context, index, .. } = self.by;
         let message = format!("creating it fails since {since}: {why}");
         let meta = ObjectMeta {
             name: Some(self.run.workflow.clone()),
@@ -240,49 +248,49 @@ impl PodRun<'_> {
             ..ObjectMeta::default()
         };
         let key = format!("{}/{since}", self.pod.name);
-        let note = format!("{}: {message}", self.told());
+        let note = format!("{}: {message}", self.display_name());
         let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
         context.reporter.report(report.warning(true));
         let trouble = PodProblem { reason: reason::NOT_CREATED.to_owned(), message };
-        let record = book.unmade(&self.run.uid, &self.name, trouble);
-        let look = Look { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
-        look.now();
-        NotCreated { _record: record, _look: look }
+        let record = index.unmade(&self.run.uid, &self.name, trouble);
+        let enqueue = EnqueueOnDrop { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
+        enqueue.now();
+        CreationFailure { _record: record, _enqueue: enqueue }
     }
 
     /// Finds the Pod that an earlier process has created or was about to create.
     async fn find_again(&self, latest: Moment) -> Result<StepPod, Failure> {
-        match self.ask(latest).await? {
+        match self.find_own(latest).await? {
             Some(there) => Ok(there),
-            None if self.call.idempotent => self.make(latest).await,
-            None => Err(self.lost("the operator was lost before it was made, or it ran and is gone")),
+            None if self.call.idempotent => self.create(latest).await,
+            None => Err(self.lost_result("the operator was lost before it was made, or it ran and is gone")),
         }
     }
 
     /// Returns the Pod as it is now; `None` where it does not exist.
-    async fn ask(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
-        match self.look(latest).await? {
-            There::Ours(there) => Ok(Some(*there)),
-            There::Nothing => Ok(None),
+    async fn find_own(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
+        match self.find_by_name(latest).await? {
+            NamedPod::Own(there) => Ok(Some(*there)),
+            NamedPod::Missing => Ok(None),
             // Its name was free again: what became of ours is not known.
-            There::Others => Err(self.lost(OTHERS)),
+            NamedPod::Foreign => Err(self.lost_result(OTHERS)),
         }
     }
 
     /// Returns the object that has its name now.
-    async fn look(&self, latest: Moment) -> Result<There, Failure> {
-        let mut pause = Pause::default();
+    async fn find_by_name(&self, latest: Moment) -> Result<NamedPod, Failure> {
+        let mut backoff = Backoff::default();
         loop {
             match self.by.requests.get::<StepPod>(&self.name).await {
-                Ok(None) => return Ok(There::Nothing),
+                Ok(None) => return Ok(NamedPod::Missing),
                 Ok(Some(there)) => {
                     let ours = there.owner() == Some((self.run.workflow.as_str(), self.run.uid.as_str()))
                         && there.input_digest() == Some(self.digest.as_str());
-                    return Ok(if ours { There::Ours(Box::new(there)) } else { There::Others });
+                    return Ok(if ours { NamedPod::Own(Box::new(there)) } else { NamedPod::Foreign });
                 }
                 Err(error) => {
-                    if !pause.rest(self.now(), latest).await {
-                        return Err(self.lost(&error.to_string()));
+                    if !backoff.wait(self.now(), latest).await {
+                        return Err(self.lost_result(&error.to_string()));
                     }
                 }
             }
@@ -303,13 +311,13 @@ impl PodRun<'_> {
     }
 
     /// Handles a passed deadline: requests the deletion, or gives the Pod up where that was requested before.
-    async fn end(&mut self, uid: &str, stand: &PodState, now: Moment) -> Result<(), Failure> {
+    async fn on_deadline(&mut self, uid: &str, state: &PodState, now: Moment) -> Result<(), Failure> {
         if let Some((why, _)) = &self.termination {
-            let why = format!("{}; it was to end, and {} does not say that it did", why.message, self.told());
-            return Err(self.lost(&why));
+            let why = format!("{}; it was to end, and {} does not say that it did", why.message, self.display_name());
+            return Err(self.lost_result(&why));
         }
         let timeout = signoff_api::Span::from(self.call.timeout);
-        let why = match stand {
+        let why = match state {
             PodState::Pending(trouble) => {
                 let trouble = trouble.clone();
                 let slow = || PodProblem {
@@ -320,18 +328,18 @@ impl PodRun<'_> {
             }
             _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not end within {timeout}") },
         };
-        if *stand == PodState::Running {
+        if *state == PodState::Running {
             let read = log::end_of(&self.by.requests, &self.name, None, false);
             let read = tokio::time::timeout(TO_READ, read).await;
             self.log_so_far = read.ok().and_then(Result::ok).map(|log| log.text);
         }
         self.termination = Some((why, now));
-        let mut pause = Pause::default();
+        let mut backoff = Backoff::default();
         // Said, so that it counts also where somebody has asked for its end with more time.
         let grace = build::grace(&self.pod.spec);
         while let Err(error) = self.by.requests.delete::<StepPod>(&self.name, uid, Some(grace)).await {
             tracing::warn!(pod = %self.name, "cannot be ended yet: {error}");
-            if !pause.rest(self.now(), now.after(GIVEN_UP)).await {
+            if !backoff.wait(self.now(), now.after(GIVEN_UP)).await {
                 break;
             }
         }
@@ -339,7 +347,7 @@ impl PodRun<'_> {
     }
 
     /// Returns the result of a terminated container.
-    async fn ended(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
+    async fn on_terminated(&self, pod: &StepPod, end: &Terminated) -> Result<Reply, Failure> {
         let mut facts = facts(pod, end);
         let spec = &self.pod.spec;
         let is_needed = build::needs_log(spec);
@@ -353,9 +361,9 @@ impl PodRun<'_> {
             facts: facts.clone(),
             ..known(class, message, retryable)
         };
-        if let Some(PodProblem { reason, message }) = self.trouble(pod, end) {
+        if let Some(PodProblem { reason, message }) = self.problem(pod, end) {
             if reason == "OutcomeUnknown" {
-                return Err(Failure { facts, ..self.lost(&message) });
+                return Err(Failure { facts, ..self.lost_result(&message) });
             }
             return Err(fail(&reason, message, true));
         }
@@ -383,7 +391,7 @@ impl PodRun<'_> {
 
     /// Why a container did not end well. One that was told to end did not, whatever its exit code: that says how it took
     /// it, and not that its work is done.
-    fn trouble(&self, pod: &StepPod, end: &Terminated) -> Option<PodProblem> {
+    fn problem(&self, pod: &StepPod, end: &Terminated) -> Option<PodProblem> {
         let code = end.exit_code;
         // What had ended by then was not told to.
         let termination = self
@@ -417,29 +425,31 @@ impl PodRun<'_> {
     }
 
     /// Returns the result of a Pod that ended without its container running, or that the cluster ended.
-    fn failed(&self, why: &PodProblem) -> Failure {
+    fn failure_before_start(&self, why: &PodProblem) -> Failure {
         let PodProblem { reason, message } = self.termination.as_ref().map_or(why, |(why, _)| why);
-        known(reason, format!("{}: {message}", self.told()), true)
+        failure(reason, format!("{}: {message}", self.display_name()), true)
     }
 
     /// Returns the result of a deleted Pod whose every state was received.
-    fn gone(&self, last: Option<&StepPod>) -> Failure {
+    fn deletion_result(&self, last: Option<&StepPod>) -> Failure {
         let never_ran = last.is_some_and(|pod| {
             let graceful = pod.is_going() || self.termination.is_some();
             matches!(pod.state(), PodState::Pending(_)) && (pod.node.is_none() || graceful)
         });
         match (never_ran, &self.termination) {
-            (true, Some((why, _))) => known(&why.reason, format!("{}: {}", self.told(), why.message), true),
-            (true, None) => known("Deleted", format!("{} was deleted before it ran", self.told()), true),
-            (false, _) => self.lost("it was deleted without grace, and the end of its container was not observed"),
+            (true, Some((why, _))) => failure(&why.reason, format!("{}: {}", self.display_name(), why.message), true),
+            (true, None) => failure("Deleted", format!("{} was deleted before it ran", self.display_name()), true),
+            (false, _) => {
+                self.lost_result("it was deleted without grace, and the end of its container was not observed")
+            }
         }
     }
 
-    fn lost(&self, why: &str) -> Failure {
-        unknown(self.call.idempotent, format!("{}: {why}; it may or may not have run", self.told()))
+    fn lost_result(&self, why: &str) -> Failure {
+        unknown_outcome(self.call.idempotent, format!("{}: {why}; it may or may not have run", self.display_name()))
     }
 
-    fn told(&self) -> String {
+    fn display_name(&self) -> String {
         format!("Pod {}", self.pod.name)
     }
 }
@@ -452,8 +462,8 @@ fn facts(pod: &StepPod, end: &Terminated) -> BTreeMap<String, String> {
     facts
 }
 
-fn known(class: &str, message: String, retryable: bool) -> Failure {
-    let class = if is_word(class) { class } else { "Failed" };
+fn failure(class: &str, message: String, retryable: bool) -> Failure {
+    let class = if is_failure_class(class) { class } else { "Failed" };
     Failure {
         class: class.to_owned(),
         message,
@@ -466,16 +476,16 @@ fn known(class: &str, message: String, retryable: bool) -> Failure {
 }
 
 /// Whether a reason of another component can be a failure class.
-fn is_word(reason: &str) -> bool {
+fn is_failure_class(reason: &str) -> bool {
     (1..=63).contains(&reason.len()) && reason.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn unknown(idempotent: bool, message: String) -> Failure {
+fn unknown_outcome(idempotent: bool, message: String) -> Failure {
     Failure { unknown: !idempotent, ..known("OutcomeUnknown", message, idempotent) }
 }
 
 /// Whether the API server answered with this reason.
-fn is(error: &kube::Error, reason: &str) -> bool {
+fn has_reason(error: &kube::Error, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason)
 }
 
@@ -483,7 +493,9 @@ fn is(error: &kube::Error, reason: &str) -> bool {
 /// or fell to somebody's webhook, which is asked before anything is stored.
 fn was_never_stored(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
-        return status.code == 429 || is(error, "Conflict") || status.message.contains("failed calling webhook");
+        return status.code == 429
+            || has_reason(error, "Conflict")
+            || status.message.contains("failed calling webhook");
     }
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(one) = cause {
@@ -497,11 +509,11 @@ fn was_never_stored(error: &kube::Error) -> bool {
 
 /// Returns the pause before the next attempt: longer each time.
 #[derive(Default)]
-struct Pause(u32);
+struct Backoff(u32);
 
-impl Pause {
+impl Backoff {
     /// Returns whether there is time for another attempt.
-    async fn rest(&mut self, now: Moment, latest: Moment) -> bool {
+    async fn wait(&mut self, now: Moment, latest: Moment) -> bool {
         if now >= latest {
             return false;
         }

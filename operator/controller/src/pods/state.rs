@@ -138,7 +138,7 @@ impl StepPod {
     }
 
     /// Whether no container runs any more.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         matches!(self.phase.as_str(), "Failed" | "Succeeded")
     }
 

@@ -158,7 +158,7 @@ fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
     let pod = read(&json!({}), &json!({"phase": "Running", "containerStatuses": statuses}));
     let PodState::Ended(end) = pod.state() else { unreachable!("{pod:?}") };
     assert_eq!((end.exit_code, end.reason.as_str(), end.message.as_str()), (3, "Error", "no such table"));
-    assert!(!pod.is_over() && !pod.is_ending(), "another container runs on");
+    assert!(!pod.is_finished() && !pod.is_ending(), "another container runs on");
     let side = json!([{"name": "side", "state": {"terminated": {"exitCode": 1}}}]);
     assert_eq!(
         state(json!({"phase": "Running", "containerStatuses": side})),

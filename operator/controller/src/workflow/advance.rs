@@ -12,7 +12,7 @@ use signoff_engine::{
 };
 use signoff_executor::{Owner, Stopped};
 
-use super::observe::Seen;
+use super::observe::ObservedRun;
 use crate::{
     blobs::usual_name,
     context::{Context, owner},
@@ -24,7 +24,11 @@ use crate::{
 const MOST_STOPPED: usize = 8;
 
 /// Returns the transition, or `None` where it takes another reconcile.
-pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) -> Result<Option<Transition>, Error> {
+pub(super) async fn advance(
+    context: &Context,
+    seen: &ObservedRun,
+    plan: &Arc<Plan>,
+) -> Result<Option<Transition>, Error> {
     let owner = owner(&seen.name, &seen.uid);
     let values = Arc::new(context.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
@@ -71,7 +75,7 @@ pub(super) async fn advance(context: &Context, seen: &Seen, plan: &Arc<Plan>) ->
 
 /// Makes the step fail that costs too much, where what others wrote is to blame: models, tools and people must not be able
 /// to stop a run. Where its author's own text is, the run is quarantined.
-fn blame(context: &Context, seen: &Seen, rounds: &mut TransitionLoop, why: Stopped) -> Result<(), Error> {
+fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why: Stopped) -> Result<(), Error> {
     let is_limit = matches!(why, Stopped::TooCostly { .. });
     match rounds.on_stopped(is_limit, why.part().filter(|part| part.is_foreign()), &why.to_string()) {
         AfterStop::Evaluate => {}

@@ -12,11 +12,11 @@ use signoff_api::{
 use signoff_cluster::{events::Report, kinds::Name};
 use signoff_expr::text;
 
-use super::{commit::open_records, observe::Seen, plan::Refusal, quarantine, status};
+use super::{commit::open_records, observe::ObservedRun, plan::Refusal, quarantine, status};
 use crate::{context::Context, error::Error};
 
 /// Writes that policies hold the run. A change of the policies triggers the next reconcile.
-pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
+pub(super) async fn hold(context: &Context, seen: &ObservedRun, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::held(&seen.workflow, why, seen.now);
     if next == seen.status {
         return Ok(None);
@@ -34,7 +34,7 @@ pub(super) async fn hold(context: &Context, seen: &Seen, why: &Refusal) -> Resul
 
 /// Writes once that a run of the old shape does not go on. A cancelled one ends without its steps being read, as one in quarantine
 /// does.
-pub(super) async fn old_shape(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
+pub(super) async fn old_shape(context: &Context, seen: &ObservedRun, why: &Refusal) -> Result<Option<Moment>, Error> {
     if seen.workflow.spec.cancel == Some(true) {
         return quarantine::rest(context, seen, seen.now).await;
     }

@@ -22,7 +22,7 @@ use signoff_engine::{
 };
 use signoff_executor::blobs::BlobError;
 
-use super::{observe::Seen, pending::Pending, plan::Refusal, status};
+use super::{observe::ObservedRun, pending::Pending, plan::Refusal, status};
 use crate::{
     blobs::usual_name,
     context::{Context, owner},
@@ -30,14 +30,18 @@ use crate::{
 };
 
 /// Moves records into a segment where the journal has grown long. The segment is committed with the transition.
-pub(super) fn settle(context: &Context, seen: &Seen, transition: &mut Transition) -> Result<Vec<NewSegment>, Error> {
+pub(super) fn settle(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &mut Transition,
+) -> Result<Vec<NewSegment>, Error> {
     let settled = transition.journal.fold_finished(&context.room);
     settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
 }
 
 pub(super) async fn commit(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     plan: &Plan,
     transition: &Transition,
     folded: &[NewSegment],
@@ -54,7 +58,7 @@ pub(super) async fn commit(
 /// Writes the status of a transition, and the values that it names.
 pub(super) async fn store(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     mut next: WorkflowStatus,
     transition: &Transition,
     folded: &[NewSegment],
@@ -90,7 +94,7 @@ pub(super) async fn store(
 }
 
 /// Ends a run because of its spec.
-pub(super) async fn refuse(context: &Context, seen: &Seen, why: &Refusal) -> Result<Option<Moment>, Error> {
+pub(super) async fn refuse(context: &Context, seen: &ObservedRun, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::refused(&seen.workflow, why, seen.now);
     let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     context.metrics.ended("Workflow", "Failed");

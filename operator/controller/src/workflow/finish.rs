@@ -6,13 +6,13 @@ use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
 use signoff_cluster::kinds::{Name, ReconciledKind};
 use signoff_engine::Transition;
 
-use super::observe::Seen;
+use super::observe::ObservedRun;
 use crate::{context::Context, error::Error};
 
 /// Returns when to reconcile again after a transition.
 pub(super) async fn rest(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     stored: &Workflow,
     transition: &Transition,
 ) -> Result<Option<Moment>, Error> {
@@ -57,8 +57,8 @@ pub(super) fn call_off(context: &Context, name: &Name, uid: Option<&str>) -> Opt
     for approval in uid.map(|uid| context.approvals.owned_by(uid)).unwrap_or_default() {
         // Shrinking is for those that are over; what it leaves is to be cancelled.
         context.approvals.keep_summary(&approval);
-        if context.approvals.knows_open(&approval) {
-            context.look_at_approval(approval);
+        if context.approvals.has_open(&approval) {
+            context.enqueue_approval(approval);
         }
     }
     None

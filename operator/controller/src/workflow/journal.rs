@@ -11,7 +11,7 @@ use signoff_cluster::{
 };
 use signoff_engine::{
     Journal,
-    journal::{Incomplete, NewSegment, read_segment},
+    journal::{JournalError, NewSegment, read_segment},
 };
 use signoff_executor::blobs::BlobError;
 
@@ -39,8 +39,8 @@ async fn whole(context: &Context, name: &Name, uid: &str, status: &WorkflowStatu
     loop {
         let missing = match Journal::of(status, &segments) {
             Ok(journal) => return Ok(journal),
-            Err(Incomplete::Missing(missing)) => missing,
-            Err(why @ Incomplete::SegmentsLost) => return Err(torn(why.to_string())),
+            Err(JournalError::Missing(missing)) => missing,
+            Err(why @ JournalError::SegmentsLost) => return Err(torn(why.to_string())),
         };
         for digest in missing {
             let text = fetch(context, name, &owner(name, uid), &status.value_names, &digest).await?;

@@ -24,7 +24,7 @@ use signoff_executor::Stopped;
 
 use crate::{context::Context, error::Error, stall_reports};
 pub(crate) use commit::open_records;
-use observe::{Observed, Seen};
+use observe::{ObservedRun, WorkflowObservation};
 use plan::Planned;
 
 /// Reconciles a Workflow. Returns when to reconcile again without an event.
@@ -46,7 +46,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
 
 /// `claimed`: set when the calls of the run have their slots or are queued.
 async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
-    if let Some(why) = context.unreadable.why(&Key::Workflow(name.clone())) {
+    if let Some(why) = context.unreadable.reason(&Key::Workflow(name.clone())) {
         return blocked::unreadable(context, name, &why).await;
     }
     let observed = match observe::observe(context, name).await {
@@ -57,17 +57,17 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
         observed => observed?,
     };
     let seen = match observed {
-        Observed::Run(seen) => *seen,
-        Observed::NewerJournal { until } => return Ok(Some(until)),
-        Observed::PoliciesNotInForce(workflow, why) => return commit::hold(context, &workflow, &why).await,
-        Observed::GuardUnsettled => return Ok(None),
-        Observed::Over { uid, due } => {
+        WorkflowObservation::Run(seen) => *seen,
+        WorkflowObservation::NewerJournal { until } => return Ok(Some(until)),
+        WorkflowObservation::PoliciesNotInForce(workflow, why) => return commit::hold(context, &workflow, &why).await,
+        WorkflowObservation::GuardUnsettled => return Ok(None),
+        WorkflowObservation::Finished { uid, due } => {
             quarantine::forget(context, name, Some(&uid));
             let cleared = pod_gc::over(context, name, &uid).await;
             let due = finish::retire(context, name, &uid, due).await?;
             return cleared.map(|()| due);
         }
-        Observed::Gone { uid } => {
+        WorkflowObservation::Missing { uid } => {
             quarantine::forget(context, name, uid.as_deref());
             return Ok(finish::call_off(context, name, uid.as_deref()));
         }
@@ -84,12 +84,12 @@ async fn look(context: &Context, name: &Name, claimed: &mut bool) -> Result<Opti
 }
 
 /// Reconciles a run that goes on.
-async fn evaluated(context: &Context, seen: &Seen, claimed: &mut bool) -> Result<Option<Moment>, Error> {
+async fn evaluated(context: &Context, seen: &ObservedRun, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     let plan = match plan::plan(context, seen).await? {
-        Planned::Runs(plan) => plan,
-        Planned::Held(why) => return blocked::hold(context, seen, &why).await,
-        Planned::OldShape(why) => return blocked::old_shape(context, seen, &why).await,
-        Planned::Refused(why) => return commit::refuse(context, seen, &why).await,
+        PlanDecision::Runs(plan) => plan,
+        PlanDecision::Held(why) => return blocked::hold(context, seen, &why).await,
+        PlanDecision::OldShape(why) => return blocked::old_shape(context, seen, &why).await,
+        PlanDecision::Refused(why) => return commit::refuse(context, seen, &why).await,
     };
     // Otherwise it goes on at once, behind the others that wait.
     let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };

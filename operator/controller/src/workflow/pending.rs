@@ -3,7 +3,7 @@
 use signoff_api::conditions::reason;
 use signoff_engine::Transition;
 
-use super::{claim_slots::Claims, observe::Seen};
+use super::{claim_slots::SlotClaims, observe::ObservedRun};
 use crate::context::Context;
 
 /// The reason and message of the conditions about waiting steps; `None` where none waits.
@@ -15,14 +15,14 @@ pub(super) struct Pending {
 }
 
 /// Returns which steps of a run wait.
-pub(super) fn of(context: &Context, seen: &Seen, transition: &Transition, claims: &Claims) -> Pending {
+pub(super) fn of(context: &Context, seen: &ObservedRun, transition: &Transition, claims: &SlotClaims) -> Pending {
     if transition.end.is_some() {
         return Pending { pods: None, calls: None };
     }
     Pending { pods: pods(context, seen, transition, claims), calls: calls(seen, claims) }
 }
 
-fn calls(seen: &Seen, claims: &Claims) -> Option<(String, String)> {
+fn calls(seen: &ObservedRun, claims: &SlotClaims) -> Option<(String, String)> {
     let (path, wait) = claims.calls_wait.first()?;
     let why = wait.words(&seen.name.namespace);
     Some((reason::QUEUED.to_owned(), format!("step {path}: {why}{}", behind(claims.calls_wait.len() - 1))))
@@ -32,13 +32,18 @@ fn behind(more: usize) -> String {
     if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() }
 }
 
-fn pods(context: &Context, seen: &Seen, transition: &Transition, claims: &Claims) -> Option<(String, String)> {
+fn pods(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &Transition,
+    claims: &SlotClaims,
+) -> Option<(String, String)> {
     let step = |pod: &str| {
         let record =
             transition.journal.records().iter().find(|r| !r.phase.is_end() && r.object.as_deref() == Some(pod));
         record.map(|record| record.path.clone())
     };
-    let troubles = context.pods.troubles(&seen.uid);
+    let troubles = context.pods.problems_of(&seen.uid);
     let mut troubled = troubles.iter().filter_map(|(pod, trouble)| Some((step(&pod.name)?, pod, trouble)));
     if let Some((path, pod, trouble)) = troubled.next() {
         let more = troubled.count() + claims.wait.len();

@@ -11,7 +11,7 @@ use signoff_api::{
 use signoff_cluster::kinds::Name;
 use signoff_engine::{Journal, Transition};
 
-use super::{journal::journal, observe::Seen};
+use super::{journal::journal, observe::ObservedRun};
 use crate::{
     context::Context,
     error::Error,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Deletes Pods after a commit.
-pub(super) async fn after(context: &Context, seen: &Seen, transition: &Transition) -> Result<(), Error> {
+pub(super) async fn after(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
     let pods = context.pods.of_run(&seen.uid);
     if pods.is_empty() {
         return Ok(());
@@ -79,10 +79,10 @@ async fn settle(
         // A run that goes on may still come to an end that leaves none; and until then other containers of a Pod
         // may run on beside the step's.
         let has_ended = matches!(pod.state(), PodState::Ended(_));
-        if phase.is_none() && (pod.is_over() || has_ended) {
+        if phase.is_none() && (pod.is_finished() || has_ended) {
             return Ok(());
         }
-        if pod.is_over() {
+        if pod.is_finished() {
             context.pods.leave(pod);
             return Ok(());
         }

@@ -10,18 +10,18 @@ use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
-use super::{commit, finish, journal, observe::Seen, pod_gc, status::ended};
+use super::{commit, finish, journal, observe::ObservedRun, pod_gc, status::ended};
 use crate::{
     context::Context,
     error::Error,
-    quarantine::{Aside, VERSION, message, reason},
+    quarantine::{QuarantineEntry, VERSION, message, reason},
 };
 
 /// The time after which a suspended run is reconciled again without an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
-pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
+pub(super) fn until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
     let spec = &seen.workflow.spec;
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
@@ -30,7 +30,7 @@ pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
     };
     let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
-    context.quarantines.found(&key, Aside { generation, failures, until });
+    context.quarantines.found(&key, QuarantineEntry { generation, failures, until });
     context.metrics.quarantined(context.quarantines.count());
     // Both change the generation, and neither is a reason to try again.
     if is_stopped {
@@ -44,7 +44,7 @@ pub(super) fn until(context: &Context, seen: &Seen) -> Option<Moment> {
 }
 
 /// Puts a run into quarantine.
-pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Result<Option<Moment>, Error> {
+pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) -> Result<Option<Moment>, Error> {
     let generation = seen.workflow.metadata.generation.unwrap_or_default();
     let same = |known: &&Quarantine| known.generation == generation && known.operator_version == VERSION;
     let before = seen.status.quarantine.as_ref().filter(same).map_or(0, |known| known.failures);
@@ -65,7 +65,7 @@ pub(super) async fn enter(context: &Context, seen: &Seen, why: &Stopped) -> Resu
 }
 
 /// Reconciles a run that is in quarantine already.
-pub(super) async fn rest(context: &Context, seen: &Seen, until: Moment) -> Result<Option<Moment>, Error> {
+pub(super) async fn rest(context: &Context, seen: &ObservedRun, until: Moment) -> Result<Option<Moment>, Error> {
     go_on(context, seen, None, until).await
 }
 
@@ -80,7 +80,7 @@ pub(super) fn forget(context: &Context, name: &Name, uid: Option<&str>) {
 
 async fn go_on(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedRun,
     news: Option<(Quarantine, &str, String)>,
     until: Moment,
 ) -> Result<Option<Moment>, Error> {

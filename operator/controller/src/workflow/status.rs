@@ -12,11 +12,11 @@ use signoff_engine::{
 };
 use signoff_expr::text;
 
-use super::{observe::Seen, pending::Pending, plan::Refusal};
-use crate::guard::foreign_words;
+use super::{observe::ObservedRun, pending::Pending, plan::Refusal};
+use crate::guard::external_mutators_message;
 
 /// Returns the status after a transition.
-pub(super) fn after(seen: &Seen, plan: &Plan, transition: &Transition, pending: Pending) -> WorkflowStatus {
+pub(super) fn after(seen: &ObservedRun, plan: &Plan, transition: &Transition, pending: Pending) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, transition, seen.overdue, now);
     evaluated(&mut status);
@@ -136,7 +136,7 @@ fn foreign_mutation(status: &mut WorkflowStatus, workflow: &Workflow, foreign: &
             conditions::remove(&mut status.conditions, conditions::FOREIGN_MUTATION);
         }
         some => {
-            let message = foreign_words(some);
+            let message = external_mutators_message(some);
             say(status, workflow, now, conditions::FOREIGN_MUTATION, true, reason::EXTERNAL_MUTATOR_FOUND, &message);
         }
     }

@@ -14,7 +14,7 @@ use crate::{
         activity::Run,
         scope::{RecordNamespace, StepScope},
     },
-    steps::{self, AnswerParser, StepResult, Stop, request::ReviewSubject},
+    steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
 /// The further requests of an evaluator's answer that does not parse.
@@ -28,7 +28,7 @@ struct JudgedDraft {
     score: f64,
 }
 
-pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<PatternResult<'a>, Stop> {
+pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result<PatternResult<'a>, EarlyEnd> {
     let also_visible: Vec<_> = plan.review.iter().collect();
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
     let mut judged: Vec<JudgedDraft> = Vec::new();
@@ -47,7 +47,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             let best = judged.iter().max_by(|a, b| a.score.total_cmp(&b.score)).cloned();
             return match best.filter(|_| plan.accepts_best) {
                 Some(best) => Ok(done(seen, best.draft)),
-                None => Err(Stop::Failed(format!(
+                None => Err(EarlyEnd::Failed(format!(
                     "no draft was good enough: {iteration} were judged, the last one {score} of {}",
                     plan.min_score
                 ))),
@@ -57,7 +57,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
             let shown = ReviewSubject::of(".review", &draft);
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
             // So many drafts are judged, whatever people say: that bounds how often this gate asks.
-            match steps::stop_or_verdict(run, &decided, &[])? {
+            match steps::verdict_or_end(run, &decided, &[])? {
                 // Where the gate's condition does not hold, nobody has approved the draft.
                 Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft)),
                 Verdict::Modify => {
@@ -77,10 +77,10 @@ async fn written<'a>(
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
     base: &str,
-) -> Result<String, Stop> {
+) -> Result<String, EarlyEnd> {
     match steps::perform(run, step_scope, step, base, None).await? {
         StepResult::Answered(text) => Ok(text),
-        _ => Err(Stop::Failed(format!("{} was skipped, so there is no draft", base.trim_start_matches('.')))),
+        _ => Err(EarlyEnd::Failed(format!("{} was skipped, so there is no draft", base.trim_start_matches('.')))),
     }
 }
 
@@ -89,14 +89,14 @@ async fn judge<'a>(
     step_scope: &StepScope<'a>,
     plan: &'a PlannedEvaluator,
     draft: &str,
-) -> Result<JudgedDraft, Stop> {
+) -> Result<JudgedDraft, EarlyEnd> {
     let parser = AnswerParser { parse: &|text| evaluation(text).map(drop), retries: ASKED_AGAIN };
     match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
         StepResult::Answered(answer) => {
-            let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(Stop::Failed)?;
+            let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(EarlyEnd::Failed)?;
             Ok(JudgedDraft { draft: draft.to_owned(), evaluation, score })
         }
-        _ => Err(Stop::Failed("the evaluator was skipped, so the draft was not judged".to_owned())),
+        _ => Err(EarlyEnd::Failed("the evaluator was skipped, so the draft was not judged".to_owned())),
     }
 }
 

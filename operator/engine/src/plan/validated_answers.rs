@@ -23,18 +23,18 @@ type Problem = Option<String>;
 /// The validated answers of one plan. Copies share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ValidatedAnswers {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<AnswerCache>>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct AnswerCache {
     /// By the path of the attempt that was validated, and the digest of the answer.
     by_answer: BTreeMap<(String, Digest), Problem>,
     bytes: usize,
 }
 
 impl ValidatedAnswers {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, AnswerCache> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +57,7 @@ impl ValidatedAnswers {
     }
 }
 
-impl Inner {
+impl AnswerCache {
     /// Keeps a result while there is room. Nothing makes room for another one: a replay needs all of them.
     fn keep(&mut self, key: (String, Digest), problem: Problem) {
         let bytes = key.0.len() + key.1.as_str().len() + problem.as_ref().map_or(0, String::len) + OVERHEAD;

@@ -15,7 +15,7 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{Applied, Policies};
+use super::{AppliedPolicy, Policies};
 
 use crate::approval::persons::{self, Persons};
 use crate::gate::{
@@ -111,9 +111,10 @@ impl Policies {
         if let Some(source) = added_by {
             gate.name(source, "this gate is added to every run".to_owned());
         }
-        let holds =
-            |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type());
-        let policies: Vec<&Applied> = self.list.iter().filter(holds).collect();
+        let holds = |applied: &&AppliedPolicy| {
+            applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type())
+        };
+        let policies: Vec<&AppliedPolicy> = self.list.iter().filter(holds).collect();
         let demands: Vec<(&str, &GateRules)> = policies
             .iter()
             .filter_map(|applied| Some((applied.source.as_str(), applied.rules.gates.as_ref()?)))
@@ -149,7 +150,7 @@ fn required(list: &[RequiredFrom]) -> String {
     names(list, |from| format!("{} of group {}", from.min, from.group))
 }
 
-fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
+fn persons(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
     for applied in policies.iter().filter(|applied| !applied.identities.is_empty()) {
         for rule in &applied.identities {
             if let Some(why) = persons::ambiguity(rule) {

@@ -27,7 +27,7 @@ use crate::{
     },
     plan::Plan,
     replay::scope::StepScope,
-    transition::{Ask, Blobs, Call, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE, What},
+    transition::{Ask, Blobs, Call, CallContent, Command, NOT_ALLOWED, Now, TOO_COSTLY, TOO_LARGE},
 };
 
 /// The switches of a running Workflow (cancel, suspend), and its limits.
@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
             Ok(Start::Call(call)) => match input_digest(&call) {
                 Ok(digest) => {
                     record.input_digest = Some(digest);
-                    if let What::Pod(pod) = &call.what {
+                    if let CallContent::Pod(pod) = &call.content {
                         record.object = Some(pod.name.clone());
                     }
                     state.requested.insert((record.path.clone(), record.attempt));
@@ -427,10 +427,10 @@ pub(crate) fn error(class: &str, why: &str) -> StepError {
 
 /// The digest of what a call is given.
 pub(crate) fn input_digest(call: &Call) -> Result<Digest, String> {
-    let digest = match &call.what {
-        What::Agent(agent) => Digest::of(agent),
-        What::Pod(pod) => Digest::of(&pod.spec),
-        What::Http(http) => Digest::of(http),
+    let digest = match &call.content {
+        CallContent::Agent(agent) => Digest::of(agent),
+        CallContent::Pod(pod) => Digest::of(&pod.spec),
+        CallContent::Http(http) => Digest::of(http),
     };
     digest.map_err(|why| why.to_string())
 }

@@ -15,7 +15,7 @@ use crate::{
         scope::{self, StepScope, decision},
         step_invocation::StepInvocation,
     },
-    transition::{AgentCall, Call, Message, Role, What},
+    transition::{AgentCall, Call, CallContent, Message, Role},
 };
 
 /// The characters of the earlier conversation that are sent; the oldest turns are dropped first.
@@ -47,7 +47,7 @@ pub(super) fn call<'a>(
         attempt: key.attempt,
         idempotent: invocation.step.is_idempotent(),
         timeout: invocation.step.timeout,
-        what: What::Agent(AgentCall {
+        content: CallContent::Agent(AgentCall {
             agent: planned.agent.clone(),
             provider: agent.provider.clone(),
             model: agent.spec.model.clone(),
@@ -60,7 +60,7 @@ pub(super) fn call<'a>(
 }
 
 /// A turn that an agent had: what it was told is made again, what it said is in the journal.
-struct Past<'a> {
+struct PastTurn<'a> {
     told: Rc<StepInvocation<'a>>,
     /// The number before which everything was decided that it heard.
     began: i64,
@@ -68,7 +68,12 @@ struct Past<'a> {
 }
 
 /// The turns that this agent had in this frame before `seq`.
-fn turns<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, agent: &str, seq: i64) -> Result<Vec<Past<'a>>, RenderError> {
+fn turns<'a>(
+    run: &Run<'a>,
+    step_scope: &StepScope<'a>,
+    agent: &str,
+    seq: i64,
+) -> Result<Vec<PastTurn<'a>>, RenderError> {
     let records: Vec<_> = run
         .state
         .borrow()
@@ -87,7 +92,7 @@ fn turns<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, agent: &str, seq: i64) -
     }
     let said = |(told, record): (Rc<StepInvocation<'a>>, StepRecord)| {
         let said = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
-        Ok(Past { began: told.heard(record.seq), told, said: said.unwrap_or_default() })
+        Ok(PastTurn { began: told.heard(record.seq), told, said: said.unwrap_or_default() })
     };
     scope::all(turns.into_iter().map(said).collect())
 }
@@ -99,7 +104,7 @@ fn agent_of<'t>(told: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {
     }
 }
 
-fn memory<'a>(run: &Run<'a>, past: &[Past<'a>], decided: &[StepRecord]) -> Result<Vec<Message>, RenderError> {
+fn memory<'a>(run: &Run<'a>, past: &[PastTurn<'a>], decided: &[StepRecord]) -> Result<Vec<Message>, RenderError> {
     let mut messages = Vec::new();
     let mut room = MEMORY;
     for (at, turn) in past.iter().enumerate().rev() {

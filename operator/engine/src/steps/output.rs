@@ -12,7 +12,7 @@ use signoff_api::{
 };
 use signoff_expr::{endless, json as extract, text};
 
-use super::{DecidedGate, Stop, attempts, gate, gate_before, gate_before::GateBefore, stop_or_verdict};
+use super::{DecidedGate, EarlyEnd, attempts, gate, gate_before, gate_before::GateBefore, verdict_or_end};
 
 use crate::{
     evaluation::{self, Part, within},
@@ -59,7 +59,7 @@ pub(super) async fn process_answer<'a>(
     policy_gates: &[GateBefore<'a>],
     attempt: i32,
     parser: Option<&AnswerParser<'_>>,
-) -> Result<AnswerResult, Stop> {
+) -> Result<AnswerResult, EarlyEnd> {
     let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
     let given = answer(run, path, attempt).await?;
     *run.settled.borrow_mut() = (path.to_owned(), attempt);
@@ -117,7 +117,7 @@ async fn validate_answer<'a>(
     policy_gates: &[GateBefore<'a>],
     mut answer: Answer,
     parser: Option<&AnswerParser<'_>>,
-) -> Result<AnswerResult, Stop> {
+) -> Result<AnswerResult, EarlyEnd> {
     let (path, step, step_scope) = (invocation.base.as_str(), invocation.step, &invocation.step_scope);
     let part = || Part::step(path, attempt);
     let schema = step.output.as_ref().and_then(|output| output.schema.as_ref());
@@ -173,7 +173,7 @@ async fn ask_about_answer<'a>(
     path: &str,
     answer: String,
     problem: Option<String>,
-) -> Result<AnswerResult, Stop> {
+) -> Result<AnswerResult, EarlyEnd> {
     let (output, why) = (answer.clone(), problem.clone());
     let step_scope = step_scope.with_vars(move |_, _, _, scope| {
         scope.set("output", json!(output));
@@ -190,7 +190,7 @@ async fn ask_about_answer<'a>(
     if decided.verdict == Verdict::Reject {
         return Ok(AnswerResult::Rejected(error("Rejected", &decided.describe(""))));
     }
-    match stop_or_verdict(run, &decided, &ASKS_AGAIN)? {
+    match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
         Verdict::Modify => Ok(AnswerResult::Accepted(replacement(run, &decided).await?)),
         Verdict::Defer | Verdict::Retry => Ok(AnswerResult::Again),
         _ => Ok(AnswerResult::Accepted(answer)),
@@ -202,7 +202,7 @@ fn malformed(why: &str) -> AnswerResult {
 }
 
 /// Returns the answer that a person gave instead; JSON as its text.
-async fn replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, Stop> {
+async fn replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, EarlyEnd> {
     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
     let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);
     Ok(replaced.as_str().map_or_else(|| replaced.to_string(), str::to_owned))
@@ -214,7 +214,7 @@ struct Answer {
     digest: Digest,
 }
 
-async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Stop> {
+async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, EarlyEnd> {
     run.render(|| {
         let record = run.state.borrow().journal.get(path, attempt).cloned();
         let Some(record) = record else { return Ok(Answer::new(String::new(), None)) };
@@ -222,7 +222,7 @@ async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Stop>
         Ok(Answer::new(text.unwrap_or_default(), record.response_ref.map(|reference| reference.digest)))
     })
     .await
-    .map_err(Stop::Failed)
+    .map_err(EarlyEnd::Failed)
 }
 
 impl Answer {

@@ -6,7 +6,7 @@ use crate::{
         activity::{ActivityKey, RenderError, Run, Start},
         step_invocation::StepInvocation,
     },
-    transition::{Call, PodCall, What},
+    transition::{Call, CallContent, PodCall},
 };
 
 /// The most that one variable may have: the kernel refuses 128 KiB.
@@ -73,7 +73,7 @@ pub(super) fn call<'a>(
         attempt: key.attempt,
         idempotent: invocation.step.is_idempotent(),
         timeout: invocation.step.timeout,
-        what: What::Pod(Box::new(PodCall {
+        content: CallContent::Pod(Box::new(PodCall {
             name: signoff_api::names::pod(&plan.name, &plan.uid, &key.path, key.attempt),
             spec,
         })),

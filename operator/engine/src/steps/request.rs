@@ -68,7 +68,7 @@ impl ReviewSubject {
 }
 
 /// The facts that distinguish one request from another.
-pub(crate) struct Facts<'a> {
+pub(crate) struct RequestFacts<'a> {
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
     pub(crate) visit: i32,
@@ -85,7 +85,7 @@ pub(crate) fn ask<'a>(
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
-    facts: &Facts<'_>,
+    facts: &RequestFacts<'_>,
     reviewed: Option<ReviewSubject>,
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);

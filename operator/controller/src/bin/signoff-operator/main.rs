@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::Parser;
 use signoff_controller::{
     Config, DefaultCaller, Evaluator, ExitReason, GuardMode, GuardSettings, LeaseSettings, Operator,
-    ProtectedAddresses, metrics::Shared, secrets::ClusterSecrets,
+    ProtectedAddresses, metrics::SharedMetrics, secrets::ClusterSecrets,
 };
 use signoff_executor::{AddressSettings, HttpClient, Providers, http::HttpSettings};
 use tokio::{
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let clock = Arc::new(jiff::Timestamp::now);
     let incarnation = arguments.incarnation(jiff::Timestamp::now());
 
-    let metrics = Shared::default();
+    let metrics = SharedMetrics::default();
     let Connection { client, config: way, namespace } = cluster::client(&arguments, &metrics).await?;
     let protected = cluster::protected_set(&way).await;
     let http = HttpClient::new(HttpSettings {
