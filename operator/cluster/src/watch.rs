@@ -107,7 +107,7 @@ pub async fn follow_in<K: DecodedKind>(
     let mut version = None;
     loop {
         let watched = version.is_some();
-        let error = match watch.step(&mut version).await {
+        let error = match watch.list_or_watch(&mut version).await {
             Ok(()) => {
                 // That it can be listed does not say yet that it can be watched.
                 if watched {
@@ -187,7 +187,7 @@ struct OtherObject {
 
 impl<K: DecodedKind> KindWatch<K> {
     /// Lists if no version is known, else watches until the server ends it.
-    async fn step(&self, version: &mut Option<String>) -> Result<(), WatchError> {
+    async fn list_or_watch(&self, version: &mut Option<String>) -> Result<(), WatchError> {
         match version {
             None => *version = Some(self.list().await?),
             Some(version) => self.watch(version).await?,

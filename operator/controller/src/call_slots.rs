@@ -325,7 +325,7 @@ fn after<'m, K: Ord, V>(map: &'m BTreeMap<K, V>, last: Option<&K>) -> impl Itera
 impl CallWait {
     /// Returns a sentence for the condition `CallsPending`. It names the limit and no place in the queue, which would
     /// cost a write each time it changed.
-    pub(crate) fn words(&self, namespace: &str) -> String {
+    pub(crate) fn message(&self, namespace: &str) -> String {
         let of = |whose: String, most: usize, flag: &str| {
             format!("{most} calls of {whose} run, as many as may at once ({flag}); free places are given by turns")
         };

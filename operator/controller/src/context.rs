@@ -134,10 +134,10 @@ impl Context {
         let result = tokio::select! {
             biased;
             result = self.evaluator.run(subject, work) => result,
-            () = self.withdrawn(K::KIND, &name, &uid), if is_suspect => return Err(Stopped::Withdrawn),
+            () = self.until_withdrawn(K::KIND, &name, &uid), if is_suspect => return Err(Stopped::Withdrawn),
         };
         if let Err(why) = &result {
-            self.metrics.stopped(K::KIND, crate::quarantine::reason(why));
+            self.metrics.count_stop(K::KIND, crate::quarantine::reason(why));
         }
         result
     }
@@ -156,7 +156,7 @@ impl Context {
 
     /// Waits until an object that is being reconciled has to be reconciled anew, because something was done to it that
     /// works without an evaluation.
-    async fn withdrawn(&self, kind: &str, name: &Name, uid: &str) {
+    async fn until_withdrawn(&self, kind: &str, name: &Name, uid: &str) {
         loop {
             let news = self.queue.event_of_running();
             if self.is_withdrawn(kind, name, uid) {
@@ -195,9 +195,9 @@ impl Context {
     }
 
     /// An object is not set aside any more.
-    pub(crate) fn lift_quarantine(&self, key: &Key) {
-        if self.quarantines.lift(key) {
-            self.metrics.quarantined(self.quarantines.count());
+    pub(crate) fn end_quarantine(&self, key: &Key) {
+        if self.quarantines.remove(key) {
+            self.metrics.set_quarantined(self.quarantines.count());
         }
     }
 

@@ -115,7 +115,7 @@ impl Error {
 
     /// The condition and its reason that tell on the Workflow that the run cannot go on before an administrator acts.
     #[must_use]
-    pub fn blocks(&self) -> Option<(&'static str, &'static str)> {
+    pub fn blocking_condition(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::ValueGone { .. } => Some((conditions::VALUE_UNAVAILABLE, reason::VALUE_MISSING)),
             Self::Blob { source: BlobError::Mismatch { .. }, .. } => {

@@ -155,7 +155,7 @@ impl EventLoop {
         background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
         if let Some(around) = &config.targets {
             background.spawn(
-                protected_addresses::keep(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),
+                protected_addresses::watch(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),
             );
         }
         let policies = PolicyWatches::start(client, metrics, &mut background);
@@ -248,7 +248,7 @@ impl EventLoop {
                 // While the guard looks nothing can be said; what it then finds is news again.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
                 Ok(()) = freed.changed() => {
-                    for name in context.pod_quota.next() {
+                    for name in context.pod_quota.workflows_to_wake() {
                         context.enqueue_workflow(name);
                     }
                 }
@@ -282,7 +282,7 @@ impl EventLoop {
     fn start_reconciles(&mut self) {
         if self.context.is_draining() {
             // Only what has results to commit is still looked at.
-            let busy = self.context.runs.busy();
+            let busy = self.context.runs.busy_runs();
             self.context.queue.retain(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
         }
         while self.has_room()
@@ -296,8 +296,8 @@ impl EventLoop {
                     Key::Approval(name) => approval::reconcile(&context, name).await,
                 };
                 match &result {
-                    Ok(_) => context.stalls.succeeded(&what),
-                    Err(error) => stall_reports::failed(&context, &what, error).await,
+                    Ok(_) => context.stalls.record_success(&what),
+                    Err(error) => stall_reports::record_failure(&context, &what, error).await,
                 }
                 (result, began.elapsed())
             });
@@ -335,14 +335,14 @@ impl EventLoop {
             Key::Workflow(name) => (Workflow::KIND, name),
             Key::Approval(name) => (Approval::KIND, name),
         };
-        metrics.reconciled(kind, if result.is_ok() { "ok" } else { "error" }, took);
+        metrics.count_reconcile(kind, if result.is_ok() { "ok" } else { "error" }, took);
         match result {
             Ok(due) => queue.finish(&key, due, |version| match &key {
                 Key::Workflow(name) => self.context.workflows.is_own(name, version),
                 Key::Approval(name) => self.context.approvals.is_own(name, version),
             }),
             Err(error) => {
-                metrics.failed(kind, error.class());
+                metrics.count_failure(kind, error.class());
                 let now = self.context.now();
                 let latest = self.context.stalls.due(&key);
                 let due = |failures| {
@@ -381,13 +381,13 @@ impl EventLoop {
                 }
                 _ => make(&*caller, &run, call).await,
             };
-            metrics.called(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
+            metrics.count_call(kind, if result.is_ok() { "ok" } else { "failed" }, began.elapsed());
             drop(hold);
             let (name, uid, (path, attempt)) = place;
             let fact = Fact::CallFinished { path: path.clone(), attempt, result, at: clock.now().into() };
             (name, uid, (path, attempt), fact)
         });
-        if !self.context.runs.attach(&name, &uid, &key, task.clone()) {
+        if !self.context.runs.attach_task(&name, &uid, &key, task.clone()) {
             task.abort();
         }
     }
@@ -395,7 +395,7 @@ impl EventLoop {
     fn on_call_finished(&mut self, done: Result<CallResult, JoinError>) {
         // A call that was aborted is one that nobody wants to know of any more.
         if let Ok((name, uid, key, fact)) = done
-            && self.context.runs.end(&name, &uid, key, fact)
+            && self.context.runs.finish_call(&name, &uid, key, fact)
         {
             self.context.enqueue_workflow(name);
         }
@@ -423,7 +423,7 @@ impl EventLoop {
     }
 
     fn is_finished(&self) -> bool {
-        self.reconciles.is_empty() && self.starts.is_empty() && self.context.runs.busy().is_empty()
+        self.reconciles.is_empty() && self.starts.is_empty() && self.context.runs.busy_runs().is_empty()
     }
 
     /// Ends everything that is in flight, and drops the reporter so that its last Events can be written.

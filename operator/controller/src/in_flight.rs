@@ -65,7 +65,7 @@ impl Runs {
     }
 
     /// Whether the call is in flight, or its result is not committed.
-    pub fn is_known(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
+    pub fn has_call(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
         let mut inner = self.lock();
         inner.run(name, uid).is_some_and(|run| run.calls.contains(key))
     }
@@ -76,7 +76,7 @@ impl Runs {
     }
 
     /// The call is going to be made; `pod`: as a Pod of this name.
-    pub fn begin(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
+    pub fn begin_call(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
         let mut inner = self.lock();
         if let Some(pod) = pod {
             inner.attempted_pods.entry(name.clone()).or_default().insert(pod.to_owned());
@@ -93,21 +93,21 @@ impl Runs {
     }
 
     /// The call is being made by this task. Returns whether anybody still wants it.
-    pub fn attach(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
+    pub fn attach_task(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
         let mut inner = self.lock();
         let wanted = inner.run(name, uid).and_then(|run| run.calls.handle_mut(key));
         wanted.map(|call| call.task = Some(task)).is_some()
     }
 
     /// The call has ended. Returns whether anybody still wants to know.
-    pub fn end(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
+    pub fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };
         run.calls.finish(key, fact)
     }
 
     /// The journal was committed: results that it holds need not be kept.
-    pub fn committed(&self, name: &Name, uid: &str, journal: &Journal) {
+    pub fn on_committed(&self, name: &Name, uid: &str, journal: &Journal) {
         let mut inner = self.lock();
         if let Some(run) = inner.run(name, uid) {
             run.calls.committed(journal);
@@ -115,7 +115,7 @@ impl Runs {
     }
 
     /// Ends everything in flight of a run that has finished.
-    pub fn close(&self, name: &Name) {
+    pub fn remove(&self, name: &Name) {
         let mut inner = self.lock();
         inner.attempted_pods.remove(name);
         inner.runs.remove(name);
@@ -139,7 +139,7 @@ impl Runs {
     }
 
     /// Drops the cached values of a run with nothing in flight.
-    pub fn rest(&self, name: &Name) {
+    pub fn drop_idle_values(&self, name: &Name) {
         let mut inner = self.lock();
         if inner.runs.get(name).is_some_and(|run| run.calls.is_empty()) {
             inner.runs.remove(name);
@@ -147,7 +147,7 @@ impl Runs {
     }
 
     /// The runs with calls under way that would be lost, or results that are not committed.
-    pub fn busy(&self) -> BTreeSet<Name> {
+    pub fn busy_runs(&self) -> BTreeSet<Name> {
         let inner = self.lock();
         let busy = |run: &RunCalls| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();
         inner.runs.iter().filter(|(_, run)| busy(run)).map(|(name, _)| name.clone()).collect()

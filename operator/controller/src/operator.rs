@@ -114,7 +114,7 @@ impl Operator {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let metrics = Arc::clone(&config.metrics);
-        metrics.started(config.clock.now());
+        metrics.set_started(config.clock.now());
         Self {
             config,
             metrics,
@@ -157,7 +157,7 @@ impl Operator {
                 }
             }
         };
-        self.metrics.leads(true);
+        self.metrics.set_leading(true);
         self.enter(Stage::Starting("reading Workflows, Approvals and policies".to_owned()));
         let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, HeldLease::lease_guard);
         let (mut works, delivery) = EventLoop::start(&self, lease_guard);
@@ -174,7 +174,7 @@ impl Operator {
             Some(kept) = keeping.join_next() => Err(ExitReason::LeaseLost(lost(kept))),
             ended = works.run(&self, shutdown) => ended,
         };
-        self.metrics.leads(false);
+        self.metrics.set_leading(false);
         works.stop().await;
         let _ = timeout(LAST_WORDS, events.join_next()).await;
         drop(stop);

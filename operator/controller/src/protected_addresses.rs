@@ -125,7 +125,7 @@ impl AddressedKind for SliceObject {
 }
 
 /// Announces at once what will be told, and then tells it for as long as it runs.
-pub(crate) fn keep(
+pub(crate) fn watch(
     client: &Client,
     targets: &ProtectedAddresses,
     metrics: &SharedMetrics,
@@ -134,27 +134,31 @@ pub(crate) fn keep(
     let all = watcher::Config::default;
     let server = || watcher::Config::default().fields(&format!("metadata.name={name}"));
     let own = &targets.namespace;
-    let tell = |what| {
+    let publisher = |what| {
         targets.protected.announce(what);
         AddressPublisher { what, protected: targets.protected.clone(), metrics: SharedMetrics::clone(metrics) }
     };
     let watches: Vec<BoxFuture<'static, ()>> = vec![
-        follow::<NodeObject>(Api::all(client.clone()), all(), tell("a node of the cluster")).boxed(),
-        follow::<ServiceObject>(
+        watch_kind::<NodeObject>(Api::all(client.clone()), all(), publisher("a node of the cluster")).boxed(),
+        watch_kind::<ServiceObject>(
             Api::namespaced(client.clone(), own),
             all(),
-            tell("a Service of the operator's own namespace"),
+            publisher("a Service of the operator's own namespace"),
         )
         .boxed(),
-        follow::<SliceObject>(
+        watch_kind::<SliceObject>(
             Api::namespaced(client.clone(), own),
             all(),
-            tell("a pod of the operator's own namespace"),
+            publisher("a pod of the operator's own namespace"),
         )
         .boxed(),
-        follow::<ServiceObject>(Api::namespaced(client.clone(), home), server(), tell("the Service of the API server"))
-            .boxed(),
-        follow::<SliceObject>(Api::namespaced(client.clone(), home), server(), tell("the API server")).boxed(),
+        watch_kind::<ServiceObject>(
+            Api::namespaced(client.clone(), home),
+            server(),
+            publisher("the Service of the API server"),
+        )
+        .boxed(),
+        watch_kind::<SliceObject>(Api::namespaced(client.clone(), home), server(), publisher("the API server")).boxed(),
     ];
     futures::future::join_all(watches).map(drop)
 }
@@ -165,7 +169,7 @@ struct AddressPublisher {
     metrics: SharedMetrics,
 }
 
-async fn follow<K: AddressedKind>(api: Api<K>, config: watcher::Config, to: AddressPublisher) {
+async fn watch_kind<K: AddressedKind>(api: Api<K>, config: watcher::Config, to: AddressPublisher) {
     let mut known = AddressSet::default();
     let mut events = pin!(watcher(api, config).default_backoff());
     while let Some(event) = events.next().await {
@@ -175,13 +179,13 @@ async fn follow<K: AddressedKind>(api: Api<K>, config: watcher::Config, to: Addr
                     to.protected.tell(to.what, known.addresses());
                 }
             }
-            Err(error) => to.failed::<K>(&error),
+            Err(error) => to.on_watch_failed::<K>(&error),
         }
     }
 }
 
 impl AddressPublisher {
-    fn failed<K: AddressedKind>(&self, error: &watcher::Error) {
+    fn on_watch_failed<K: AddressedKind>(&self, error: &watcher::Error) {
         self.metrics.requests().watch_failed(K::KIND);
         let (code, why) = match error {
             watcher::Error::InitialListFailed(error)

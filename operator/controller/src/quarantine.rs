@@ -61,18 +61,18 @@ impl Quarantines {
     }
 
     /// An evaluation was stopped, after as many failures `before`. Returns when the object is tried again.
-    pub(crate) fn stopped(&self, key: &Key, generation: i64, before: i32, now: Moment) -> QuarantineEntry {
+    pub(crate) fn record_stop(&self, key: &Key, generation: i64, before: i32, now: Moment) -> QuarantineEntry {
         let mut inner = self.lock();
-        let shared = inner.strike(&key.name().namespace, now);
+        let shared = inner.record_failure(&key.name().namespace, now);
         let failures = before.saturating_add(1);
-        let aside = QuarantineEntry { generation, failures, until: now.after(pause(failures)).max(shared) };
-        inner.objects.insert(key.clone(), aside);
-        aside
+        let entry = QuarantineEntry { generation, failures, until: now.after(pause(failures)).max(shared) };
+        inner.objects.insert(key.clone(), entry);
+        entry
     }
 
     /// A part of an evaluation was stopped, and the object goes on without it. Its namespace pauses nevertheless.
-    pub(crate) fn part_stopped(&self, key: &Key, now: Moment) {
-        self.lock().strike(&key.name().namespace, now);
+    pub(crate) fn record_stopped_part(&self, key: &Key, now: Moment) {
+        self.lock().record_failure(&key.name().namespace, now);
     }
 
     /// The steps of a run that turned out to be too costly.
@@ -82,7 +82,7 @@ impl Quarantines {
     }
 
     /// A step of a run turned out to be too costly: that is known until a commit holds it.
-    pub(crate) fn keep_costly(&self, name: &Name, uid: &str, fact: Fact) {
+    pub(crate) fn add_costly(&self, name: &Name, uid: &str, fact: Fact) {
         let mut inner = self.lock();
         let (of, facts) = inner.costly.entry(name.clone()).or_default();
         if of != uid {
@@ -93,22 +93,22 @@ impl Quarantines {
     }
 
     /// A commit holds what is known of a run, or the run is over.
-    pub(crate) fn committed(&self, name: &Name) {
+    pub(crate) fn on_committed(&self, name: &Name) {
         self.lock().costly.remove(name);
     }
 
-    /// An object was found that another process set aside.
-    pub(crate) fn found(&self, key: &Key, aside: QuarantineEntry) {
-        self.lock().objects.entry(key.clone()).or_insert(aside);
+    /// An object was found that another process in quarantine.
+    pub(crate) fn insert(&self, key: &Key, aside: QuarantineEntry) {
+        self.lock().objects.entry(key.clone()).or_insert(entry);
     }
 
-    /// The earliest moment at which an object may be evaluated that is set aside, in memory.
-    pub(crate) fn aside(&self, key: &Key) -> Option<QuarantineEntry> {
+    /// The earliest moment at which an object may be evaluated that is in quarantine, in memory.
+    pub(crate) fn get(&self, key: &Key) -> Option<QuarantineEntry> {
         self.lock().objects.get(key).copied()
     }
 
-    /// The object was evaluated, or has ended. Returns whether it was set aside.
-    pub(crate) fn lift(&self, key: &Key) -> bool {
+    /// The object was evaluated, or has ended. Returns whether it was in quarantine.
+    pub(crate) fn remove(&self, key: &Key) -> bool {
         self.lock().objects.remove(key).is_some()
     }
 
@@ -123,14 +123,14 @@ impl Quarantines {
         false
     }
 
-    /// The number of objects that are set aside.
+    /// The number of objects that are in quarantine.
     pub(crate) fn count(&self) -> usize {
         self.lock().objects.len()
     }
 }
 
 impl QuarantinesState {
-    fn strike(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
+    fn record_failure(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
         let backoff =
             self.namespaces.entry(Arc::clone(namespace)).or_insert(NamespaceBackoff { failures: 0, until: now });
         // What happens within one pause counts once: objects that are evaluated at the same time are one failure.
@@ -156,7 +156,7 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
 pub(crate) fn message(why: &Stopped, aside: &QuarantineEntry) -> String {
     format!(
         "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and create it again, or cancel it; tried again after {}",
-        aside.generation, aside.failures, aside.until
+        entry.generation, entry.failures, entry.until
     )
 }
 
@@ -184,26 +184,30 @@ mod tests {
     fn costly_steps_are_known_until_they_are_committed_and_of_one_run_only() {
         let (all, name) = (Quarantines::default(), Name::new("a", "one"));
         let fact = |path: &str| Fact::TooCostly { path: path.to_owned(), attempt: 1, why: String::new() };
-        all.keep_costly(&name, "1", fact("x"));
-        all.keep_costly(&name, "1", fact("y"));
+        all.add_costly(&name, "1", fact("x"));
+        all.add_costly(&name, "1", fact("y"));
         assert_eq!(all.costly(&name, "1"), [fact("x"), fact("y")]);
         assert_eq!(all.costly(&name, "2"), []);
-        all.keep_costly(&name, "2", fact("z"));
+        all.add_costly(&name, "2", fact("z"));
         assert_eq!(all.costly(&name, "2"), [fact("z")]);
-        all.committed(&name);
+        all.on_committed(&name);
         assert_eq!(all.costly(&name, "2"), []);
     }
 
     #[test]
     fn the_back_off_is_shared_by_a_namespace_and_by_no_other() {
         let all = Quarantines::default();
-        assert_eq!(all.stopped(&key("a", "one"), 1, 0, at(0)).until, at(60));
-        assert_eq!(all.stopped(&key("a", "two"), 1, 0, at(10)).until, at(70), "within the same pause");
-        assert_eq!(all.stopped(&key("a", "three"), 1, 0, at(70)).until, at(190), "the second failure of the namespace");
-        assert_eq!(all.stopped(&key("b", "one"), 1, 0, at(70)).until, at(130));
+        assert_eq!(all.record_stop(&key("a", "one"), 1, 0, at(0)).until, at(60));
+        assert_eq!(all.record_stop(&key("a", "two"), 1, 0, at(10)).until, at(70), "within the same pause");
+        assert_eq!(
+            all.record_stop(&key("a", "three"), 1, 0, at(70)).until,
+            at(190),
+            "the second failure of the namespace"
+        );
+        assert_eq!(all.record_stop(&key("b", "one"), 1, 0, at(70)).until, at(130));
         assert!(all.is_slow("a", at(191)) && !all.is_slow("c", at(191)));
         assert!(!all.is_slow("a", at(190 + 3600)), "an hour later it is forgotten");
         assert_eq!(all.count(), 4);
-        assert!(all.lift(&key("a", "one")) && !all.lift(&key("a", "one")));
+        assert!(all.remove(&key("a", "one")) && !all.remove(&key("a", "one")));
     }
 }

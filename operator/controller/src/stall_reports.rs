@@ -16,8 +16,8 @@ use signoff_engine::status::say;
 use crate::{context::Context, error::Error, stalls::OverdueStall, workflow::open_records};
 
 /// Records that a reconcile failed, and says so on the object once that is due.
-pub(crate) async fn failed(context: &Context, key: &Key, error: &Error) {
-    let Some(overdue) = context.stalls.failed(key, error, context.now()) else { return };
+pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) {
+    let Some(overdue) = context.stalls.record_failure(key, error, context.now()) else { return };
     let since = overdue.since;
     let message = format!("{error}; this fails since {since}, and is tried again until it succeeds");
     match key {

@@ -46,7 +46,7 @@ impl Stalls {
     }
 
     /// Records a failure. Returns since when the same operation fails, once that is a minute.
-    pub(crate) fn failed(&self, key: &Key, error: &Error, now: Moment) -> Option<OverdueStall> {
+    pub(crate) fn record_failure(&self, key: &Key, error: &Error, now: Moment) -> Option<OverdueStall> {
         // A contender that wins is no refusal, and what cannot be read is told at once elsewhere.
         if matches!(error, Error::Cluster(Cluster::Conflict(_) | Cluster::Unreadable { .. })) {
             return None;
@@ -67,7 +67,7 @@ impl Stalls {
     }
 
     /// A reconcile succeeded.
-    pub(crate) fn succeeded(&self, key: &Key) {
+    pub(crate) fn record_success(&self, key: &Key) {
         self.lock().remove(key);
     }
 
@@ -103,27 +103,27 @@ mod tests {
     #[test]
     fn a_failure_is_told_after_a_minute_and_reported_once() {
         let stalls = Stalls::default();
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(0)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
         assert_eq!(stalls.due(&key()), Some(at(60)));
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(59)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(59)), None);
         let overdue = |is_new| Some(OverdueStall { since: at(0), is_new });
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(60)), overdue(true));
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(60)), overdue(true));
         assert_eq!((stalls.due(&key()), stalls.count()), (None, 1));
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(90)), overdue(false));
-        stalls.succeeded(&key());
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(90)), overdue(false));
+        stalls.record_success(&key());
         assert_eq!(stalls.count(), 0);
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(100)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(100)), None);
     }
 
     #[test]
     fn another_operation_is_another_failure_and_a_conflict_is_none() {
         let stalls = Stalls::default();
-        assert_eq!(stalls.failed(&key(), &refused("creating a"), at(0)), None);
-        assert_eq!(stalls.failed(&key(), &refused("creating b"), at(50)), None);
-        assert_eq!(stalls.failed(&key(), &Error::conflict("it".to_owned()), at(70)), None);
-        assert_eq!(stalls.failed(&key(), &refused("creating b"), at(100)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating b"), at(50)), None);
+        assert_eq!(stalls.record_failure(&key(), &Error::conflict("it".to_owned()), at(70)), None);
+        assert_eq!(stalls.record_failure(&key(), &refused("creating b"), at(100)), None);
         assert_eq!(
-            stalls.failed(&key(), &refused("creating b"), at(110)),
+            stalls.record_failure(&key(), &refused("creating b"), at(110)),
             Some(OverdueStall { since: at(50), is_new: true })
         );
     }

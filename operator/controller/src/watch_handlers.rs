@@ -150,7 +150,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
 /// Counts an object that cannot be read, and logs it the first time.
 fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
-    context.metrics.unreadable(K::KIND);
+    context.metrics.count_unreadable(K::KIND);
     let news = context.unreadable.insert(K::key(name.clone()), &why);
     K::enqueue_related(context, meta);
     if !news {

@@ -75,7 +75,7 @@ pub fn advance(
         end = end.or_else(|| check_active_deadline(&run));
     }
     if end.is_some() {
-        call_off(&run);
+        close_in_flight(&run);
     }
     let state = run.state.into_inner();
     if state.missing.is_empty() { transition(control, state, end, artifacts) } else { wait_for_values(before, state) }
@@ -120,7 +120,7 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
                 continue;
             }
             ended @ (Fact::CallFinished { .. } | Fact::CallLost { .. }) => {
-                at = close(&mut state, &mut record, ended, at)
+                at = record_result(&mut state, &mut record, ended, at)
             }
             Fact::TooCostly { why, .. } => {
                 let repeatable = run.plan.step_of(&record.path).is_none_or(PlannedStep::is_idempotent);
@@ -128,7 +128,7 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
                 record.phase = if is_known { StepPhase::Failed } else { StepPhase::Unknown };
                 record.error = Some(error(TOO_COSTLY, &why));
             }
-            Fact::ApprovalDecided { outcome, .. } => decided(run.plan, &mut state, &mut record, *outcome),
+            Fact::ApprovalDecided { outcome, .. } => record_decision(run.plan, &mut state, &mut record, *outcome),
         }
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
@@ -137,7 +137,7 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
 }
 
 /// Writes the result of a call into its record. Returns when the call ended.
-fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
+fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
     let mut at = now;
     match fact {
         Fact::CallFinished { result: Ok(reply), at: ended, .. } => {
@@ -183,7 +183,7 @@ fn close(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: 
     at
 }
 
-fn decided(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, outcome: signoff_api::Outcome) {
+fn record_decision(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, outcome: signoff_api::Outcome) {
     use signoff_api::Verdict;
 
     let gate = plan.step_of(&record.path).and_then(PlannedStep::gate);
@@ -206,10 +206,10 @@ fn decided(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, ou
 
 /// Returns the end of a run that has worked longer than its active deadline. Time spent waiting for people does not count.
 fn check_active_deadline(run: &Run<'_>) -> Option<End> {
-    past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
+    end_past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
 }
 
-fn past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Option<End> {
+fn end_past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Option<End> {
     let works = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
     let mut spans: Vec<(Moment, Moment)> =
         state.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(now))).collect();
@@ -238,7 +238,7 @@ fn past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Op
 }
 
 /// Closes the records of everything that is in flight when a run ends.
-fn call_off(run: &Run<'_>) {
+fn close_in_flight(run: &Run<'_>) {
     let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);
     close_open_records(&mut run.state.borrow_mut(), is_idempotent, run.now.at);
 }
@@ -276,7 +276,7 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
         let (path, attempt) = fact.key();
         let record = state.journal.get(path, attempt).filter(|record| !record.phase.is_end()).cloned();
         let Some(mut record) = record else { continue };
-        let at = close(&mut state, &mut record, fact, now);
+        let at = record_result(&mut state, &mut record, fact, now);
         record.done = Some(state.journal.next_seq());
         record.finished_at = Some(at);
         state.journal.put(record);
@@ -285,7 +285,7 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
     let end = if control.cancel {
         Some(End::Cancelled)
     } else {
-        deadline.and_then(|most| past_deadline(&mut state, most, now))
+        deadline.and_then(|most| end_past_deadline(&mut state, most, now))
     };
     if end.is_some() {
         // Without a plan, a call that has begun is taken for one that must not be repeated.

@@ -43,7 +43,7 @@ pub trait Observer {
     /// A part begins.
     fn enter(&self, part: Part);
     /// The part at work reads text that the author of the Workflow did not write.
-    fn reads_others(&self);
+    fn record_foreign_text(&self);
     /// The part that began last has ended.
     fn leave(&self);
 }
@@ -81,8 +81,8 @@ pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> 
 }
 
 /// Reports that the part at work reads text that the author of the Workflow did not write.
-pub(crate) fn reads_others() {
-    AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.reads_others()));
+pub(crate) fn record_foreign_text() {
+    AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.record_foreign_text()));
 }
 
 struct LeavePart;
@@ -115,7 +115,7 @@ mod tests {
             self.0.lock().unwrap().push(Some(part));
         }
 
-        fn reads_others(&self) {
+        fn record_foreign_text(&self) {
             self.0.lock().unwrap().push(Some(vote("read")));
         }
 
@@ -129,10 +129,10 @@ mod tests {
         let log = Arc::new(Log::default());
         observed(log.clone(), || {
             within(|| vote("a"), || within(|| vote("inner"), || ()));
-            within(|| vote("b"), reads_others);
-            reads_others();
+            within(|| vote("b"), record_foreign_text);
+            record_foreign_text();
         });
-        within(|| vote("outside"), reads_others);
+        within(|| vote("outside"), record_foreign_text);
         let [a, b, read] = ["a", "b", "read"].map(|key| Some(vote(key)));
         assert_eq!(*log.0.lock().unwrap(), [a, None, b, read, None]);
     }

@@ -217,7 +217,7 @@ impl Plan {
     }
 
     /// Where the step of a record stands among all steps, as declared.
-    pub(crate) fn place_of(&self, path: &str) -> Option<usize> {
+    pub(crate) fn position_of(&self, path: &str) -> Option<usize> {
         let place = without_visits(path);
         self.pattern.steps().iter().position(|step| step.path == place)
     }

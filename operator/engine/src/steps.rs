@@ -97,7 +97,7 @@ pub(crate) async fn perform<'a>(
     let mut attempt = 1;
     // So many further attempts before people are asked; one more each time they say so.
     let mut limit = match &step.escalation {
-        Some((after, _)) => step.retry.limit.unwrap_or_else(|| step.unless_told()).min(after - 1),
+        Some((after, _)) => step.retry.limit.unwrap_or_else(|| step.default_retry_limit()).min(after - 1),
         None => step.retry.limit.unwrap_or(0),
     };
     loop {
@@ -106,7 +106,7 @@ pub(crate) async fn perform<'a>(
             run.activity(step_scope, key, |_| Ok(Start::Skipped)).await;
             return Ok(StepResult::Skipped);
         }
-        let record = attempts(run, &invocation, &key, limit).await;
+        let record = run_attempts(run, &invocation, &key, limit).await;
         limit -= record.attempt - attempt;
         attempt = record.attempt;
         if is_retryable(step, &record) && !policy_gates.is_empty() && limit > 0 {
@@ -122,7 +122,7 @@ pub(crate) async fn perform<'a>(
                     output::AnswerResult::Accepted(text) => return Ok(StepResult::Answered(text)),
                     output::AnswerResult::Again => {
                         (attempt, limit) = (attempt + 1, 0);
-                        gates = again(&own_gate, &policy_gates, false);
+                        gates = gates_of_repeat(&own_gate, &policy_gates, false);
                         continue;
                     }
                     output::AnswerResult::Refused(why) => StepFailure::of(why),
@@ -134,7 +134,7 @@ pub(crate) async fn perform<'a>(
         };
         match failure::decide(run, step_scope, step, &path, attempt, &failure).await? {
             failure::FailureAction::Again(change) => {
-                gates = again(&own_gate, &policy_gates, !change.parameters.is_empty());
+                gates = gates_of_repeat(&own_gate, &policy_gates, !change.parameters.is_empty());
                 invocation.overrides.merge(change);
                 (attempt, limit) = (attempt + 1, 0);
             }
@@ -146,7 +146,11 @@ pub(crate) async fn perform<'a>(
 
 /// The gates that are asked before an attempt that people or a timeout ordered: those of policies always, that of the
 /// author where something was changed.
-fn again<'a>(own: &Option<GateBefore<'a>>, of_policies: &[GateBefore<'a>], changed: bool) -> Vec<GateBefore<'a>> {
+fn gates_of_repeat<'a>(
+    own: &Option<GateBefore<'a>>,
+    of_policies: &[GateBefore<'a>],
+    changed: bool,
+) -> Vec<GateBefore<'a>> {
     own.iter().filter(|_| changed).chain(of_policies).cloned().collect()
 }
 
@@ -170,7 +174,7 @@ pub(crate) async fn pass<'a>(
 }
 
 /// One attempt after the other, until one is not to be repeated.
-async fn attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &ActivityKey, limit: i32) -> StepRecord {
+async fn run_attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &ActivityKey, limit: i32) -> StepRecord {
     let (invocation, first) = (Rc::new(invocation.clone()), key.attempt);
     let mut attempt = first;
     loop {
@@ -178,15 +182,15 @@ async fn attempts<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, key: &Acti
         if key.kind == StepKind::Agent {
             run.agent_turns.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
-        let open = |seq| unless_left_out(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
+        let open = |seq| open_or_skip_attempt(run, &invocation, seq, &key, || open(run, &invocation, seq, &key));
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
-        let is_covered = invocation.step.policy_gates.is_empty() || is_known(&record);
+        let is_covered = invocation.step.policy_gates.is_empty() || is_failure_certain(&record);
         if !is_retryable(invocation.step, &record) || !is_covered || attempt - first >= limit {
             return record;
         }
         attempt += 1;
         let next = ActivityKey { attempt, ..key.clone() };
-        run.pause(due(run, invocation.step, &record), &next).await;
+        run.pause(retry_at(run, invocation.step, &record), &next).await;
     }
 }
 
@@ -208,7 +212,7 @@ fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
 
 /// Whether it is known that an attempt failed: the server itself said so, or a container has ended. A gateway (502, 504)
 /// does not know what the server behind it did, and a status below 400 says that it was done.
-fn is_known(record: &StepRecord) -> bool {
+fn is_failure_certain(record: &StepRecord) -> bool {
     if !matches!(record.kind, StepKind::Agent | StepKind::Http) {
         return true;
     }
@@ -218,7 +222,7 @@ fn is_known(record: &StepRecord) -> bool {
 
 /// Skips an attempt where the conditions of its step say so. That is asked once, about the first attempt, and the gates
 /// before it see the same.
-fn unless_left_out<'a>(
+fn open_or_skip_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     seq: i64,
@@ -226,14 +230,14 @@ fn unless_left_out<'a>(
     open: impl FnOnce() -> Result<Start, RenderError>,
 ) -> Result<Start, RenderError> {
     if key.attempt == 1 && key.path == invocation.base {
-        return unless_skipped(run, &invocation.step_scope, invocation.step, invocation.began(run, seq), open);
+        return open_or_skip(run, &invocation.step_scope, invocation.step, invocation.visible_before(run, seq), open);
     }
     open()
 }
 
 /// Returns the input of an attempt that people approved.
 fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &ActivityKey) -> Result<Start, RenderError> {
-    let opening = rendered(run, invocation, seq, key)?;
+    let opening = render_input(run, invocation, seq, key)?;
     let Start::Call(call) = &opening else { return Ok(opening) };
     let approved = match &invocation.approved {
         Some(approved) => input_digest(call).as_ref() == Ok(approved),
@@ -247,7 +251,7 @@ fn open<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, key: &Acti
 }
 
 /// Returns the input of an attempt, rendered from the values as of `seq`.
-fn rendered<'a>(
+fn render_input<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     seq: i64,
@@ -266,7 +270,7 @@ fn rendered<'a>(
 }
 
 /// When the attempt after this one may begin. What is left to chance is the same at every replay.
-fn due(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
+fn retry_at(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
     let retry = &step.retry;
     let pause = (retry.base.as_secs_f64() * retry.factor.powi(failed.attempt - 1)).min(retry.max.as_secs_f64());
     let seed = Digest::of_bytes(format!("{}/{}/{}", run.plan.uid, failed.path, failed.attempt).as_bytes());
@@ -277,7 +281,7 @@ fn due(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
 }
 
 /// Leaves the step out where its conditions say so; one without a value leaves nothing out.
-fn unless_skipped<'a>(
+fn open_or_skip<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,

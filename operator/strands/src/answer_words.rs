@@ -18,7 +18,7 @@ pub(super) struct AnswerComparison {
 }
 
 /// The comparisons of a template or a condition.
-pub(super) fn compared(source: &str, after: Option<&str>, list: &mut Vec<AnswerComparison>) {
+pub(super) fn add_comparisons(source: &str, after: Option<&str>, list: &mut Vec<AnswerComparison>) {
     let all = if source.contains("{{") || source.contains("{%") {
         tokens::template(source)
     } else {
@@ -115,7 +115,7 @@ pub(super) fn alternatives(pattern: &str) -> Option<Vec<String>> {
 }
 
 /// The first of these words that people mean this verdict with.
-pub(super) fn first_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<&'w str> {
+pub(super) fn first_word_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<&'w str> {
     words.iter().copied().find(|word| Word::read(word) == Word::Verdict(verdict))
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     fn found(source: &str) -> Vec<(String, String)> {
         let mut list = Vec::new();
-        compared(source, None, &mut list);
+        add_comparisons(source, None, &mut list);
         list.into_iter().map(|compared| (compared.path, compared.word)).collect()
     }
 

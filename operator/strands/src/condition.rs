@@ -246,7 +246,7 @@ mod tests {
 
     fn names() -> Names {
         let mut names = Names { root: "nodes", root_now: "steps", ..Names::default() };
-        names.give(["a_b", "c"]);
+        names.assign_names(["a_b", "c"]);
         names
             .types
             .extend([("tags", "array"), ("fast", "boolean")].map(|(name, kind)| (name.to_owned(), kind.to_owned())));

@@ -37,12 +37,18 @@ impl Import<'_> {
         self.notes.read(node, "hitl step", path);
         let mut hitl = Map::new();
         if position != Position::Step {
-            self.notes.idle(NoteLevel::Unsupported, node, path, &["skip_if"], "people are always asked here: left out");
+            self.notes.tell_unused(
+                NoteLevel::Unsupported,
+                node,
+                path,
+                &["skip_if"],
+                "people are always asked here: left out",
+            );
             let why = "it comes between two things of its pattern and waits for nothing else: left out";
-            self.notes.idle(NoteLevel::Unsupported, node, path, &["deps", "dependencies"], why);
-            self.notes.idle(NoteLevel::Info, node, path, &["id"], "this gate has a name of its own: left out");
+            self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["deps", "dependencies"], why);
+            self.notes.tell_unused(NoteLevel::Info, node, path, &["id"], "this gate has a name of its own: left out");
             if !is_gate(node) {
-                self.notes.idle(
+                self.notes.tell_unused(
                     NoteLevel::Changed,
                     node,
                     path,
@@ -73,12 +79,12 @@ impl Import<'_> {
         let options = pattern.as_deref().and_then(answer_words::alternatives).filter(|_| threshold > 1);
         let mut verdicts = self.verdicts(node, path, position, threshold, options.is_some(), &candidates);
         if pattern.is_some() && position == Position::Step && threshold == 1 {
-            let said = |verdict: &Verdict| answer_words::first_for(*verdict, &candidates).is_some();
+            let said = |verdict: &Verdict| answer_words::first_word_for(*verdict, &candidates).is_some();
             verdicts.retain(|verdict| !matches!(verdict, Verdict::Approve | Verdict::Reject) || said(verdict));
         }
         hitl.insert("allowedVerdicts".into(), json!(verdicts));
         let answers = verdicts.contains(&Verdict::Respond);
-        self.unasked(node, path, answers, pattern.is_some(), options.is_some());
+        self.tell_unused_validation(node, path, answers, pattern.is_some(), options.is_some());
         if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
         }
@@ -87,7 +93,9 @@ impl Import<'_> {
             hitl.insert("onReject".into(), "continue".into());
         }
         for (verdict, field) in [(Verdict::Approve, "approveText"), (Verdict::Reject, "rejectText")] {
-            if let Some(word) = answer_words::first_for(verdict, &candidates).filter(|_| verdicts.contains(&verdict)) {
+            if let Some(word) =
+                answer_words::first_word_for(verdict, &candidates).filter(|_| verdicts.contains(&verdict))
+            {
                 hitl.insert(field.into(), word.into());
             }
         }
@@ -131,7 +139,7 @@ impl Import<'_> {
     }
 
     /// Tells what of a validation nobody meets: a text is only checked where one is asked for.
-    fn unasked(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
+    fn tell_unused_validation(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
         let Some(validation) = node.get("validation") else { return };
         let (fields, weight, why): (&[&str], _, _) = match (answers, pattern, options) {
             (false, ..) => (&["pattern", "error_message"], NoteLevel::Changed, "no answer here is a text: left out"),
@@ -141,7 +149,7 @@ impl Import<'_> {
             }
             (true, true, false) => return,
         };
-        self.notes.idle(weight, validation, &format!("{path}.validation"), fields, why);
+        self.notes.tell_unused(weight, validation, &format!("{path}.validation"), fields, why);
     }
 
     /// The words that answers of this gate are compared with, the nearest first.
@@ -170,7 +178,7 @@ impl Import<'_> {
         options: bool,
         candidates: &[&str],
     ) -> Vec<Verdict> {
-        let compared = |verdict| answer_words::first_for(verdict, candidates).is_some();
+        let compared = |verdict| answer_words::first_word_for(verdict, candidates).is_some();
         let mut verdicts = vec![Verdict::Approve, Verdict::Reject];
         if threshold > 1 && !options {
             let message = "several people answer, so a free text is not an answer: they approve or reject";

@@ -23,7 +23,7 @@ impl Import<'_> {
             let own = format!("nodes.{id}.response");
             let field = format!("{path}.nodes{field}");
             if config.get("nodes").is_some_and(|nodes| nodes.items().is_empty()) {
-                self.notes.idle(NoteLevel::Info, node, &field, &["id"], "its name is the one it stands under");
+                self.notes.tell_unused(NoteLevel::Info, node, &field, &["id"], "its name is the one it stands under");
             }
             let step = self.step(node, &field, &self.names.of(&id), &own, false);
             self.spec_steps.push(step);
@@ -110,7 +110,7 @@ impl Import<'_> {
             }
             None => {
                 let why = "a condition decides about `to`, which is missing: left out";
-                self.notes.idle(NoteLevel::Unsupported, edge, field, &["condition"], why);
+                self.notes.tell_unused(NoteLevel::Unsupported, edge, field, &["condition"], why);
             }
         }
         for (at, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {

@@ -143,7 +143,7 @@ impl<'t> Import<'t> {
         let mut step = Map::from_iter([("name".to_owned(), json!(name))]);
         if self.names.root != "tasks" {
             let why = "only tasks of a workflow wait for others: left out";
-            self.notes.idle(NoteLevel::Unsupported, node, path, &["deps", "dependencies"], why);
+            self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["deps", "dependencies"], why);
         }
         if is_gate(node) {
             step.insert("hitl".into(), self.gate(node, path, own, super::gates::Position::Step));

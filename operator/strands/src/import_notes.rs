@@ -86,7 +86,7 @@ impl<'t> ImportNotes<'t> {
     }
 
     /// Tells that these fields of an object have no effect where it stands.
-    pub(super) fn idle(&mut self, weight: NoteLevel, node: &Node, path: &str, fields: &[&str], why: &str) {
+    pub(super) fn tell_unused(&mut self, weight: NoteLevel, node: &Node, path: &str, fields: &[&str], why: &str) {
         for (key, _) in
             node.fields().iter().filter(|(key, value)| fields.contains(&key.name.as_str()) && !value.is_null())
         {

@@ -2,7 +2,7 @@
 //! reads. Pure: tokens in, tokens out.
 
 use super::{
-    token_split::deeper,
+    token_split::depth_change,
     tokens::{self, Token},
 };
 
@@ -60,7 +60,7 @@ fn left_operand(before: &[Token]) -> Option<LeftOperand> {
     }
     let mut depth = 0;
     let boundary = before[..end].iter().rposition(|token| {
-        depth -= deeper(token);
+        depth -= depth_change(token);
         depth < 0 || depth == 0 && is_end(token)
     });
     let start = boundary.map_or(0, |at| at + 1);
@@ -77,7 +77,7 @@ fn right(after: &[Token]) -> Option<usize> {
     };
     let mut depth = 0;
     let boundary = after.iter().position(|token| {
-        depth += deeper(token);
+        depth += depth_change(token);
         depth < 0 || depth == 0 && is_end(token)
     });
     is_operand.then(|| trimmed(&after[..boundary.unwrap_or(after.len())]))

@@ -134,7 +134,7 @@ pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Import
     let ((Some(agents), Some(config)), false) = (parts, problems.has_errors()) else { return Err(problems.found) };
     let mut import = Import::of(text, approver);
     let object = import.object(node, agents, kind, config);
-    import.strangers(config);
+    import.tell_unknown_ids(config);
     if import.notes.wrong.has_errors() {
         let mut wrong = import.notes.wrong.found;
         wrong.sort_by_key(|problem| problem.at.start);
@@ -176,7 +176,7 @@ impl Import<'_> {
         let pattern = self.pattern_of(kind, config);
         let router = config.get("router").and_then(|router| router.get("agent")).and_then(Node::text);
         let (providers, agents_now) = self.agents(node.get("runtime"), agents, router);
-        self.missing("pattern.config", &config.at);
+        self.tell_missing("pattern.config", &config.at);
         let outputs = node.get("outputs").and_then(|outputs| self.outputs(outputs));
         let own = variables(config);
         let known = [patterns::known(kind), &[self.names.root_now]].concat();
@@ -301,7 +301,7 @@ impl Import<'_> {
     }
 
     /// Tells about paths that only the Strands CLI offers and that have no equivalent.
-    fn missing(&mut self, field: &str, at: &std::ops::Range<usize>) {
+    fn tell_missing(&mut self, field: &str, at: &std::ops::Range<usize>) {
         for path in std::mem::take(&mut self.found.missing) {
             let (weight, why) = match path.as_str() {
                 "execution_context.execution_path" => (
@@ -318,7 +318,7 @@ impl Import<'_> {
     }
 
     /// Tells about ids that nothing has.
-    fn strangers(&mut self, config: &Node) {
+    fn tell_unknown_ids(&mut self, config: &Node) {
         for path in std::mem::take(&mut self.found.strangers) {
             let message = format!("nothing is called {path}: it is an empty text");
             self.tell_at(NoteLevel::Changed, "pattern.config", config, message);

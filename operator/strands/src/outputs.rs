@@ -44,7 +44,7 @@ impl Import<'_> {
                 made.insert("skipIf".into(), skip_if.into());
             }
             let at = artifact.entry("from").map_or(artifact.at.clone(), |(key, _)| key.at.clone());
-            self.missing(&format!("{path}.from"), &at);
+            self.tell_missing(&format!("{path}.from"), &at);
             artifacts.push(Value::Object(made));
         }
         (!artifacts.is_empty()).then(|| json!({"artifacts": artifacts}))

@@ -86,7 +86,7 @@ impl Import<'_> {
     /// A step that has its name from the pattern.
     fn named_step(&mut self, node: &Node, path: &str, name: &str) -> Value {
         let path = format!("{path}.{name}");
-        self.notes.idle(NoteLevel::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
+        self.notes.tell_unused(NoteLevel::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
         self.step(node, &path, name, "last_response", true)
     }
 
@@ -123,13 +123,13 @@ impl Import<'_> {
                 self.tell_at(NoteLevel::Info, &field, node, "there is no input: the router is told `Choose a route.`");
                 "Choose a route.".to_owned()
             });
-            router.insert("input".into(), self.routes_renamed(&input).into());
+            router.insert("input".into(), self.with_route_names(&input).into());
             if let Some(retries) = node.get("max_retries") {
                 router.insert("maxRetries".into(), retries.to_json());
             }
             if node.get("review_router").is_some() {
                 let why = "the router has a review of its own: left out";
-                self.notes.idle(NoteLevel::Changed, config, path, &["review_router"], why);
+                self.notes.tell_unused(NoteLevel::Changed, config, path, &["review_router"], why);
             }
             let own = node.get("review_router").map(|review| (review, format!("{field}.review_router")));
             review = own.or(review);
@@ -143,7 +143,13 @@ impl Import<'_> {
             self.notes.read(node, "route", &field);
             let list = if node.get("then").is_some() { "then" } else { "steps" };
             if list == "then" {
-                self.notes.idle(NoteLevel::Changed, node, &field, &["steps"], "the steps of `then` are run: left out");
+                self.notes.tell_unused(
+                    NoteLevel::Changed,
+                    node,
+                    &field,
+                    &["steps"],
+                    "the steps of `then` are run: left out",
+                );
             }
             let mut steps = self.list(node, list, &field);
             if steps.is_empty() {
@@ -157,9 +163,9 @@ impl Import<'_> {
     }
 
     /// A text for the router with the routes' names: it has to answer one of them. Expressions within it stay.
-    pub(super) fn routes_renamed(&self, text: &str) -> String {
+    pub(super) fn with_route_names(&self, text: &str) -> String {
         let renamed = |token: Token| match token {
-            Token::Plain(text) => Token::Plain(self.names.told(&text)),
+            Token::Plain(text) => Token::Plain(self.names.with_names(&text)),
             other => other,
         };
         tokens::join(&tokens::template(text).into_iter().map(renamed).collect::<Vec<_>>())
@@ -263,12 +269,12 @@ impl Import<'_> {
                 self.notes.read(limits, "orchestrator_workers.orchestrator.limits", &field);
                 if gates::whole(limits, "max_rounds").is_some_and(|rounds| rounds > 1) {
                     let why = "work is divided once: left out";
-                    self.notes.idle(NoteLevel::Changed, limits, &field, &["max_rounds"], why);
+                    self.notes.tell_unused(NoteLevel::Changed, limits, &field, &["max_rounds"], why);
                 }
                 if let Some(most) = limits.get("max_workers") {
                     if self.max_parallel.is_some() {
                         let why = "it says how many workers there are at once, and not runtime.max_parallel";
-                        self.notes.idle(NoteLevel::Info, limits, &field, &["max_workers"], why);
+                        self.notes.tell_unused(NoteLevel::Info, limits, &field, &["max_workers"], why);
                     }
                     orchestrator.insert("maxWorkers".into(), most.to_json());
                 }
@@ -326,7 +332,7 @@ pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
     if matches!(kind, "workflow" | "graph") || (kind == "parallel" && crossing(config, &ids)) {
         names.root_now = "steps";
     }
-    names.give(ids.iter().map(String::as_str));
+    names.assign_names(ids.iter().map(String::as_str));
     import.names = names;
     let mut last_gate = None;
     compare(config, None, kind, &mut last_gate, import);
@@ -357,7 +363,7 @@ fn looks_at(node: &Node, ids: &[String]) -> Vec<String> {
 /// Every comparison of an answer in the texts of a node and below, in the order of the file.
 fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<String>, import: &mut Import<'_>) {
     if let Some(text) = node.text() {
-        answer_words::compared(text, last_gate.as_deref().or(path), &mut import.compared);
+        answer_words::add_comparisons(text, last_gate.as_deref().or(path), &mut import.compared);
         return;
     }
     for (at, item) in node.items().iter().enumerate() {

@@ -9,7 +9,7 @@ use signoff_expr::is_identifier;
 use super::{
     infix,
     names::Names,
-    token_split::deeper,
+    token_split::depth_change,
     tokens::{self, Token},
 };
 
@@ -208,7 +208,7 @@ impl TokenWalk<'_> {
                 rest @ [open, ..] if open.is_sign("(") || open.is_sign("[") => {
                     let mut depth = 0;
                     let close = rest.iter().position(|token| {
-                        depth += deeper(token);
+                        depth += depth_change(token);
                         depth == 0
                     });
                     end + close.map_or(rest.len(), |close| close + 1)

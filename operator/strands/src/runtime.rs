@@ -69,7 +69,7 @@ impl Import<'_> {
         self.max_parallel = self.capped(runtime, path, "max_parallel", 256);
         if !["workflow", "parallel", "orchestrator_workers"].contains(&kind) {
             let why = "nothing of this pattern runs at once: left out";
-            self.notes.idle(NoteLevel::Info, runtime, path, &["max_parallel"], why);
+            self.notes.tell_unused(NoteLevel::Info, runtime, path, &["max_parallel"], why);
         }
         if let Some(policy) = runtime.get("failure_policy") {
             self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
@@ -82,7 +82,7 @@ impl Import<'_> {
             };
             if self.retry.is_some() && !alone.is_empty() {
                 let why = format!("steps and workers are tried again where a call fails, {alone} not");
-                self.notes.idle(NoteLevel::Changed, runtime, path, &["failure_policy"], &why);
+                self.notes.tell_unused(NoteLevel::Changed, runtime, path, &["failure_policy"], &why);
             }
         }
         let budgets = runtime.get("budgets")?;
@@ -90,7 +90,7 @@ impl Import<'_> {
         self.notes.read(budgets, "runtime.budgets", path);
         self.max_steps = self.capped(budgets, path, "max_steps", 1000);
         if kind != "graph" {
-            self.notes.idle(
+            self.notes.tell_unused(
                 NoteLevel::Changed,
                 budgets,
                 path,
@@ -105,7 +105,7 @@ impl Import<'_> {
     fn capped(&mut self, node: &Node, path: &str, field: &str, most: u64) -> Option<u64> {
         let given = whole(node, field)?;
         if given > most {
-            self.notes.idle(
+            self.notes.tell_unused(
                 NoteLevel::Changed,
                 node,
                 path,
@@ -120,7 +120,7 @@ impl Import<'_> {
         let path = "runtime.failure_policy";
         let Some(limit) = self.capped(policy, path, "retries", 20).filter(|limit| *limit > 0) else {
             let why = "nothing is tried again without retries: left out";
-            self.notes.idle(NoteLevel::Info, policy, path, &["backoff", "wait_min", "wait_max"], why);
+            self.notes.tell_unused(NoteLevel::Info, policy, path, &["backoff", "wait_min", "wait_max"], why);
             return None;
         };
         let mut backoff = Map::new();
@@ -135,7 +135,7 @@ impl Import<'_> {
             None | Some("" | "exponential") => (2.0, 0.0),
             Some(other) => {
                 let why = format!("{other} is none of constant, exponential and jittered: waits double");
-                self.notes.idle(NoteLevel::Changed, policy, path, &["backoff"], &why);
+                self.notes.tell_unused(NoteLevel::Changed, policy, path, &["backoff"], &why);
                 (2.0, 0.0)
             }
         };
@@ -170,7 +170,7 @@ impl Import<'_> {
             }
             if self.schemas.contains_key(&key.name) && !self.checked.contains(&key.name) {
                 let why = "only answers of steps are checked, and no step is this agent's: left out";
-                self.notes.idle(NoteLevel::Changed, node, &path, &["output_schema"], why);
+                self.notes.tell_unused(NoteLevel::Changed, node, &path, &["output_schema"], why);
             }
             let kind = node.get("provider").map_or_else(|| usual.clone(), plain);
             let provider = label(&kind, "provider");
@@ -191,7 +191,7 @@ impl Import<'_> {
             agent.insert("model".into(), model.into());
             if let Some(mut prompt) = self.text(node, "prompt") {
                 if router == Some(&key.name) {
-                    prompt = self.routes_renamed(&prompt);
+                    prompt = self.with_route_names(&prompt);
                 }
                 agent.insert("system".into(), prompt.into());
             }
@@ -204,7 +204,13 @@ impl Import<'_> {
             list.push(Value::Object(agent));
         }
         if let Some(runtime) = runtime.filter(|_| !providers.contains_key("bedrock")) {
-            self.notes.idle(NoteLevel::Info, runtime, "runtime", &["region"], "no agent is asked at bedrock: left out");
+            self.notes.tell_unused(
+                NoteLevel::Info,
+                runtime,
+                "runtime",
+                &["region"],
+                "no agent is asked at bedrock: left out",
+            );
         }
         (providers.into_values().collect(), Value::Array(list))
     }

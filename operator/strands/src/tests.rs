@@ -164,7 +164,7 @@ fn no_field_is_without_effect_in_silence_wherever_it_stands() {
 
 /// Checks that each field has a note of more than the lowest severity.
 #[track_caller]
-fn told(text: &str) -> Vec<(String, NoteLevel)> {
+fn with_names(text: &str) -> Vec<(String, NoteLevel)> {
     let notes = import(text, "alice").unwrap().notes;
     notes.into_iter().filter(|note| note.weight != NoteLevel::Info).map(|note| (note.field, note.weight)).collect()
 }

@@ -25,7 +25,7 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let ObservedApproval { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
         ApprovalObservation::Open(seen) => *seen,
         ApprovalObservation::Nothing => {
-            context.lift_quarantine(&Key::Approval(name.clone()));
+            context.end_quarantine(&Key::Approval(name.clone()));
             return Ok(None);
         }
     };
@@ -67,7 +67,7 @@ async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
         context.enqueue_workflow(name.beside(&approval.spec.request.workflow.name));
     }
     if after.is_end() {
-        context.metrics.ended("Approval", after.name());
+        context.metrics.count_finished("Approval", after.name());
         tracing::info!(approval = %name, phase = after.name(), "decided");
     }
     for note in result.events {

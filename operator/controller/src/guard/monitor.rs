@@ -95,7 +95,7 @@ impl GuardMonitor {
     }
 
     fn publish(&self, now: GuardStatus) {
-        self.metrics.guarded(&now);
+        self.metrics.set_guard_status(&now);
         publish(&self.status, now);
     }
 

@@ -51,7 +51,7 @@ struct PodIndexState {
     /// The Pods received so far of the lists that are being read, by namespace.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
     /// Pods that cannot be created, by their run's uid.
-    unmade: BTreeMap<Name, (Box<str>, PodProblem)>,
+    creation_failure: BTreeMap<Name, (Box<str>, PodProblem)>,
     /// Of which a list was read to its end.
     complete: BTreeSet<Option<String>>,
 }
@@ -61,9 +61,9 @@ struct PodEntry {
     /// The uid of its run.
     run: Box<str>,
     /// The reason why it does not run yet, in the first wording received.
-    trouble: Option<PodProblem>,
+    problem: Option<PodProblem>,
     /// Whether its result was taken.
-    left: bool,
+    is_result_taken: bool,
 }
 
 impl PodIndex {
@@ -119,7 +119,7 @@ impl PodIndex {
     }
 
     /// Applies the answer that a Pod is not found.
-    pub(crate) fn forget(&self, name: &Name, uid: &str) {
+    pub(crate) fn remove_missing(&self, name: &Name, uid: &str) {
         self.lock().remove(name, Some(uid), DeletionSource::Relisted);
     }
 
@@ -140,13 +140,17 @@ impl PodIndex {
     pub(crate) fn of_run(&self, uid: &str) -> Vec<Arc<StepPod>> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
-        names.filter_map(|name| inner.pods.get(name)).filter(|entry| !entry.left).map(|e| Arc::clone(&e.pod)).collect()
+        names
+            .filter_map(|name| inner.pods.get(name))
+            .filter(|entry| !entry.is_result_taken)
+            .map(|e| Arc::clone(&e.pod))
+            .collect()
     }
 
     /// Marks a Pod whose result was taken.
-    pub(crate) fn leave(&self, pod: &StepPod) {
+    pub(crate) fn mark_result_taken(&self, pod: &StepPod) {
         if let Some(entry) = self.lock().pods.get_mut(&Name::of(pod)).filter(|entry| entry.pod.uid() == pod.uid()) {
-            entry.left = true;
+            entry.is_result_taken = true;
         }
     }
 
@@ -154,14 +158,19 @@ impl PodIndex {
     pub(crate) fn problems_of(&self, uid: &str) -> Vec<(Name, PodProblem)> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
-        let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.trouble.clone()?)));
-        let unmade = inner.unmade.iter().filter(|(_, (run, _))| &**run == uid);
-        made.chain(unmade.map(|(name, (_, trouble))| (name.clone(), trouble.clone()))).collect()
+        let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.problem.clone()?)));
+        let creation_failure = inner.creation_failure.iter().filter(|(_, (run, _))| &**run == uid);
+        made.chain(creation_failure.map(|(name, (_, problem))| (name.clone(), problem.clone()))).collect()
     }
 
     /// Records that a Pod cannot be created, until the result is dropped.
-    pub(crate) fn unmade(self: &Arc<Self>, run: &str, pod: &Name, trouble: PodProblem) -> CreationFailureRecord {
-        self.lock().unmade.insert(pod.clone(), (run.into(), trouble));
+    pub(crate) fn record_creation_failure(
+        self: &Arc<Self>,
+        run: &str,
+        pod: &Name,
+        problem: PodProblem,
+    ) -> CreationFailureRecord {
+        self.lock().creation_failure.insert(pod.clone(), (run.into(), problem));
         CreationFailureRecord { index: Arc::clone(self), pod: pod.clone() }
     }
 
@@ -181,7 +190,7 @@ pub(crate) struct CreationFailureRecord {
 
 impl Drop for CreationFailureRecord {
     fn drop(&mut self) {
-        self.index.lock().unmade.remove(&self.pod);
+        self.index.lock().creation_failure.remove(&self.pod);
     }
 }
 
@@ -197,23 +206,23 @@ impl PodIndexState {
         }
         let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
         let found = match pod.state() {
-            PodState::Pending(trouble) => trouble,
+            PodState::Pending(problem) => problem,
             _ => None,
         };
-        let before = old.and_then(|old| old.trouble.clone());
+        let before = old.and_then(|old| old.problem.clone());
         // Told once, in the words it was first told in.
-        let trouble = match (&before, found) {
+        let problem = match (&before, found) {
             (Some(before), Some(found)) if found.is_like(before) => Some(before.clone()),
             (_, found) => found,
         };
-        let news = old.is_none_or(|old| old.pod.is_finished() != pod.is_finished() || old.trouble != trouble);
-        let left = old.is_some_and(|old| old.left);
+        let news = old.is_none_or(|old| old.pod.is_finished() != pod.is_finished() || old.problem != problem);
+        let is_result_taken = old.is_some_and(|old| old.is_result_taken);
         let pod = Arc::new(pod);
         if let Some(follower) = self.followers.get(&name) {
             follower.send_replace(LastState { pod: Some(Arc::clone(&pod)), gone: None });
         }
         self.runs.entry(run.clone()).or_default().insert(name.clone());
-        self.pods.insert(name, PodEntry { pod, run, trouble, left });
+        self.pods.insert(name, PodEntry { pod, run, problem, is_result_taken });
         news.then_some(owner)
     }
 

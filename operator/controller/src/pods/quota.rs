@@ -95,14 +95,14 @@ impl PodQuota {
     }
 
     /// Returns the slot of a Pod that runs already, whatever the limits.
-    pub(crate) fn keep(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
+    pub(crate) fn keep_running(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
         let place = (run.into(), pod.clone());
         self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(place);
         PodSlot { quota: Arc::clone(self), run: run.into(), pod: pod.clone() }
     }
 
     /// Returns a slot for a new Pod, or why it waits.
-    pub(crate) fn take(self: &Arc<Self>, ticket: QueuedPod) -> Result<PodSlot, PodWait> {
+    pub(crate) fn acquire(self: &Arc<Self>, ticket: QueuedPod) -> Result<PodSlot, PodWait> {
         let namespace = Arc::clone(&ticket.pod.namespace);
         if !self.settings.allows(&namespace) {
             return Err(PodWait::PodsNotAllowed);
@@ -140,7 +140,7 @@ impl PodQuota {
 
     /// The Workflows of Pods that may begin now; where none may, of those whose place in the queue is worth telling: it is
     /// told anew each time it has halved, so that a long queue costs few writes.
-    pub(crate) fn next(&self) -> Vec<Name> {
+    pub(crate) fn workflows_to_wake(&self) -> Vec<Name> {
         let inner = self.lock();
         let mut next = BTreeSet::new();
         for (namespace, waiting) in &inner.waiting {
@@ -159,11 +159,11 @@ impl PodQuota {
 
     /// Removes every queued Pod of a Workflow.
     pub(crate) fn forget(&self, workflow: &Name) {
-        self.forget_all_but(workflow, |_| false);
+        self.retain_queued(workflow, |_| false);
     }
 
     /// Removes the queued Pods of a Workflow but these, so that the others do not block the queue.
-    pub(crate) fn forget_all_but(&self, workflow: &Name, wanted: impl Fn(&Name) -> bool) {
+    pub(crate) fn retain_queued(&self, workflow: &Name, wanted: impl Fn(&Name) -> bool) {
         let mut inner = self.lock();
         if inner.forget(&workflow.namespace, |ticket| ticket.workflow == *workflow && !wanted(&ticket.pod)) {
             drop(inner);
@@ -199,7 +199,7 @@ impl PodQuotaState {
 
 impl PodWait {
     /// Returns the reason and message of the condition `PodsPending`.
-    pub(crate) fn words(&self, namespace: &str) -> (&'static str, String) {
+    pub(crate) fn message(&self, namespace: &str) -> (&'static str, String) {
         match self {
             Self::Namespace { before, most } => {
                 let place = before + 1;

@@ -29,16 +29,16 @@ fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
 
 #[track_caller]
 fn begins(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
-    quota.take(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
+    quota.acquire(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
 }
 
 #[track_caller]
 fn waits(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodWait {
-    quota.take(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
+    quota.acquire(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
 }
 
 fn told(quota: &PodQuota) -> Vec<String> {
-    quota.next().iter().map(|name| name.name.to_string()).collect()
+    quota.workflows_to_wake().iter().map(|name| name.name.to_string()).collect()
 }
 
 #[test]
@@ -88,7 +88,10 @@ fn a_pod_stands_in_the_queue_once() {
 #[test]
 fn what_runs_already_is_counted_whatever_the_limits_say() {
     let quota = quota(1, 1);
-    let found = [quota.keep("uid of a", &Name::new("team", "a1")), quota.keep("uid of a", &Name::new("team", "a2"))];
+    let found = [
+        quota.keep_running("uid of a", &Name::new("team", "a1")),
+        quota.keep_running("uid of a", &Name::new("team", "a2")),
+    ];
     assert_eq!(waits(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     let [one, other] = found;
     drop(one);
@@ -138,7 +141,7 @@ fn what_cannot_begin_stands_in_nobodys_way_and_keeps_its_turn() {
     waits(&quota, &suspended);
     assert_eq!(waits(&quota, &other), PodWait::Namespace { before: 1, most: 1 });
     let freed = quota.freed();
-    quota.forget_all_but(&suspended.workflow, |pod| *pod.name == *"b2");
+    quota.retain_queued(&suspended.workflow, |pod| *pod.name == *"b2");
     assert!(freed.has_changed().unwrap(), "who comes next has moved up");
     waits(&quota, &suspended);
     drop(place);
@@ -167,7 +170,7 @@ fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
 
 #[test]
 fn each_wait_is_told_in_a_sentence() {
-    let told = |wait: Wait| wait.words("team");
+    let told = |wait: Wait| wait.message("team");
     let (reason, words) = told(PodWait::Namespace { before: 2, most: 5 });
     assert_eq!(
         (reason, words.contains("place 3 in the queue of the namespace team, where 5 Pods")),

@@ -161,7 +161,7 @@ impl PodRun<'_> {
             if due <= now {
                 // What the watch shows may be old: what has ended by now is not too late.
                 let Some(newest) = self.find_own(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
-                    self.by.index.forget(&self.name, &uid);
+                    self.by.index.remove_missing(&self.name, &uid);
                     return Err(self.lost_result("it is gone, and its end was not observed"));
                 };
                 let (state, is_due) = (newest.state(), self.due(created, Some(&newest)) <= now);
@@ -188,7 +188,7 @@ impl PodRun<'_> {
     async fn create(&self, latest: Moment) -> Result<StepPod, Failure> {
         let object = build::pod(self.run, self.call, self.pod, &self.digest);
         let mut backoff = Backoff::default();
-        let (began, mut unmade) = (self.now(), None);
+        let (began, mut creation_failure) = (self.now(), None);
         loop {
             let error = match self.by.requests.create_as::<StepPod>(&self.name, &object).await {
                 Ok(pod) => return Ok(pod),
@@ -224,8 +224,8 @@ impl PodRun<'_> {
                     retryable,
                 ));
             }
-            if self.now() >= began.after(REPORTED_AFTER) && unmade.is_none() {
-                unmade = Some(self.announce_creation_failure(began, &why));
+            if self.now() >= began.after(REPORTED_AFTER) && creation_failure.is_none() {
+                creation_failure = Some(self.announce_creation_failure(began, &why));
             }
             if !backoff.wait(self.now(), latest).await {
                 return Err(failure(
@@ -252,7 +252,7 @@ impl PodRun<'_> {
         let report = Report::of_meta::<Workflow>(&meta, "Stalled", &note, &key, context.clock.now());
         context.reporter.report(report.warning(true));
         let trouble = PodProblem { reason: reason::NOT_CREATED.to_owned(), message };
-        let record = index.unmade(&self.run.uid, &self.name, trouble);
+        let record = index.record_creation_failure(&self.run.uid, &self.name, trouble);
         let enqueue = EnqueueOnDrop { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
         enqueue.now();
         CreationFailure { _record: record, _enqueue: enqueue }
@@ -368,10 +368,10 @@ impl PodRun<'_> {
             return Err(fail(&reason, message, true));
         }
         let response = match (spec.output_from.unwrap_or_default(), &read) {
-            (OutputFrom::Termination, _) if end.message.len() >= pod.room_for_message() => {
+            (OutputFrom::Termination, _) if end.message.len() >= pod.max_message_bytes() => {
                 let why = format!(
                     "its termination message has reached {} bytes, where a kubelet cuts it: write less, or set outputFrom to log",
-                    pod.room_for_message()
+                    pod.max_message_bytes()
                 );
                 return Err(fail("TooLarge", why, false));
             }
@@ -433,7 +433,7 @@ impl PodRun<'_> {
     /// Returns the result of a deleted Pod whose every state was received.
     fn deletion_result(&self, last: Option<&StepPod>) -> Failure {
         let never_ran = last.is_some_and(|pod| {
-            let graceful = pod.is_going() || self.termination.is_some();
+            let graceful = pod.is_terminating() || self.termination.is_some();
             matches!(pod.state(), PodState::Pending(_)) && (pod.node.is_none() || graceful)
         });
         match (never_ran, &self.termination) {

@@ -92,7 +92,7 @@ fn what_failed_before_the_steps_container_is_named() {
 fn a_kubelet_keeps_less_of_a_message_the_more_containers_there_are() {
     let room = |containers: usize, before: usize| {
         let list = |n| vec![json!({"name": "x"}); n];
-        read(&json!({"containers": list(containers), "initContainers": list(before)}), &json!({})).room_for_message()
+        read(&json!({"containers": list(containers), "initContainers": list(before)}), &json!({})).max_message_bytes()
     };
     assert_eq!([room(1, 0), room(2, 1), room(2, 2), room(3, 3)], [4096, 4096, 3072, 2048]);
 }

@@ -38,7 +38,7 @@ pub(super) async fn advance(
     let control = Control { suspend, cancel, values: seen.values };
     let now = Now { at: seen.now, guard_epoch: seen.guarded.epoch.to_string() };
     let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now);
-    let is_in_flight = |key: &CallKey| context.runs.is_known(&seen.name, &seen.uid, key);
+    let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
     let (mut stopped, mut memory) = (0, None);
     loop {
         let transition = match context.evaluate(&*seen.workflow, rounds.evaluation()).await {
@@ -81,9 +81,9 @@ fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why
         AfterStop::Evaluate => {}
         AfterStop::Failed(fact) => {
             let (path, attempt) = fact.key();
-            context.quarantines.part_stopped(&Key::Workflow(seen.name.clone()), seen.now);
+            context.quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
             tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
-            context.quarantines.keep_costly(&seen.name, &seen.uid, fact);
+            context.quarantines.add_costly(&seen.name, &seen.uid, fact);
         }
         AfterStop::GiveUp => return Err(Error::Stopped { object: seen.name.as_a::<Workflow>(), why }),
     }

@@ -34,17 +34,17 @@ pub(super) struct SlotClaims {
     pub(super) calls_wait: Vec<(String, CallWait)>,
 }
 
-pub(super) fn claim(context: &Context, seen: &ObservedRun, transition: &mut Transition) -> SlotClaims {
+pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mut Transition) -> SlotClaims {
     let mut claims = SlotClaims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
     let calls: Vec<Call> = transition.calls().cloned().collect();
     let is_suspended = seen.workflow.spec.suspend == Some(true);
     let asked =
         |pod: &Name| calls.iter().any(|call| matches!(&call.content, CallContent::Pod(p) if *p.name == *pod.name));
-    context.pod_quota.forget_all_but(&seen.name, |pod| !is_suspended && asked(pod));
+    context.pod_quota.retain_queued(&seen.name, |pod| !is_suspended && asked(pod));
     let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, transition, call)).collect();
     context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
     for mut call in calls {
-        if context.is_draining() || context.runs.is_known(&seen.name, &seen.uid, &call.key()) {
+        if context.is_draining() || context.runs.has_call(&seen.name, &seen.uid, &call.key()) {
             continue;
         }
         let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
@@ -54,7 +54,7 @@ pub(super) fn claim(context: &Context, seen: &ObservedRun, transition: &mut Tran
         // What this very process marked and does not know of was never begun: its commit's answer was lost.
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
         let hold = match &call.content {
-            CallContent::Pod(pod) => match place(context, seen, &record, pod, ours) {
+            CallContent::Pod(pod) => match pod_slot(context, seen, &record, pod, ours) {
                 Ok(hold) => hold,
                 Err(wait) => {
                     claims.wait.push((record.path.clone(), wait));
@@ -99,7 +99,7 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
 }
 
 /// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
-fn place(
+fn pod_slot(
     context: &Context,
     seen: &ObservedRun,
     record: &StepRecord,
@@ -110,9 +110,9 @@ fn place(
     // This process asks for each Pod once: where it does not remember that it did, it did not.
     let begins = record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name));
     if record.phase == StepPhase::Started {
-        return Ok(StartSlot::Pod { _slot: context.pod_quota.keep(&seen.uid, &name), begins });
+        return Ok(StartSlot::Pod { _slot: context.pod_quota.keep_running(&seen.uid, &name), begins });
     }
     let (workflow, run) = (seen.name.clone(), seen.uid.as_str().into());
     let queued = QueuedPod { since: record.at, workflow, run, seq: record.seq, pod: name };
-    context.pod_quota.take(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
+    context.pod_quota.acquire(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
 }

@@ -30,24 +30,24 @@ pub(super) async fn dispatch(
 ) -> Result<Vec<Arc<Approval>>, Error> {
     // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
     for claim in claims.begin {
-        begin(context, seen, claim);
+        start_call(context, seen, claim);
     }
     let mut asked = Vec::new();
     for request in transition.asks() {
-        let approval = ask(context, seen, transition, request).await?;
+        let approval = create_approval(context, seen, transition, request).await?;
         context.enqueue_approval(seen.name.beside(&request.name));
         asked.push(approval);
     }
     Ok(asked)
 }
 
-fn begin(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
+fn start_call(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
     let SlotClaim { call, hold } = claim;
     let pod = match &call.content {
         CallContent::Pod(pod) => Some(pod.name.as_str()),
         CallContent::Agent(_) | CallContent::Http(_) => None,
     };
-    context.runs.begin(&seen.name, &seen.uid, call.key(), pod);
+    context.runs.begin_call(&seen.name, &seen.uid, call.key(), pod);
     let run = RunRef {
         namespace: seen.name.namespace.to_string(),
         workflow: seen.name.name.to_string(),
@@ -57,7 +57,7 @@ fn begin(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
     let _ = context.starts.send(CallStart { name: seen.name.clone(), run, call, hold });
 }
 
-async fn ask(
+async fn create_approval(
     context: &Context,
     seen: &ObservedRun,
     transition: &Transition,

@@ -10,7 +10,7 @@ use super::observe::ObservedRun;
 use crate::{context::Context, error::Error};
 
 /// Returns when to reconcile again after a transition.
-pub(super) async fn rest(
+pub(super) async fn next_reconcile(
     context: &Context,
     seen: &ObservedRun,
     stored: &Workflow,
@@ -25,19 +25,19 @@ pub(super) async fn rest(
         }
     }
     if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
-        context.runs.rest(&seen.name);
+        context.runs.drop_idle_values(&seen.name);
     }
     Ok(transition.wake_at)
 }
 
 /// Handles a finished run: its open Approvals are cancelled, and it is deleted after its TTL.
-pub(super) async fn retire(
+pub(super) async fn finish_run(
     context: &Context,
     name: &Name,
     uid: &str,
     due: Option<Moment>,
 ) -> Result<Option<Moment>, Error> {
-    call_off(context, name, Some(uid));
+    cancel_calls(context, name, Some(uid));
     context.segments.remove_run(uid);
     context.workflows.keep_summary(name);
     match due {
@@ -50,8 +50,8 @@ pub(super) async fn retire(
 }
 
 /// Ends the calls of a run and enqueues its Approvals.
-pub(super) fn call_off(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
-    context.runs.close(name);
+pub(super) fn cancel_calls(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
+    context.runs.remove(name);
     context.pod_quota.forget(name);
     context.call_slots.forget(name);
     for approval in uid.map(|uid| context.approvals.owned_by(uid)).unwrap_or_default() {

@@ -76,7 +76,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         let due = signoff_cluster::kinds::ReconciledKind::delete_at(&*workflow);
         return Ok(WorkflowObservation::Finished { uid, due });
     }
-    if let Some(until) = super::journal::newer_journal(context, &workflow) {
+    if let Some(until) = super::journal::report_newer_journal(context, &workflow) {
         return Ok(WorkflowObservation::NewerJournal { until });
     }
     let guarded = match context.guard.borrow().clone() {

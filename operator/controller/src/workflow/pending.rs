@@ -15,7 +15,12 @@ pub(super) struct Pending {
 }
 
 /// Returns which steps of a run wait.
-pub(super) fn of(context: &Context, seen: &ObservedRun, transition: &Transition, claims: &SlotClaims) -> Pending {
+pub(super) fn pending_steps(
+    context: &Context,
+    seen: &ObservedRun,
+    transition: &Transition,
+    claims: &SlotClaims,
+) -> Pending {
     if transition.end.is_some() {
         return Pending { pods: None, calls: None };
     }
@@ -24,11 +29,11 @@ pub(super) fn of(context: &Context, seen: &ObservedRun, transition: &Transition,
 
 fn calls(seen: &ObservedRun, claims: &SlotClaims) -> Option<(String, String)> {
     let (path, wait) = claims.calls_wait.first()?;
-    let why = wait.words(&seen.name.namespace);
-    Some((reason::QUEUED.to_owned(), format!("step {path}: {why}{}", behind(claims.calls_wait.len() - 1))))
+    let why = wait.message(&seen.name.namespace);
+    Some((reason::QUEUED.to_owned(), format!("step {path}: {why}{}", behind_text(claims.calls_wait.len() - 1))))
 }
 
-fn behind(more: usize) -> String {
+fn behind_text(more: usize) -> String {
     if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() }
 }
 
@@ -51,6 +56,6 @@ fn pods(
         return Some((trouble.reason.clone(), format!("step {path}, Pod {}: {}{more}", pod.name, trouble.message)));
     }
     let (path, wait) = claims.wait.first()?;
-    let (reason, why) = wait.words(&seen.name.namespace);
-    Some((reason.to_owned(), format!("step {path}: {why}{}", behind(claims.wait.len() - 1))))
+    let (reason, why) = wait.message(&seen.name.namespace);
+    Some((reason.to_owned(), format!("step {path}: {why}{}", behind_text(claims.wait.len() - 1))))
 }

@@ -19,22 +19,22 @@ use crate::{
 };
 
 /// Deletes Pods after a commit.
-pub(super) async fn after(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
+pub(super) async fn after_commit(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
     let pods = context.pods.of_run(&seen.uid);
     if pods.is_empty() {
         return Ok(());
     }
     let keep = seen.workflow.spec.pod_gc.unwrap_or_default();
     for pod in &pods {
-        if let Some(step) = done(&transition.journal, pod) {
-            settle(context, pod, step, keep, transition.end.as_ref().map(signoff_engine::End::phase)).await?;
+        if let Some(step) = finished_record(&transition.journal, pod) {
+            delete_or_keep(context, pod, step, keep, transition.end.as_ref().map(signoff_engine::End::phase)).await?;
         }
     }
     Ok(())
 }
 
 /// Returns the record that a Pod was created for, where that has a result.
-fn done<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
+fn finished_record<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
     let name = Name::of(pod);
     let record = journal.records().iter().find(|record| record.object.as_deref() == Some(&*name.name));
     let given =
@@ -43,7 +43,7 @@ fn done<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
 }
 
 /// Deletes the Pods of a finished run of which nothing else may be known.
-pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
+pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
     let pods = context.pods.of_run(uid);
     if pods.is_empty() {
         return Ok(());
@@ -53,16 +53,16 @@ pub(super) async fn over(context: &Context, name: &Name, uid: &str) -> Result<()
     let Some(status) = &workflow.status else { return Ok(()) };
     let journal = journal(context, &workflow, status).await?;
     for pod in pods {
-        match done(&journal, &pod) {
-            Some(step) => settle(context, &pod, step, keep, Some(status.phase)).await?,
-            None => context.pods.leave(&pod),
+        match finished_record(&journal, &pod) {
+            Some(step) => delete_or_keep(context, &pod, step, keep, Some(status.phase)).await?,
+            None => context.pods.mark_result_taken(&pod),
         }
     }
     Ok(())
 }
 
 /// Deletes a Pod whose end is recorded, or leaves it for people.
-async fn settle(
+async fn delete_or_keep(
     context: &Context,
     pod: &StepPod,
     step: &StepRecord,
@@ -83,7 +83,7 @@ async fn settle(
             return Ok(());
         }
         if pod.is_finished() {
-            context.pods.leave(pod);
+            context.pods.mark_result_taken(pod);
             return Ok(());
         }
         // Its phase follows a moment later, and then it is looked at again.
@@ -91,9 +91,9 @@ async fn settle(
             return Ok(());
         }
     }
-    if !pod.is_going() {
+    if !pod.is_terminating() {
         context.requests.delete::<StepPod>(&Name::of(pod), pod.uid(), None).await?;
     }
-    context.pods.leave(pod);
+    context.pods.mark_result_taken(pod);
     Ok(())
 }

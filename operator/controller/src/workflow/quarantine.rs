@@ -21,7 +21,7 @@ use crate::{
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
-pub(super) fn until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
+pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
     let spec = &seen.workflow.spec;
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
@@ -30,8 +30,8 @@ pub(super) fn until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
     };
     let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
-    context.quarantines.found(&key, QuarantineEntry { generation, failures, until });
-    context.metrics.quarantined(context.quarantines.count());
+    context.quarantines.insert(&key, QuarantineEntry { generation, failures, until });
+    context.metrics.set_quarantined(context.quarantines.count());
     // Both change the generation, and neither is a reason to try again.
     if is_stopped {
         return Some(seen.now.after(LOOK_AGAIN));
@@ -49,8 +49,8 @@ pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) 
     let same = |known: &&Quarantine| known.generation == generation && known.operator_version == VERSION;
     let before = seen.status.quarantine.as_ref().filter(same).map_or(0, |known| known.failures);
     let key = Key::Workflow(seen.name.clone());
-    let aside = context.quarantines.stopped(&key, generation, before, seen.now);
-    context.metrics.quarantined(context.quarantines.count());
+    let aside = context.quarantines.record_stop(&key, generation, before, seen.now);
+    context.metrics.set_quarantined(context.quarantines.count());
     let message = message(why, &aside);
     tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
     let told = format!("quarantined-{generation}-{}", aside.failures);
@@ -61,24 +61,28 @@ pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) 
     context.reporter.report(report.warning(true));
     let quarantine =
         Quarantine { generation, operator_version: VERSION.to_owned(), failures: aside.failures, until: aside.until };
-    go_on(context, seen, Some((quarantine, reason(why), message)), aside.until).await
+    advance_without_evaluation(context, seen, Some((quarantine, reason(why), message)), aside.until).await
 }
 
 /// Reconciles a run that is in quarantine already.
-pub(super) async fn rest(context: &Context, seen: &ObservedRun, until: Moment) -> Result<Option<Moment>, Error> {
-    go_on(context, seen, None, until).await
+pub(super) async fn keep_quarantined(
+    context: &Context,
+    seen: &ObservedRun,
+    until: Moment,
+) -> Result<Option<Moment>, Error> {
+    advance_without_evaluation(context, seen, None, until).await
 }
 
 /// Removes the marks of a run that is no longer evaluated.
-pub(super) fn forget(context: &Context, name: &Name, uid: Option<&str>) {
-    context.lift_quarantine(&Key::Workflow(name.clone()));
-    context.quarantines.committed(name);
+pub(super) fn remove_marks(context: &Context, name: &Name, uid: Option<&str>) {
+    context.end_quarantine(&Key::Workflow(name.clone()));
+    context.quarantines.on_committed(name);
     if let Some(uid) = uid {
         context.clear_suspect::<Workflow>(name, uid);
     }
 }
 
-async fn go_on(
+async fn advance_without_evaluation(
     context: &Context,
     seen: &ObservedRun,
     news: Option<(Quarantine, &str, String)>,
@@ -87,7 +91,7 @@ async fn go_on(
     let workflow: &Workflow = &seen.workflow;
     let mut transition =
         signoff_engine::advance_quarantined(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
-    let folded = commit::settle(context, seen, &mut transition)?;
+    let folded = commit::fold_journal(context, seen, &mut transition)?;
     let mut next = after_quarantined(workflow, &transition, seen.overdue, seen.now);
     if let Some((quarantine, reason, message)) = news {
         next.quarantine = Some(quarantine);
@@ -98,9 +102,9 @@ async fn go_on(
         ended(&mut next);
     }
     let stored = commit::store(context, seen, next, &transition, &folded).await?;
-    journal::keep(context, &seen.uid, folded);
-    pod_gc::after(context, seen, &transition).await?;
-    let due = finish::rest(context, seen, &stored, &transition).await?;
+    journal::cache_segments(context, &seen.uid, folded);
+    pod_gc::after_commit(context, seen, &transition).await?;
+    let due = finish::next_reconcile(context, seen, &stored, &transition).await?;
     if transition.end.is_some() {
         forget(context, &seen.name, Some(&seen.uid));
         return Ok(due);

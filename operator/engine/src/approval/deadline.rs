@@ -87,7 +87,7 @@ impl Tally<'_> {
     }
 
     /// People asked for more people: those they name, else the next level's.
-    pub(super) fn escalate_by_people(&mut self, ballots: &[&Ballot]) {
+    pub(super) fn escalate_on_request(&mut self, ballots: &[&Ballot]) {
         let who: Vec<_> = ballots.iter().map(|b| text::display(&b.user, 80)).collect();
         let mut to: Vec<Subject> = Vec::new();
         for ballot in ballots {
@@ -148,7 +148,7 @@ impl Tally<'_> {
         );
     }
 
-    pub(super) fn undecidable(&mut self, why: &str) {
+    pub(super) fn on_undecidable(&mut self, why: &str) {
         let said = ConditionUpdate {
             kind: conditions::UNDECIDABLE,
             holds: true,

@@ -232,7 +232,7 @@ pub fn barred(approval: &Approval, voter: &Voter<'_>) -> Option<IneligibleReason
         return Some(IneligibleReason::Excluded(named()));
     }
     electorate
-        .unlisted(voter, &person)
+        .reason_not_listed(voter, &person)
         .or_else(|| electorate.person(user).is_none().then(|| IneligibleReason::TwoPersons(named())))
 }
 
@@ -277,7 +277,7 @@ impl<'a> Electorate<'a> {
     }
 
     /// Returns why the vote of a user name that the API server accepts does not count, or `None`.
-    pub(crate) fn uncounted(&self, user: &str, verdict: Verdict) -> Option<IneligibleReason> {
+    pub(crate) fn reason_not_counted(&self, user: &str, verdict: Verdict) -> Option<IneligibleReason> {
         let is_accepted = self.persons.objector(user).is_some();
         (is_accepted && self.person_of_vote(user, verdict).is_none())
             .then(|| IneligibleReason::TwoPersons(user.to_owned()))
@@ -292,7 +292,7 @@ impl<'a> Electorate<'a> {
     }
 
     /// Whether a person is excluded from a quorum, by name or as the requester.
-    pub(crate) fn is_barred(&self, at: usize, person: &str) -> bool {
+    pub(crate) fn is_excluded_from(&self, at: usize, person: &str) -> bool {
         let excludes = self.request.quorums.get(at).is_some_and(Quorum::excludes_requester);
         self.is_excluded(person) || ((excludes || self.request.bars_requester()) && self.is_requester(person))
     }
@@ -303,8 +303,8 @@ impl<'a> Electorate<'a> {
         let Some(person) = self.person_of_vote(user, verdict) else { return false };
         let is_only = self.request.quorums.len() == 1;
         let other = self.persons.by_group(user);
-        !self.is_barred(at, &person)
-            && !other.is_some_and(|other| self.is_barred(at, &other))
+        !self.is_excluded_from(at, &person)
+            && !other.is_some_and(|other| self.is_excluded_from(at, &other))
             && (is_only || self.approvers(at).iter().any(|subject| subject.means(user, groups)))
     }
 
@@ -317,7 +317,7 @@ impl<'a> Electorate<'a> {
         self.request.excluded.iter().any(|name| self.persons.is(person, name))
     }
 
-    fn unlisted(&self, voter: &Voter<'_>, person: &str) -> Option<IneligibleReason> {
+    fn reason_not_listed(&self, voter: &Voter<'_>, person: &str) -> Option<IneligibleReason> {
         let is_listed = |at: &usize| {
             self.approvers(*at).iter().any(|subject| match voter.on_behalf_of {
                 Some(person) => subject.kind == SubjectKind::User && subject.name == person,
@@ -333,7 +333,7 @@ impl<'a> Electorate<'a> {
                 None => IneligibleReason::NotListed(user),
             });
         }
-        if listed.iter().any(|at| !self.is_barred(*at, person)) {
+        if listed.iter().any(|at| !self.is_excluded_from(*at, person)) {
             return None;
         }
         let sources: Vec<_> =

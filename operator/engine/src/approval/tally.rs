@@ -141,25 +141,25 @@ impl Tally<'_> {
         if let Some(ballot) = first(Verdict::Abort) {
             return self.decide(&[ballot]);
         }
-        if let Some(deciders) = quorums.rejected(&persons) {
+        if let Some(deciders) = quorums.rejection(&persons) {
             return self.decide(&deciders);
         }
         let escalates: Vec<_> =
             persons.iter().filter(|b| b.verdict == Verdict::Escalate && b.is_new).copied().collect();
         if !escalates.is_empty() {
-            return self.escalate_by_people(&escalates);
+            return self.escalate_on_request(&escalates);
         }
         if let Some(ballot) = first(Verdict::Defer) {
             return self.decide(&[ballot]);
         }
-        if let Some(deciders) = quorums.agreed(&persons) {
+        if let Some(deciders) = quorums.agreement(&persons) {
             return self.decide(&deciders);
         }
         if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
             return self.on_deadline();
         }
-        if let Some(why) = quorums.out_of_reach(&persons, self.request, self.status.phase) {
-            return self.undecidable(&why);
+        if let Some(why) = quorums.unreachable_reason(&persons, self.request, self.status.phase) {
+            return self.on_undecidable(&why);
         }
         self.remind();
     }

@@ -78,7 +78,7 @@ impl References {
     }
 
     /// Checks whether the run may refer to these texts as well.
-    pub(crate) fn fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
+    pub(crate) fn check_fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         let mut all = BTreeMap::new();
         for text in more {
             let digest = Digest::of_bytes(text.as_bytes());

@@ -35,11 +35,11 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
     let mut draft = written(run, &step_scope, &plan.producer, ".producer").await?;
     loop {
         let iteration = judged.len() + 1;
-        let seen = at_work(&step_scope, &draft, iteration, &judged);
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
         let now = judge(run, &seen, plan, &draft).await?;
         let score = now.score;
         judged.push(now);
-        let seen = at_work(&step_scope, &draft, iteration, &judged);
+        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
         if score >= plan.min_score {
             return Ok(done(seen, draft));
         }

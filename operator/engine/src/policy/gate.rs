@@ -293,7 +293,7 @@ const CAUTION: [TimeoutAction; 8] = [
 ];
 
 /// Returns the rank of an action: the smaller, the more cautious.
-pub(super) fn caution(action: TimeoutAction) -> usize {
+pub(super) fn caution_rank(action: TimeoutAction) -> usize {
     CAUTION.iter().position(|other| *other == action).unwrap_or(CAUTION.len())
 }
 
@@ -313,7 +313,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
     // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would be
     // laxer than without the further policy.
-    let action = CAUTION.into_iter().take(caution(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
+    let action = CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {
         let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
         let was =

@@ -131,10 +131,10 @@ impl<'a> Run<'a> {
     }
 
     /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's.
-    pub(crate) fn reads_values(&self) {
+    pub(crate) fn record_value_read(&self) {
         let is_answer = |r: &StepRecord| r.done.is_some() && (is_call(r.kind) || r.kind == StepKind::Hitl);
         if *self.is_answered.get_or_init(|| self.state.borrow().journal.records().iter().any(is_answer)) {
-            evaluation::reads_others();
+            evaluation::record_foreign_text();
         }
     }
 
@@ -285,7 +285,7 @@ impl<'a> Run<'a> {
                     deadline: request.deadline,
                     closes_at: request.closes_at,
                     guard_epoch: request.guard_epoch.clone(),
-                    shows: values::shows(request),
+                    shows: values::shown_by(request),
                 });
                 state.commands.push(Command::Ask(ask));
             }
@@ -379,7 +379,7 @@ impl<'a> Run<'a> {
         inline: Option<&Json>,
         reference: Option<&BlobRef>,
     ) -> Result<Option<String>, RenderError> {
-        self.reads_values();
+        self.record_value_read();
         match (inline, reference) {
             (Some(value), _) => Ok(Some(plain(value))),
             (None, None) => Ok(None),

@@ -99,7 +99,7 @@ pub(crate) fn general<'a>(
     let plan = run.plan;
     let is_of_author = |name: &str| matches!(name, "inputs" | "run") || plan.inputs.contains_key(name);
     if wanted.iter().any(|reference| !is_of_author(&reference.root)) {
-        run.reads_values();
+        run.record_value_read();
     }
     let wanted = RequestedNames(wanted);
     let mut scope = Scope::new();

@@ -35,13 +35,13 @@ pub(super) fn call<'a>(
         return Err(RenderError::Invalid(format!("no agent is named {}", planned.agent)));
     };
     let scope = invocation.scope(run, seq)?;
-    let seq = invocation.heard(seq);
+    let seq = invocation.feedback_before(seq);
     let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
     let mut messages = if planned.fresh { Vec::new() } else { memory(run, &past, &decided)? };
     let since = past.last().map_or(0, |past| past.began);
     let said = feedback(run, &invocation.step_scope, &decided, since, seq)?;
-    messages.push(Message { role: Role::User, text: told(run, invocation, seq, &said)? });
+    messages.push(Message { role: Role::User, text: prompt(run, invocation, seq, &said)? });
     Ok(Start::Call(Call {
         path: key.path.clone(),
         attempt: key.attempt,
@@ -59,9 +59,9 @@ pub(super) fn call<'a>(
     }))
 }
 
-/// A turn that an agent had: what it was told is made again, what it said is in the journal.
+/// An earlier turn of an agent: its prompt is rendered again, its answer is in the journal.
 struct PastTurn<'a> {
-    told: Rc<StepInvocation<'a>>,
+    invocation: Rc<StepInvocation<'a>>,
     /// The number before which everything was decided that it heard.
     began: i64,
     said: String,
@@ -86,19 +86,23 @@ fn turns<'a>(
         .collect();
     let mut turns = Vec::new();
     for record in records {
-        let told = run.agent_turns.borrow().get(&(record.path.clone(), record.attempt)).cloned();
-        let Some(told) = told.filter(|told| agent_of(told).is_some_and(|step| step.agent == agent)) else { continue };
-        turns.push((told, record));
+        let invocation = run.agent_turns.borrow().get(&(record.path.clone(), record.attempt)).cloned();
+        let Some(invocation) =
+            invocation.filter(|invocation| agent_of(invocation).is_some_and(|step| step.agent == agent))
+        else {
+            continue;
+        };
+        turns.push((invocation, record));
     }
-    let said = |(told, record): (Rc<StepInvocation<'a>>, StepRecord)| {
+    let said = |(invocation, record): (Rc<StepInvocation<'a>>, StepRecord)| {
         let said = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
-        Ok(PastTurn { began: told.heard(record.seq), told, said: said.unwrap_or_default() })
+        Ok(PastTurn { began: invocation.feedback_before(record.seq), invocation, said: said.unwrap_or_default() })
     };
     scope::all(turns.into_iter().map(said).collect())
 }
 
-fn agent_of<'t>(told: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {
-    match &told.step.action {
+fn agent_of<'t>(invocation: &'t StepInvocation<'_>) -> Option<&'t PlannedAgentStep> {
+    match &invocation.step.action {
         Action::Agent(agent) => Some(agent),
         _ => None,
     }
@@ -109,13 +113,13 @@ fn memory<'a>(run: &Run<'a>, past: &[PastTurn<'a>], decided: &[StepRecord]) -> R
     let mut room = MEMORY;
     for (at, turn) in past.iter().enumerate().rev() {
         let since = at.checked_sub(1).and_then(|before| past.get(before)).map_or(0, |before| before.began);
-        let said = feedback(run, &turn.told.step_scope, decided, since, turn.began)?;
-        let heard = told(run, &turn.told, turn.began, &said)?;
+        let said = feedback(run, &turn.invocation.step_scope, decided, since, turn.began)?;
+        let heard = prompt(run, &turn.invocation, turn.began, &said)?;
         let Some(left) = room.checked_sub(heard.len() + turn.said.len()) else { break };
         room = left;
         messages.push(Message { role: Role::Assistant, text: turn.said.clone() });
         messages.push(Message { role: Role::User, text: heard });
-        if agent_of(&turn.told).is_some_and(|step| step.fresh) {
+        if agent_of(&turn.invocation).is_some_and(|step| step.fresh) {
             break;
         }
     }
@@ -124,7 +128,12 @@ fn memory<'a>(run: &Run<'a>, past: &[PastTurn<'a>], decided: &[StepRecord]) -> R
 }
 
 /// Returns the prompt of an agent's turn: its input, and what people have said since its last turn.
-fn told<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, seq: i64, said: &[String]) -> Result<String, RenderError> {
+fn prompt<'a>(
+    run: &Run<'a>,
+    invocation: &StepInvocation<'a>,
+    seq: i64,
+    said: &[String],
+) -> Result<String, RenderError> {
     let Action::Agent(planned) = &invocation.step.action else { return Ok(String::new()) };
     let input = match (invocation.overrides.parameters.get("input"), &planned.input) {
         (Some(changed), _) => changed.clone(),
@@ -178,7 +187,7 @@ fn feedback(
         .collect();
     let mut newest: Vec<_> = gates.into_iter().rev().take(FEEDBACK.0).rev().collect();
     // As declared: what was decided at the same time stands in the same order at every run.
-    newest.sort_by_cached_key(|record| (run.plan.place_of(&record.path), scope::parts(&record.path).1));
+    newest.sort_by_cached_key(|record| (run.plan.position_of(&record.path), scope::parts(&record.path).1));
     let mut lines = Vec::new();
     for record in newest {
         let outcome = decision(run, record)?;

@@ -9,7 +9,7 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{EarlyEnd, StepFlow, unless_skipped, verdict_or_end};
+use super::{EarlyEnd, StepFlow, open_or_skip, verdict_or_end};
 
 use crate::{
     gate::subject::GateSubject,
@@ -79,7 +79,7 @@ pub(crate) async fn decide<'a>(
         let (path, visit) = run.visit(base);
         let key = ActivityKey { path, attempt: 1, kind: StepKind::Hitl };
         let open =
-            |seq| unless_skipped(run, step_scope, step, seq, || ask(run, step_scope, step, visit, seq, &key, shown));
+            |seq| open_or_skip(run, step_scope, step, seq, || ask(run, step_scope, step, visit, seq, &key, shown));
         let record = run.activity(step_scope, key.clone(), open).await;
         if record.phase == StepPhase::Failed {
             let why = record.error.as_ref().map_or("it failed", |e| e.message.as_str());

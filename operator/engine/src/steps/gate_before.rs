@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use signoff_api::Verdict;
 
-use super::{EarlyEnd, gate, rendered, unless_left_out, verdict_or_end};
+use super::{EarlyEnd, gate, open_or_skip_attempt, render_input, verdict_or_end};
 use crate::{
     plan::PlannedStep,
     replay::{
@@ -97,7 +97,7 @@ fn shown<'a>(
     key: &ActivityKey,
     retries: i32,
 ) -> Result<Option<ReviewSubject>, RenderError> {
-    let call = match unless_left_out(run, invocation, seq, key, || rendered(run, invocation, seq, key))? {
+    let call = match open_or_skip_attempt(run, invocation, seq, key, || render_input(run, invocation, seq, key))? {
         Start::Call(call) => call,
         Start::Skipped => return Err(RenderError::Invalid("the step is skipped".to_owned())),
         _ => return Ok(None),

@@ -12,7 +12,7 @@ use signoff_api::{
 };
 use signoff_expr::{endless, json as extract, text};
 
-use super::{DecidedGate, EarlyEnd, attempts, gate, gate_before, gate_before::GateBefore, verdict_or_end};
+use super::{DecidedGate, EarlyEnd, gate, gate_before, gate_before::GateBefore, run_attempts, verdict_or_end};
 
 use crate::{
     evaluation::{self, Part, within},
@@ -90,7 +90,7 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
         Part::step(path, *attempt)
     };
     within(part, || {
-        evaluation::reads_others();
+        evaluation::record_foreign_text();
         parse()
     })
 }
@@ -131,7 +131,7 @@ async fn validate_answer<'a>(
     let problem = |answer: &Answer| {
         run.plan.validated_answers.get_or_validate(path, &answer.digest, || {
             within(part, || {
-                evaluation::reads_others();
+                evaluation::record_foreign_text();
                 judge(&answer.text)
             })
         })
@@ -149,7 +149,7 @@ async fn validate_answer<'a>(
         if !gate_before::ask(run, &mut invocation, &key, policy_gates.to_vec(), retries).await? {
             break;
         }
-        let record = attempts(run, &invocation, &key, retries).await;
+        let record = run_attempts(run, &invocation, &key, retries).await;
         if record.phase != StepPhase::Succeeded {
             let failed = record.error.unwrap_or_else(|| error("Failed", "it failed"));
             return Ok(AnswerResult::Refused(failed));

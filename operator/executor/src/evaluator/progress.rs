@@ -73,7 +73,7 @@ impl Observer for Progress {
         parts.current = Some((part, Instant::now()));
     }
 
-    fn reads_others(&self) {
+    fn record_foreign_text(&self) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let note = parts.note.clone();
         let Some((Part::Step { is_foreign, .. }, _)) = &mut parts.current else { return };
@@ -154,10 +154,10 @@ mod tests {
         // The part takes all of the evaluation's time.
         progress.enter(Part::step("s1", 1));
         progress.begin(None);
-        progress.reads_others();
+        progress.record_foreign_text();
         assert_eq!(progress.culprit(), Some(step(1, true)));
         progress.leave();
-        progress.reads_others();
+        progress.record_foreign_text();
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::*;
 
 fn names() -> Names {
     let mut names = Names { root: "nodes", root_now: "steps", ..Names::default() };
-    names.give(["initial_plan", "review", "other-one"]);
+    names.assign_names(["initial_plan", "review", "other-one"]);
     names.special.insert("timestamp", "run.startedAt".to_owned());
     names.special.insert("terminal_node", "('a' if x else '')".to_owned());
     names.optional.insert("audience".to_owned());

@@ -79,7 +79,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     tracing::info!(%incarnation, %namespace, %address, version = env!("CARGO_PKG_VERSION"), "signoff-operator starts");
     let pages = tokio::spawn(serve::serve(listener, operator.probe()));
 
-    let ended = operator.run(asked_to_stop()?).await;
+    let ended = operator.run(stop_signal()?).await;
     pages.abort();
     if let Err(lost @ ExitReason::LostThreads(_)) = &ended {
         tracing::error!("{lost}");
@@ -91,7 +91,7 @@ async fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// Returns a future that is ready when the process is asked to end: by Kubernetes, or from a terminal.
-fn asked_to_stop() -> anyhow::Result<impl Future<Output = ()> + Send> {
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {
