@@ -28,7 +28,8 @@ use crate::{
     patterns,
     plan::{Plan, PlannedStep},
     replay::{
-        activity::{CANCELLED, Control, RUN_ENDED, Run, error, superseded},
+        activity::{CANCELLED, RUN_ENDED, error, superseded},
+        run::{Control, Run},
         scope,
         transition_state::TransitionState,
     },

@@ -19,7 +19,7 @@ use crate::{
     evaluation::Part,
     journal::Journal,
     plan::Plan,
-    replay::activity::Control,
+    replay::run::Control,
     transition::{Ask, Blobs, Call, CallContent, Command, Fact, Failure, NOT_ALLOWED, Now, Transition},
 };
 

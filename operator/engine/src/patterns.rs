@@ -20,7 +20,7 @@ use signoff_api::Verdict;
 use crate::{
     plan::PlannedPattern,
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{RecordNamespace, StepScope},
     },
     steps::{self, EarlyEnd},

@@ -23,7 +23,8 @@ use signoff_api::{
 use crate::{
     plan::{Action, PlannedStep},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start, input_digest},
+        activity::{ActivityKey, Start, input_digest},
+        run::{RenderError, Run},
         scope::{self, StepScope},
         step_invocation::StepInvocation,
     },

@@ -4,7 +4,7 @@ use super::PatternResult;
 use crate::{
     plan::PlannedStep,
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
     steps::{self, EarlyEnd, StepFlow},

@@ -6,7 +6,7 @@ use super::{PatternResult, join::Member, join::join_all, last_response};
 use crate::{
     plan::{PlannedDag, PlannedTask},
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
     steps::{self, EarlyEnd, StepFlow},

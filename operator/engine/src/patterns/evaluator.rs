@@ -11,7 +11,7 @@ use super::PatternResult;
 use crate::{
     plan::{PlannedEvaluator, PlannedStep},
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},

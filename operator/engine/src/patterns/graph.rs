@@ -8,7 +8,8 @@ use super::PatternResult;
 use crate::{
     plan::{PlannedEdge, PlannedGraph},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         scope::{self, RecordNamespace, StepScope},
     },
     steps::{self, EarlyEnd, StepFlow},

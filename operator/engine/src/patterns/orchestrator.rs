@@ -12,7 +12,7 @@ use super::{LazyValue, PLANS_AGAIN, PatternResult, join::Member, join::join_all,
 use crate::{
     plan::PlannedOrchestrator,
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},

@@ -9,7 +9,7 @@ use super::{LazyValue, PatternResult, chain, join::Member, join::join_all, last_
 use crate::{
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{self, RecordNamespace, StepScope},
     },
     steps::{self, EarlyEnd, StepResult, request::ReviewSubject},

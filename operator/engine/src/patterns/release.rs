@@ -16,7 +16,7 @@ use crate::{
     evaluation::{Part, within},
     plan::{PlannedArtifact, PlannedStep, safe_path},
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{self, StepScope},
     },
     steps::{self, EarlyEnd, StepResult, excerpt::Fields, request::ReviewSubject},

@@ -9,7 +9,7 @@ use super::{PLANS_AGAIN, PatternResult, chain};
 use crate::{
     plan::PlannedRouting,
     replay::{
-        activity::Run,
+        run::Run,
         scope::{RecordNamespace, StepScope},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},

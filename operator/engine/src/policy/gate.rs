@@ -313,7 +313,8 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
     // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would be
     // laxer than without the further policy.
-    let action = CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
+    let action =
+        CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {
         let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
         let was =

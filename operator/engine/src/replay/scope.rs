@@ -15,7 +15,7 @@ use signoff_expr::{Reference, Scope};
 
 use crate::{
     plan::{Action, PlannedStep},
-    replay::activity::{RenderError, Run},
+    replay::run::{RenderError, Run},
 };
 
 pub(crate) use step_scope::{RecordNamespace, StepScope, all, within};

@@ -6,7 +6,7 @@ use signoff_api::Digest;
 use signoff_expr::Scope;
 
 use super::{
-    activity::{RenderError, Run},
+    run::{RenderError, Run},
     scope::{self, StepScope},
 };
 use crate::plan::PlannedStep;

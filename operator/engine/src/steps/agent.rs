@@ -11,7 +11,8 @@ use signoff_expr::text;
 use crate::{
     plan::{Action, PlannedAgentStep},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         scope::{self, StepScope, decision},
         step_invocation::StepInvocation,
     },

@@ -8,7 +8,7 @@ use signoff_api::{Verdict, journal::StepError, step::OnError};
 use super::{EarlyEnd, gate, verdict_or_end};
 use crate::{
     plan::PlannedStep,
-    replay::{activity::Run, scope::StepScope, step_invocation::Override},
+    replay::{run::Run, scope::StepScope, step_invocation::Override},
     steps::request::ReviewSubject,
 };
 

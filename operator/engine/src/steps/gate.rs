@@ -15,10 +15,11 @@ use crate::{
     gate::subject::GateSubject,
     plan::{PlannedGate, PlannedStep},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         scope::{self, StepScope},
     },
-    steps::request::{self, RequestFacts, ReviewSubject},
+    steps::request::{self, RequestIdentity, ReviewSubject},
 };
 
 /// The most times that a gate asks again, because of people or a timeout.
@@ -109,7 +110,7 @@ fn ask<'a>(
         return Ok(Start::Blocked(why.clone()));
     }
     let asked = run.state.borrow().journal.get(&key.path, 1).and_then(|r| r.request.clone());
-    let facts = RequestFacts {
+    let facts = RequestIdentity {
         name: &step.name,
         path: &key.path,
         visit,

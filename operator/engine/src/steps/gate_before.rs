@@ -12,7 +12,8 @@ use super::{EarlyEnd, gate, open_or_skip_attempt, render_input, verdict_or_end};
 use crate::{
     plan::PlannedStep,
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start, input_digest},
+        activity::{ActivityKey, Start, input_digest},
+        run::{RenderError, Run},
         step_invocation::{Override, StepInvocation},
     },
     steps::{excerpt::Fields, request::ReviewSubject},

@@ -18,7 +18,8 @@ use crate::{
     evaluation::{self, Part, within},
     plan::{Action, PlannedOutput, PlannedStep},
     replay::{
-        activity::{ActivityKey, Run, Start, error},
+        activity::{ActivityKey, Start, error},
+        run::Run,
         scope::{ANSWER, StepScope},
         step_invocation::{Override, StepInvocation},
     },

@@ -3,7 +3,8 @@
 use crate::{
     plan::{PlannedPod, is_quantity},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         step_invocation::StepInvocation,
     },
     transition::{Call, CallContent, PodCall},
