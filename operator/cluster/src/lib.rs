@@ -22,7 +22,6 @@ pub mod events;
 pub mod kinds;
 pub mod lease;
 pub mod metrics;
-mod packed;
 pub mod requests;
 pub mod status_writer;
 pub mod store;

@@ -2,7 +2,7 @@
 //!
 //! It must not evaluate, and a text in quotes changes only where it is compared with a name that changed.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::collections::BTreeSet;
 
 use signoff_expr::is_identifier;
 
@@ -14,36 +14,13 @@ use super::{
 };
 
 pub(super) mod cli_paths;
+mod template_vars;
+mod token_walk;
 
-/// Words that are no names.
-const KEYWORDS: [&str; 26] = [
-    "if",
-    "elif",
-    "else",
-    "endif",
-    "for",
-    "endfor",
-    "in",
-    "set",
-    "endset",
-    "and",
-    "or",
-    "not",
-    "is",
-    "true",
-    "false",
-    "none",
-    "True",
-    "False",
-    "None",
-    "null",
-    "defined",
-    "undefined",
-    "raw",
-    "endraw",
-    "recursive",
-    "filter",
-];
+use self::{
+    template_vars::{VarSource, template_vars},
+    token_walk::{NamePath, TokenWalk},
+};
 
 /// The references of a rewritten text that exist nowhere in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,166 +80,7 @@ fn tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<T
     out
 }
 
-/// A name that a template gives itself, by a loop or by `set`.
-struct TemplateVar {
-    name: String,
-    of: VarSource,
-    /// A loop over every item, whose index is the item's number.
-    numbers: bool,
-    /// A loop gives it.
-    is_loop: bool,
-    /// The tokens in which it holds.
-    within: Range<usize>,
-}
-
-/// The meaning of such a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum VarSource {
-    /// One of `iterations`.
-    Iterations,
-    /// A node, a task or a branch, or its id.
-    Ids,
-    Others,
-}
-
-/// Names that a template gives itself: a loop's hold until it ends, those of `set` until the template does.
-fn template_vars(source: &[Token], names: &Names) -> Vec<TemplateVar> {
-    let mut bound: Vec<TemplateVar> = Vec::new();
-    // How many names each loop that has not ended has given.
-    let mut open: Vec<Range<usize>> = Vec::new();
-    let mut at = 0;
-    while at < source.len() {
-        let is_loop = source[at].is_name("for");
-        if source[at].is_name("endfor")
-            && let Some(given) = open.pop()
-        {
-            bound[given].iter_mut().for_each(|name| name.within.end = at);
-        }
-        if is_loop || source[at].is_name("set") {
-            let rest = source[at + 1..].iter().take_while(|token| !matches!(token, Token::Mark(_)));
-            let rest: Vec<&Token> = rest.filter(|token| !matches!(token, Token::Space(_))).collect();
-            let given = |token: &&&Token| matches!(token, Token::Name(_)) && !token.is_name("in") || token.is_sign(",");
-            let first = rest.iter().take_while(given).count();
-            let of = match rest.get(first + 1) {
-                Some(token) if token.is_name("iterations") => VarSource::Iterations,
-                Some(token) if is_loop && !names.root.is_empty() && token.is_name(names.root) => VarSource::Ids,
-                _ => VarSource::Others,
-            };
-            let before = bound.len();
-            let words = rest[..first].iter().filter(|token| matches!(token, Token::Name(_)));
-            let numbers = is_loop && !rest.iter().any(|token| token.is_name("if"));
-            bound.extend(words.map(|word| TemplateVar {
-                name: word.text().to_owned(),
-                of,
-                numbers,
-                is_loop,
-                within: at..source.len(),
-            }));
-            if is_loop {
-                open.push(before..bound.len());
-            }
-        }
-        at += 1;
-    }
-    bound
-}
-
-struct TokenWalk<'a> {
-    source: &'a [Token],
-    names: &'a Names,
-    bound: &'a [TemplateVar],
-}
-
-/// A name and what is asked of it.
-struct NamePath {
-    root: String,
-    /// Its first token.
-    start: usize,
-    members: Vec<String>,
-    /// The first token after it.
-    end: usize,
-    /// The last member is called.
-    calls: bool,
-}
-
 impl TokenWalk<'_> {
-    /// Returns the meaning of a name that the template defines itself; the innermost loop decides.
-    fn var_source(&self, at: usize, name: &str) -> Option<VarSource> {
-        self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
-    }
-
-    /// Whether `loop.index` is the number of the item that a name stands for.
-    fn is_numbered(&self, at: usize, name: &str) -> bool {
-        let mut here = self.bound.iter().filter(|bound| bound.within.contains(&at));
-        let innermost = here.clone().filter(|bound| bound.is_loop).map(|bound| bound.within.start).max();
-        here.rfind(|bound| bound.name == name)
-            .is_some_and(|bound| bound.numbers && Some(bound.within.start) == innermost)
-    }
-
-    /// The first token after the members, items and arguments that follow a name.
-    fn end_of_operand(&self, from: usize) -> usize {
-        let mut end = from;
-        loop {
-            end = match self.source.get(end..).unwrap_or_default() {
-                [dot, Token::Name(_) | Token::Number(_), ..] if dot.is_sign(".") => end + 2,
-                rest @ [open, ..] if open.is_sign("(") || open.is_sign("[") => {
-                    let mut depth = 0;
-                    let close = rest.iter().position(|token| {
-                        depth += depth_change(token);
-                        depth == 0
-                    });
-                    end + close.map_or(rest.len(), |close| close + 1)
-                }
-                _ => return end,
-            };
-        }
-    }
-
-    /// Whether a member is asked of an item of `iterations`.
-    fn is_of_iteration(&self, at: usize) -> bool {
-        let before = |sign: &str, at: usize| self.source.get(at).is_some_and(|token| token.is_sign(sign));
-        let closes = at.checked_sub(2).filter(|close| before(".", at - 1) && before("]", *close));
-        let opens = closes.and_then(|close| self.source[..close].iter().rposition(|token| token.is_sign("[")));
-        opens.and_then(|open| open.checked_sub(1)).is_some_and(|root| self.source[root].is_name("iterations"))
-    }
-
-    /// The first token that is no space, from here on.
-    fn next(&self, from: usize) -> Option<(usize, &Token)> {
-        self.source.iter().enumerate().skip(from).find(|(_, token)| !matches!(token, Token::Space(_)))
-    }
-
-    /// The last token that is no space, before here.
-    fn before(&self, at: usize) -> Option<(usize, &Token)> {
-        self.source.iter().enumerate().take(at).rev().find(|(_, token)| !matches!(token, Token::Space(_)))
-    }
-
-    /// Whether a name stands for a value of the scope, and is no keyword, member, filter, test or argument's name.
-    fn is_root(&self, at: usize, name: &str) -> bool {
-        let before = self.before(at).map(|(_, token)| token);
-        let follows = before.is_some_and(|t| t.is_sign(".") || t.is_sign("|") || t.is_name("is"));
-        let is_argument = self.next(at + 1).is_some_and(|(_, token)| token.is_sign("="));
-        !KEYWORDS.contains(&name) && !follows && !is_argument
-    }
-
-    fn path(&self, at: usize) -> NamePath {
-        let root = self.source[at].text().to_owned();
-        let mut path = NamePath { root, start: at, members: Vec::new(), end: at + 1, calls: false };
-        loop {
-            let rest = &self.source[path.end..];
-            let (member, length) = match rest {
-                [dot, Token::Name(name) | Token::Number(name), ..] if dot.is_sign(".") => (name.clone(), 2),
-                [open, key @ Token::Quoted(_), close, ..] if open.is_sign("[") && close.is_sign("]") => {
-                    (key.unquoted().unwrap_or_default().to_owned(), 3)
-                }
-                _ => break,
-            };
-            path.members.push(member);
-            path.end += length;
-        }
-        path.calls = !path.members.is_empty() && self.source.get(path.end).is_some_and(|token| token.is_sign("("));
-        path
-    }
-
     /// Puts what a path is called now, and gives the token to go on with.
     fn replaced(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
         let NamePath { root, members, end, .. } = path;

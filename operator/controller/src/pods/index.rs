@@ -51,7 +51,7 @@ struct PodIndexState {
     /// The Pods received so far of the lists that are being read, by namespace.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
     /// Pods that cannot be created, by their run's uid.
-    creation_failure: BTreeMap<Name, (Box<str>, PodProblem)>,
+    creation_failures: BTreeMap<Name, (Box<str>, PodProblem)>,
     /// Of which a list was read to its end.
     complete: BTreeSet<Option<String>>,
 }
@@ -159,7 +159,7 @@ impl PodIndex {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
         let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.problem.clone()?)));
-        let creation_failure = inner.creation_failure.iter().filter(|(_, (run, _))| &**run == uid);
+        let creation_failure = inner.creation_failures.iter().filter(|(_, (run, _))| &**run == uid);
         made.chain(creation_failure.map(|(name, (_, problem))| (name.clone(), problem.clone()))).collect()
     }
 
@@ -170,7 +170,7 @@ impl PodIndex {
         pod: &Name,
         problem: PodProblem,
     ) -> CreationFailureRecord {
-        self.lock().creation_failure.insert(pod.clone(), (run.into(), problem));
+        self.lock().creation_failures.insert(pod.clone(), (run.into(), problem));
         CreationFailureRecord { index: Arc::clone(self), pod: pod.clone() }
     }
 
@@ -190,7 +190,7 @@ pub(crate) struct CreationFailureRecord {
 
 impl Drop for CreationFailureRecord {
     fn drop(&mut self) {
-        self.index.lock().creation_failure.remove(&self.pod);
+        self.index.lock().creation_failures.remove(&self.pod);
     }
 }
 

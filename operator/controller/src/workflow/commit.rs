@@ -22,7 +22,7 @@ use signoff_engine::{
 };
 use signoff_executor::blobs::BlobError;
 
-use super::{observe::ObservedRun, pending::Pending, plan::Refusal, status};
+use super::{claim_slots::PendingConditions, observe::ObservedRun, plan::Refusal, status};
 use crate::{
     blobs::usual_name,
     context::{Context, owner},
@@ -45,7 +45,7 @@ pub(super) async fn commit(
     plan: &Plan,
     transition: &Transition,
     folded: &[NewSegment],
-    pending: Pending,
+    pending: PendingConditions,
 ) -> Result<Arc<Workflow>, Error> {
     let stored =
         store(context, seen, status::after_transition(seen, plan, transition, pending), transition, folded).await?;

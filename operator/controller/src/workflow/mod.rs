@@ -11,7 +11,6 @@ mod dispatch;
 mod finish;
 mod journal;
 mod observe;
-mod pending;
 mod plan;
 mod pod_gc;
 mod quarantine;
@@ -97,7 +96,7 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
     let claims = claim_slots::claim_slots(context, seen, &mut transition);
     *claimed = true;
-    let pending = pending::pending_steps(context, seen, &transition, &claims);
+    let pending = claim_slots::pending_conditions(context, seen, &transition, &claims);
     let folded = commit::fold_journal(context, seen, &mut transition)?;
     let stored = commit::commit(context, seen, &plan, &transition, &folded, pending).await?;
     journal::cache_segments(context, &seen.uid, folded);

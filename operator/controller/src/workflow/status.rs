@@ -12,7 +12,7 @@ use signoff_engine::{
 };
 use signoff_expr::text;
 
-use super::{observe::ObservedRun, pending::Pending, plan::Refusal};
+use super::{claim_slots::PendingConditions, observe::ObservedRun, plan::Refusal};
 use crate::guard::external_mutators_message;
 
 /// Returns the status after a transition.
@@ -20,7 +20,7 @@ pub(super) fn after_transition(
     seen: &ObservedRun,
     plan: &Plan,
     transition: &Transition,
-    pending: Pending,
+    pending: PendingConditions,
 ) -> WorkflowStatus {
     let (workflow, now) = (&*seen.workflow, seen.now);
     let mut status = after_turn(workflow, plan, transition, seen.overdue, now);

@@ -7,7 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use signoff_manifest::source::{Node, Value};
 
-use super::{NamePath, Names, TokenWalk, UnresolvedNames, template_vars, written};
+use super::{
+    Names, UnresolvedNames,
+    template_vars::template_vars,
+    token_walk::{NamePath, TokenWalk},
+    written,
+};
 use crate::tokens::{self, Token};
 
 /// The root of what a run of the Strands CLI leaves for its artifacts.

@@ -4,104 +4,29 @@
 //! **Invariant:** does no I/O. Objects at rest are compressed, but for the small ones that came to rest last; of finished objects
 //! only a summary is kept.
 
+mod entry;
+mod state;
+
 use std::{
     cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroUsize,
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::ResourceExt;
-use lru::LruCache;
 use signoff_api::{Moment, json_bytes};
 
-use crate::{
-    kinds::{Name, ReconciledKind, uid},
-    packed::PackedObject,
+use self::{
+    entry::{Body, PackedObject, Source},
+    state::{StoreState, order},
 };
+use crate::kinds::{Name, ReconciledKind};
 
-/// The number of small objects that stay as they are at rest: those that came to rest last.
-const MOST_SMALL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 /// The JSON of a small object has at most so many bytes.
 const SMALL: usize = 16 * 1024;
 
 /// The objects of one kind.
 pub struct Store<K> {
     inner: Mutex<StoreState<K>>,
-}
-
-struct StoreState<K> {
-    entries: BTreeMap<Name, Entry<K>>,
-    /// The small objects that came to rest last.
-    small: LruCache<Name, ()>,
-    /// By the owner's uid: what belongs to it and is open, or over and not yet taken note of.
-    owned: BTreeMap<Box<str>, Vec<Name>>,
-    /// The names in the list that is being read, so far.
-    listed: Option<BTreeSet<Name>>,
-    /// The bytes of the long values of all objects of a namespace, where they have any.
-    value_bytes: BTreeMap<Arc<str>, u64>,
-}
-
-struct Entry<K> {
-    uid: Box<str>,
-    version: Box<str>,
-    body: Body<K>,
-    /// The bytes of its JSON when they were last counted: when a version of others was seen, and when it came to rest.
-    bytes: usize,
-    /// Whether they are those of this version.
-    counted: bool,
-    /// The owner's uid, as long as the object stands in `owned`.
-    owner: Option<Box<str>>,
-    over: bool,
-    delete_at: Option<Moment>,
-    value_bytes: u64,
-    /// Whether an own read or write returned this version, so that whoever asked knows it.
-    own: bool,
-    /// Whether the body is what was sent: the API server named its version, and what is stored was not seen yet.
-    sent: bool,
-    /// A write may have been stored whose answer was lost: only the server knows the newest version.
-    is_stale: bool,
-}
-
-/// The source of an object.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    /// By a watch or a list.
-    Watch,
-    /// Whole, in the answer to an own read or write.
-    Answer,
-    /// As an own write sent it.
-    Sent,
-}
-
-enum Body<K> {
-    Full(Arc<K>),
-    Packed(PackedObject),
-    Summary,
-}
-
-impl<K: ReconciledKind> Entry<K> {
-    /// Whether the same version of this object is not what is known of it.
-    fn differs_from(&self, object: &K) -> bool {
-        match &self.body {
-            Body::Full(known) => **known != *object,
-            // The API server sorts the keys of free-form JSON: other bytes may be the same object.
-            Body::Packed(packed) => packed.unpack::<K>().is_none_or(|known| known != *object),
-            // Nothing else is kept of it.
-            Body::Summary => (self.over, self.delete_at) != (object.is_finished(), object.delete_at()),
-        }
-    }
-}
-
-impl<K: ReconciledKind> Body<K> {
-    /// Returns the object; `None` where it is not kept.
-    fn object(&self) -> Option<Arc<K>> {
-        match self {
-            Self::Full(object) => Some(Arc::clone(object)),
-            Self::Packed(packed) => packed.unpack().map(Arc::new),
-            Self::Summary => None,
-        }
-    }
 }
 
 /// The result of a lookup in the store.
@@ -135,14 +60,7 @@ pub struct DeletedObject {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        let inner = StoreState {
-            entries: BTreeMap::new(),
-            small: LruCache::new(MOST_SMALL),
-            owned: BTreeMap::new(),
-            listed: None,
-            value_bytes: BTreeMap::new(),
-        };
-        Self { inner: Mutex::new(inner) }
+        Self { inner: Mutex::default() }
     }
 }
 
@@ -384,114 +302,5 @@ impl<K: ReconciledKind> Store<K> {
     }
 }
 
-impl<K: ReconciledKind> StoreState<K> {
-    /// Returns an object that is not compressed.
-    fn full(&self, name: &Name) -> Option<Arc<K>> {
-        match &self.entries.get(name)?.body {
-            Body::Full(object) => Some(Arc::clone(object)),
-            Body::Packed(_) | Body::Summary => None,
-        }
-    }
-
-    /// Keeps the object unless a newer version is known. Returns the object as it is stored, as far as that is known, and
-    /// whether it was news.
-    fn put(&mut self, object: K, source: Source) -> (Arc<K>, bool) {
-        let name = Name::of(&object);
-        let object = Arc::new(object);
-        let version = object.resource_version().unwrap_or_default();
-        let own = source != Source::Watch;
-        if let Some(known) = self.entries.get_mut(&name) {
-            let same = *known.version == *version && &*known.uid == uid(&*object);
-            if same && (known.sent || source == Source::Sent) && known.differs_from(&object) {
-                tracing::warn!(kind = K::KIND, %name, "what is stored is not what the operator wrote; it goes by what is stored");
-                if source == Source::Sent {
-                    // The watch was faster than the answer.
-                    return (known.body.object().unwrap_or(object), false);
-                }
-            } else if same {
-                known.own |= own;
-                known.sent &= source == Source::Sent;
-                return (object, false);
-            } else if order(&known.version, &version) == Some(Ordering::Greater) {
-                return (object, false);
-            }
-        }
-        let is_stale =
-            !own && self.entries.get(&name).is_some_and(|known| known.is_stale && &*known.uid == uid(&*object));
-        let bytes = self.take(&name).map_or(0, |known| known.bytes);
-        let owner: Option<Box<str>> = object.owner().map(|(_, uid)| uid.into());
-        if let Some(owner) = &owner {
-            self.owned.entry(owner.clone()).or_default().push(name.clone());
-        }
-        let entry = Entry {
-            uid: uid(&*object).into(),
-            version: version.into(),
-            over: object.is_finished(),
-            delete_at: object.delete_at(),
-            value_bytes: object.value_bytes(),
-            body: Body::Full(Arc::clone(&object)),
-            bytes,
-            counted: false,
-            owner,
-            own,
-            sent: source == Source::Sent,
-            is_stale,
-        };
-        if entry.value_bytes > 0 {
-            let sum = self.value_bytes.entry(Arc::clone(&name.namespace)).or_default();
-            *sum = sum.saturating_add(entry.value_bytes);
-        }
-        self.entries.insert(name, entry);
-        (object, true)
-    }
-
-    /// Removes an object and says whose it was.
-    fn remove(&mut self, name: Name) -> Option<DeletedObject> {
-        let Entry { uid, body, .. } = self.take(&name)?;
-        let owner = body.object().and_then(|object| object.owner().map(|(owner, _)| name.beside(owner)));
-        Some(DeletedObject { name, uid: uid.into(), owner })
-    }
-
-    fn take(&mut self, name: &Name) -> Option<Entry<K>> {
-        self.unlink_owner(name);
-        self.small.pop(name);
-        let entry = self.entries.remove(name)?;
-        if let Some(sum) = self.value_bytes.get_mut(&name.namespace) {
-            *sum = sum.saturating_sub(entry.value_bytes);
-            if *sum == 0 {
-                self.value_bytes.remove(&name.namespace);
-            }
-        }
-        Some(entry)
-    }
-
-    fn unlink_owner(&mut self, name: &Name) {
-        let Some(owner) = self.entries.get_mut(name).and_then(|entry| entry.owner.take()) else { return };
-        if let Some(names) = self.owned.get_mut(&owner) {
-            names.retain(|known| known != name);
-            if names.is_empty() {
-                self.owned.remove(&owner);
-            }
-        }
-    }
-
-    fn keep_summary(&mut self, name: &Name) {
-        self.unlink_owner(name);
-        self.small.pop(name);
-        if let Some(entry) = self.entries.get_mut(name) {
-            entry.body = Body::Summary;
-        }
-    }
-}
-
-/// The order of two versions, where it can be known: Kubernetes promises numbers, other servers may not.
-fn order(one: &str, other: &str) -> Option<Ordering> {
-    if one == other {
-        return Some(Ordering::Equal);
-    }
-    Some(one.parse::<u128>().ok()?.cmp(&other.parse::<u128>().ok()?))
-}
-
 #[cfg(test)]
-#[path = "store_tests.rs"]
 mod tests;

@@ -2,56 +2,39 @@
 //!
 //! **Invariant:** blocks on nothing else, and owns every task that it spawns.
 
+mod start;
+
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
 use signoff_cluster::{
-    events::{self, Delivery},
     kinds::{DecodedKind, Name},
-    lease::LeaseGuard,
-    requests::ApiRequests,
-    store::Store,
-    watch::{WatchEvent, follow},
-    workqueue::{Key, Queue},
-    write_priority::WritePriority,
+    watch::WatchEvent,
+    workqueue::Key,
 };
 use signoff_engine::{Fact, driver::CallKey, transition::CallContent};
-use signoff_executor::{BlobStore, Caller, calls::make, clock::wake_up};
+use signoff_executor::{Caller, calls::make, clock::wake_up};
 use tokio::{
-    sync::{Notify, mpsc},
+    sync::mpsc,
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
 
 use crate::{
     approval,
-    blobs::ClusterBlobs,
-    caches::{ConfirmedOutcomes, PlanCache, SegmentCache},
-    call_slots::CallSlots,
     context::{CallStart, Context, StartSlot},
     error::Error,
     exit_reason::ExitReason,
-    guard::{ForeignApiServer, GuardMonitor, GuardStatus, Recheck},
+    guard::GuardStatus,
     health::Stage,
-    in_flight::Runs,
     operator::Operator,
-    pods::{self, PodIndex, PodQuota, PodRunner, PodWatchEvent},
-    policy_index::{PolicyIndex, PolicyWatches},
-    protected_addresses,
-    quarantine::Quarantines,
+    pods::{PodRunner, PodWatchEvent},
+    policy_index::PolicyWatches,
     reconcile_load::ReconcileLoad,
-    stall_reports,
-    stalls::Stalls,
-    unreadable::UnreadableObjects,
-    value_quota::ValueQuota,
-    watch_handlers, workflow,
+    stall_reports, watch_handlers, workflow,
 };
 
 /// The number of lost threads that ends the process.
@@ -94,99 +77,6 @@ struct SyncedLists {
 }
 
 impl EventLoop {
-    pub(crate) fn start(operator: &Operator, lease_guard: LeaseGuard) -> (Self, Delivery) {
-        let Operator { config, metrics, .. } = operator;
-        let client = &config.client;
-        let priority = WritePriority::default();
-        let (reporter, delivery) =
-            events::reporter(client.clone(), &config.incarnation, priority.clone(), metrics.requests());
-        let (to_starts, starts) = mpsc::unbounded_channel();
-        let (to_workflows, workflows) = mpsc::channel(256);
-        let (to_approvals, approvals) = mpsc::channel(256);
-        let default_blobs = || Arc::new(ClusterBlobs::new(client.clone(), Arc::clone(metrics))) as Arc<dyn BlobStore>;
-        let doubt = Arc::new(Notify::new());
-        let pods = Arc::new(PodIndex::default());
-        let context = Arc::new(Context {
-            requests: ApiRequests::new(client.clone(), metrics.requests(), priority),
-            clock: Arc::clone(&config.clock),
-            blobs: config.blobs.clone().unwrap_or_else(default_blobs),
-            settings: config.settings.clone(),
-            incarnation: config.incarnation.clone(),
-            workflows: Store::default(),
-            approvals: Store::default(),
-            policies: PolicyIndex::default(),
-            unreadable: UnreadableObjects::default(),
-            queue: Queue::default(),
-            stalls: Stalls::default(),
-            runs: Runs::default(),
-            plans: PlanCache::default(),
-            evaluator: config.evaluator.clone(),
-            evaluating: AtomicUsize::new(0),
-            quarantines: Quarantines::default(),
-            segments: SegmentCache::default(),
-            room: config.room,
-            call_slots: Arc::new(CallSlots::new(config.call_limits)),
-            value_quota: ValueQuota::new(config.values),
-            pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),
-            pods,
-            guard: operator.guard.subscribe(),
-            recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
-            confirmed_outcomes: ConfirmedOutcomes::default(),
-            lease_guard,
-            starts: to_starts,
-            reporter,
-            metrics: Arc::clone(metrics),
-            draining: AtomicBool::new(false),
-        });
-        operator.context.send_replace(Arc::downgrade(&context));
-        let mut background = JoinSet::new();
-        let (counts, watched) = (metrics.requests(), client.clone());
-        background.spawn(follow(watched, to_workflows, counts).map(|()| ExitReason::Task("watch of Workflows")));
-        let (counts, watched) = (metrics.requests(), client.clone());
-        background.spawn(follow(watched, to_approvals, counts).map(|()| ExitReason::Task("watch of Approvals")));
-        let monitor = GuardMonitor {
-            client: client.clone(),
-            mode: config.guard.clone(),
-            status: operator.guard.clone(),
-            doubt,
-            clock: Arc::clone(&config.clock),
-            metrics: Arc::clone(metrics),
-        };
-        background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
-        if let Some(around) = &config.targets {
-            background.spawn(
-                protected_addresses::watch(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),
-            );
-        }
-        let policies = PolicyWatches::start(client, metrics, &mut background);
-        let pods = pods::watch(client, &config.pods, metrics, &mut background);
-        let pod_runner = PodRunner {
-            context: Arc::clone(&context),
-            requests: context.requests.clone(),
-            index: Arc::clone(&context.pods),
-            clock: Arc::clone(&config.clock),
-        };
-        let event_loop = Self {
-            context,
-            caller: Arc::clone(&config.caller),
-            max_reconciles: config.max_reconciles.max(1),
-            grace: config.grace,
-            background,
-            reconciles: JoinSet::new(),
-            load: ReconcileLoad::default(),
-            calls: JoinSet::new(),
-            starts,
-            workflows,
-            approvals,
-            policies,
-            pods,
-            pod_runner: Arc::new(pod_runner),
-            synced: SyncedLists::default(),
-            working: false,
-        };
-        (event_loop, delivery)
-    }
-
     /// Runs the loop. Each iteration is short: nothing is awaited but events.
     pub(crate) async fn run(
         &mut self,
