@@ -152,7 +152,7 @@ impl Harness {
         let client = signoff_cluster::connect_service(self.server.connection(life), "default");
         let config = Config {
             guard: self.guard.clone(),
-            room: self.room,
+            journal_limits: self.room,
             pods: self.pods.clone(),
             settings: self.settings.clone(),
             values: self.values,

@@ -261,7 +261,7 @@ struct ObjectParts<S, T> {
     status: Option<T>,
 }
 
-/// An object as it is read from JSON.
+/// An object that was decoded from JSON.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded<K>(pub K);
 

@@ -68,7 +68,7 @@ impl LeaseGuard {
     }
 }
 
-/// Returns the time that is written into a Lease.
+/// The clock whose time is written into a Lease.
 pub type WallClock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
 /// The client of one Lease.

@@ -153,8 +153,8 @@ impl Queue {
         inner.turns.retain(|namespace| inner.ready.contains_key(namespace));
     }
 
-    /// The look is over; the next one is due then, unless something happens earlier. `made` says whether a version
-    /// is the one that the look left behind.
+    /// Finishes a reconcile. `due`: the time of the next one, unless an event arrives earlier. `made`: whether a version was
+    /// written by this reconcile.
     pub fn finish(&self, key: &Key, due: Option<Moment>, made: impl FnOnce(&str) -> bool) {
         let mut inner = self.lock();
         inner.failures.remove(key);
@@ -166,7 +166,7 @@ impl Queue {
         inner.done(key, due);
     }
 
-    /// The look failed: `due` says when to look again after so many failures in a row, which are returned too.
+    /// Records a failed reconcile. Returns the number of failures in a row; `due` says when to reconcile again after these.
     pub fn fail(&self, key: &Key, due: impl FnOnce(u32) -> Moment) -> u32 {
         let mut inner = self.lock();
         let failures = inner.failures.entry(key.clone()).or_default();

@@ -74,7 +74,7 @@ pub(crate) struct Context {
     pub(crate) quarantines: Quarantines,
     pub(crate) segments: SegmentCache,
     /// The limits of the part of a journal that stays in its Workflow.
-    pub(crate) room: JournalLimits,
+    pub(crate) journal_limits: JournalLimits,
     /// The slots for calls.
     pub(crate) call_slots: Arc<CallSlots>,
     /// The quota for long values.

@@ -25,7 +25,7 @@ use crate::{
     event_loop::EventLoop,
     exit_reason::ExitReason,
     guard::{GuardMode, GuardStatus},
-    health::{Probe, Stage},
+    health::{OperatorPhase, Probe},
     metrics::SharedMetrics,
     pods::PodSettings,
     protected_addresses::ProtectedAddresses,
@@ -48,7 +48,7 @@ pub struct Config {
     /// The administrator's settings for all runs.
     pub settings: Settings,
     /// The limits of the part of a journal that stays in its Workflow; the rest goes to `blobs`.
-    pub room: JournalLimits,
+    pub journal_limits: JournalLimits,
     /// The unique identity of this process, at most 128 characters.
     pub incarnation: String,
     /// The Lease under which it acts; `None` where it is certainly alone.
@@ -84,7 +84,7 @@ impl Config {
             caller,
             blobs: None,
             settings: Settings::default(),
-            room: JournalLimits::default(),
+            journal_limits: JournalLimits::default(),
             incarnation: incarnation.to_owned(),
             lease: None,
             guard: GuardMode::Checked(Box::default()),
@@ -104,7 +104,7 @@ impl Config {
 pub struct Operator {
     pub(crate) config: Config,
     pub(crate) metrics: SharedMetrics,
-    pub(crate) stage: watch::Sender<Stage>,
+    pub(crate) phase: watch::Sender<OperatorPhase>,
     pub(crate) guard: watch::Sender<GuardStatus>,
     pub(crate) context: watch::Sender<Weak<Context>>,
 }
@@ -118,7 +118,7 @@ impl Operator {
         Self {
             config,
             metrics,
-            stage: watch::Sender::new(Stage::Starting("not started".to_owned())),
+            phase: watch::Sender::new(OperatorPhase::Starting("not started".to_owned())),
             guard: watch::Sender::new(GuardStatus::Unknown),
             context: watch::Sender::new(Weak::new()),
         }
@@ -128,7 +128,7 @@ impl Operator {
     #[must_use]
     pub fn probe(&self) -> Probe {
         Probe {
-            stage: self.stage.subscribe(),
+            phase: self.phase.subscribe(),
             guard: self.guard.subscribe(),
             metrics: Arc::clone(&self.metrics),
             context: self.context.subscribe(),
@@ -149,7 +149,7 @@ impl Operator {
                 let clock = Arc::clone(clock);
                 let now = Arc::new(move || clock.now());
                 let lease = Lease::new(client.clone(), settings.clone(), incarnation, now);
-                let acquired = lease.acquire(|why| self.enter(Stage::StandingBy(why)));
+                let acquired = lease.acquire(|why| self.enter(OperatorPhase::StandingBy(why)));
                 tokio::select! {
                     biased;
                     () = &mut shutdown => return Ok(()),
@@ -158,7 +158,7 @@ impl Operator {
             }
         };
         self.metrics.set_leading(true);
-        self.enter(Stage::Starting("reading Workflows, Approvals and policies".to_owned()));
+        self.enter(OperatorPhase::Starting("reading Workflows, Approvals and policies".to_owned()));
         let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, HeldLease::lease_guard);
         let (mut works, delivery) = EventLoop::start(&self, lease_guard);
         let mut events = JoinSet::new();
@@ -184,12 +184,12 @@ impl Operator {
         ended
     }
 
-    pub(crate) fn enter(&self, stage: Stage) {
-        self.stage.send_if_modified(|old| {
-            let news = *old != stage;
+    pub(crate) fn enter(&self, phase: Stage) {
+        self.phase.send_if_modified(|old| {
+            let news = *old != phase;
             if news {
-                tracing::info!("{stage}");
-                *old = stage;
+                tracing::info!("{phase}");
+                *old = phase;
             }
             news
         });

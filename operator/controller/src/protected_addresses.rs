@@ -43,11 +43,11 @@ pub struct ProtectedAddresses {
 /// A kind of object that has addresses.
 trait AddressedKind: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static {
     const KIND: &'static str;
-    /// As they stand there; what is no IP address among them is none that a call could connect to.
+    /// Returns the addresses as written; entries that are not IP addresses are ignored.
     fn addresses(&self) -> Vec<&str>;
 }
 
-/// Of a Node, no more than this.
+/// The decoded part of a Node.
 #[derive(Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = Node)]
 struct NodeObject {
@@ -75,7 +75,7 @@ impl AddressedKind for NodeObject {
     }
 }
 
-/// Of a Service, no more than this.
+/// The decoded part of a Service.
 #[derive(Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = Service)]
 struct ServiceObject {
@@ -101,7 +101,7 @@ impl AddressedKind for ServiceObject {
     }
 }
 
-/// Of an EndpointSlice, no more than this.
+/// The decoded part of an EndpointSlice.
 #[derive(Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = EndpointSlice)]
 struct SliceObject {
@@ -124,7 +124,7 @@ impl AddressedKind for SliceObject {
     }
 }
 
-/// Announces at once what will be told, and then tells it for as long as it runs.
+/// Watches the objects with protected addresses. What will be published is announced at once.
 pub(crate) fn watch(
     client: &Client,
     targets: &ProtectedAddresses,
@@ -163,6 +163,7 @@ pub(crate) fn watch(
     futures::future::join_all(watches).map(drop)
 }
 
+/// Publishes the addresses of one watch.
 struct AddressPublisher {
     what: &'static str,
     protected: ProtectedSet,
@@ -214,7 +215,7 @@ struct AddressSet {
 }
 
 impl AddressSet {
-    /// Takes news. Returns whether the addresses may be others now.
+    /// Applies a watch event. Returns whether the addresses may have changed.
     fn apply<K: AddressedKind>(&mut self, event: watcher::Event<K>) -> bool {
         let read = |object: &K| {
             let addresses = object.addresses().into_iter().filter_map(|text| text.parse().ok()).collect();

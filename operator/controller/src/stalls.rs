@@ -32,7 +32,7 @@ struct Stall {
     is_reported: bool,
 }
 
-/// A failure to be written to its object now.
+/// A stall that is due to be reported on its object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OverdueStall {
     pub(crate) since: Moment,

@@ -12,6 +12,7 @@ pub(crate) struct UnreadableObjects {
     inner: Mutex<BTreeMap<Key, ReadFailure>>,
 }
 
+/// The reason why an object cannot be read.
 struct ReadFailure {
     why: Arc<str>,
     /// Whether the newest list, or the watch since, showed it.

@@ -37,14 +37,14 @@ use gate_before::GateBefore;
 pub(crate) use output::{AnswerParser, parse_again};
 use signoff_expr::Condition;
 
-/// Where a list of steps continues.
+/// The control flow after a step of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepFlow {
-    /// With the next step.
+    /// Continue with the next step.
     Continue,
-    /// With the step at this position and everything after it once more; none means this step alone.
+    /// Repeat from the step at this position; `None` repeats this step alone.
     Repeat(Option<usize>),
-    /// Nowhere, unless the list knows what to do about a no.
+    /// End with a refusal, unless the pattern continues after one.
     Refused(String),
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum StepFlow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
     Failed(String),
-    /// Failed, because a person said no: nothing beside it goes on.
+    /// Failed because a person gave up: the branches beside it end too.
     GivenUp(String),
     Rejected(String),
     Aborted(String),

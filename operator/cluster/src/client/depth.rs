@@ -9,7 +9,7 @@ use bytes::Bytes;
 /// few levels before it comes to an object.
 pub const MAX_DEPTH: u32 = 100;
 
-/// Where in a text of JSON, or in several that follow each other, the bytes have come to.
+/// The filter of one stream of JSON: how deep it nests where the bytes have come to.
 #[derive(Clone, Debug, Default)]
 pub struct DepthFilter {
     depth: u32,

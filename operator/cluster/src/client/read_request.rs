@@ -1,6 +1,6 @@
 //! The verb and resource of a request that reads, from its method and path.
 //!
-//! It must not look at a body.
+//! It must not read a body.
 
 use http::{Method, Uri};
 

@@ -29,7 +29,7 @@ use crate::{
     error::Error,
     exit_reason::ExitReason,
     guard::GuardStatus,
-    health::Stage,
+    health::OperatorPhase,
     operator::Operator,
     pods::{PodRunner, PodWatchEvent},
     policy_index::PolicyWatches,
@@ -104,7 +104,7 @@ impl EventLoop {
             tokio::select! {
                 biased;
                 () = &mut shutdown, if last_call.is_none() => {
-                    operator.enter(Stage::Stopping);
+                    operator.enter(OperatorPhase::Stopping);
                     context.draining.store(true, Ordering::Relaxed);
                     last_call = Some(Instant::now() + self.grace);
                 }
@@ -112,7 +112,7 @@ impl EventLoop {
                 () = until(last_writes) => return Err(ExitReason::LostThreads(*lost.borrow())),
                 Ok(()) = lost.changed(), if last_writes.is_none() => {
                     if *lost.borrow() >= MOST_LOST {
-                        operator.enter(Stage::Stopping);
+                        operator.enter(OperatorPhase::Stopping);
                         last_writes = Some(Instant::now() + LAST_WRITES);
                     }
                 }
@@ -135,7 +135,7 @@ impl EventLoop {
                 Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
                 () = context.queue.triggered() => {}
                 () = until(due) => context.queue.fire_timers(context.now()),
-                // While the guard looks nothing can be said; what it then finds is news again.
+                // While the guard inspects nothing is reported; its result is a change again.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
                 Ok(()) = freed.changed() => {
                     for name in context.pod_quota.workflows_to_wake() {
@@ -162,7 +162,7 @@ impl EventLoop {
         {
             self.working = true;
             if !self.context.is_draining() {
-                operator.enter(Stage::Working);
+                operator.enter(OperatorPhase::Working);
             }
         }
         self.working
@@ -171,7 +171,7 @@ impl EventLoop {
     /// Starts as many reconciles as may be in flight.
     fn start_reconciles(&mut self) {
         if self.context.is_draining() {
-            // Only what has results to commit is still looked at.
+            // Only runs with results to commit are still reconciled.
             let busy = self.context.runs.busy_runs();
             self.context.queue.retain(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
         }
@@ -300,7 +300,7 @@ impl EventLoop {
         }
     }
 
-    /// Looks at the runs of these namespaces: something else is demanded of them.
+    /// Enqueues the runs of these namespaces, whose policies have changed.
     fn reconcile_under_policies(&self, namespaces: &[Arc<str>]) {
         if namespaces.is_empty() {
             return;

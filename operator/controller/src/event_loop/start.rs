@@ -73,7 +73,7 @@ impl EventLoop {
             evaluating: AtomicUsize::new(0),
             quarantines: Quarantines::default(),
             segments: SegmentCache::default(),
-            room: config.room,
+            journal_limits: config.journal_limits,
             call_slots: Arc::new(CallSlots::new(config.call_limits)),
             value_quota: ValueQuota::new(config.values),
             pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),

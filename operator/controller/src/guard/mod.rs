@@ -53,7 +53,7 @@ pub enum GuardStatus {
     Broken(Arc<[String]>),
 }
 
-/// The admission policies in force.
+/// The epoch in which the admission policies are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardEpoch {
     /// Changes whenever one of the guard's objects is changed or created again.

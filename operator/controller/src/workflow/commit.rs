@@ -35,7 +35,7 @@ pub(super) fn fold_journal(
     seen: &ObservedRun,
     transition: &mut Transition,
 ) -> Result<Vec<NewSegment>, Error> {
-    let settled = transition.journal.fold_finished(&context.room);
+    let settled = transition.journal.fold_finished(&context.journal_limits);
     settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
 }
 

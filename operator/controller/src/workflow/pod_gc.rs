@@ -86,7 +86,7 @@ async fn delete_or_keep(
             context.pods.mark_result_taken(pod);
             return Ok(());
         }
-        // Its phase follows a moment later, and then it is looked at again.
+        // Its phase follows a moment later, and then the run is reconciled again.
         if pod.is_ending() {
             return Ok(());
         }
