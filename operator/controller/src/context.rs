@@ -194,7 +194,7 @@ impl Context {
         }
     }
 
-    /// An object is not set aside any more.
+    /// Ends the quarantine of an object.
     pub(crate) fn end_quarantine(&self, key: &Key) {
         if self.quarantines.remove(key) {
             self.metrics.set_quarantined(self.quarantines.count());

@@ -57,7 +57,7 @@ impl Runs {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The results that the journal has a place for. Those whose record has a result already are dropped.
+    /// Returns the results of calls that have an open record. Results that the journal contains are dropped.
     pub fn facts(&self, name: &Name, uid: &str, journal: &Journal) -> Vec<Fact> {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return Vec::new() };
@@ -75,7 +75,7 @@ impl Runs {
         self.lock().attempted_pods.get(name).is_some_and(|pods| pods.contains(pod))
     }
 
-    /// The call is going to be made; `pod`: as a Pod of this name.
+    /// Adds a call that starts now; `pod`: the name of its Pod.
     pub fn begin_call(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
         let mut inner = self.lock();
         if let Some(pod) = pod {
@@ -92,21 +92,21 @@ impl Runs {
         }
     }
 
-    /// The call is being made by this task. Returns whether anybody still wants it.
+    /// Attaches the task of a call. Returns whether the call is still in flight.
     pub fn attach_task(&self, name: &Name, uid: &str, key: &CallKey, task: AbortHandle) -> bool {
         let mut inner = self.lock();
         let wanted = inner.run(name, uid).and_then(|run| run.calls.handle_mut(key));
         wanted.map(|call| call.task = Some(task)).is_some()
     }
 
-    /// The call has ended. Returns whether anybody still wants to know.
+    /// Records the result of a call. Returns whether the call was in flight.
     pub fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };
         run.calls.finish(key, fact)
     }
 
-    /// The journal was committed: results that it holds need not be kept.
+    /// Drops the results that a committed journal contains.
     pub fn on_committed(&self, name: &Name, uid: &str, journal: &Journal) {
         let mut inner = self.lock();
         if let Some(run) = inner.run(name, uid) {
@@ -146,7 +146,7 @@ impl Runs {
         }
     }
 
-    /// The runs with calls under way that would be lost, or results that are not committed.
+    /// Returns the runs with calls in flight that would be lost, or with results that are not committed.
     pub fn busy_runs(&self) -> BTreeSet<Name> {
         let inner = self.lock();
         let busy = |run: &RunCalls| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();

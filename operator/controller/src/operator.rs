@@ -167,7 +167,7 @@ impl Operator {
         let (stop, stopped) = oneshot::channel::<()>();
         let mut keeping = JoinSet::new();
         if let Some(held) = held {
-            keeping.spawn(held.keep_until(stopped));
+            keeping.spawn(held.renew_until(stopped));
         }
         let ended = tokio::select! {
             biased;
@@ -179,7 +179,7 @@ impl Operator {
         let _ = timeout(LAST_WORDS, events.join_next()).await;
         drop(stop);
         if let (Ok(()) | Err(ExitReason::LostThreads(_)), Some(Ok(Ok(held)))) = (&ended, keeping.join_next().await) {
-            held.give_up().await;
+            held.release().await;
         }
         ended
     }

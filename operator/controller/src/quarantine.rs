@@ -60,7 +60,7 @@ impl Quarantines {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An evaluation was stopped, after as many failures `before`. Returns when the object is tried again.
+    /// Records a stopped evaluation, after `before` failures. Returns the entry of the object.
     pub(crate) fn record_stop(&self, key: &Key, generation: i64, before: i32, now: Moment) -> QuarantineEntry {
         let mut inner = self.lock();
         let shared = inner.record_failure(&key.name().namespace, now);
@@ -70,18 +70,18 @@ impl Quarantines {
         entry
     }
 
-    /// A part of an evaluation was stopped, and the object goes on without it. Its namespace pauses nevertheless.
+    /// Records a stopped part of an evaluation. The object continues without it, but its namespace backs off.
     pub(crate) fn record_stopped_part(&self, key: &Key, now: Moment) {
         self.lock().record_failure(&key.name().namespace, now);
     }
 
-    /// The steps of a run that turned out to be too costly.
+    /// Returns the steps of a run that are too costly.
     pub(crate) fn costly(&self, name: &Name, uid: &str) -> Vec<Fact> {
         let inner = self.lock();
         inner.costly.get(name).filter(|(of, _)| of == uid).map(|(_, facts)| facts.clone()).unwrap_or_default()
     }
 
-    /// A step of a run turned out to be too costly: that is known until a commit holds it.
+    /// Adds a step of a run that is too costly, until a commit contains it.
     pub(crate) fn add_costly(&self, name: &Name, uid: &str, fact: Fact) {
         let mut inner = self.lock();
         let (of, facts) = inner.costly.entry(name.clone()).or_default();
@@ -92,22 +92,22 @@ impl Quarantines {
         facts.push(fact);
     }
 
-    /// A commit holds what is known of a run, or the run is over.
+    /// Removes the costly steps of a run that are committed, or whose run has finished.
     pub(crate) fn on_committed(&self, name: &Name) {
         self.lock().costly.remove(name);
     }
 
-    /// An object was found that another process in quarantine.
+    /// Adds an object that another process has put into quarantine.
     pub(crate) fn insert(&self, key: &Key, aside: QuarantineEntry) {
         self.lock().objects.entry(key.clone()).or_insert(entry);
     }
 
-    /// The earliest moment at which an object may be evaluated that is in quarantine, in memory.
+    /// Returns the entry of an object, or `None`.
     pub(crate) fn get(&self, key: &Key) -> Option<QuarantineEntry> {
         self.lock().objects.get(key).copied()
     }
 
-    /// The object was evaluated, or has ended. Returns whether it was in quarantine.
+    /// Removes an object that was evaluated or has finished. Returns whether it was in quarantine.
     pub(crate) fn remove(&self, key: &Key) -> bool {
         self.lock().objects.remove(key).is_some()
     }

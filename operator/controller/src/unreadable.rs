@@ -24,12 +24,12 @@ impl UnreadableObjects {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An object cannot be read. Returns whether that is news.
+    /// Adds an object that cannot be read. Returns whether it was readable before.
     pub(crate) fn insert(&self, key: Key, why: &str) -> bool {
         self.lock().insert(key, ReadFailure { why: why.into(), seen: true }).is_none()
     }
 
-    /// An object can be read again, or is no more. Returns whether it could not be read until now.
+    /// Removes an object that can be read again or was deleted. Returns whether it was unreadable.
     pub(crate) fn remove(&self, key: &Key) -> bool {
         self.lock().remove(key).is_some()
     }

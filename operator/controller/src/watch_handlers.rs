@@ -106,7 +106,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
         }
         WatchEvent::Listed(object) => {
             let name = Name::of(&*object);
-            // What is over and need not be deleted needs no look.
+            // A finished object that need not be deleted needs no reconcile.
             let idle = object.is_finished() && object.delete_at().is_none();
             mark_readable::<K>(context, object.meta());
             let news = store.list(*object);

@@ -38,7 +38,7 @@ pub struct Now {
 /// A fact from outside: the result of a call, or the outcome of an Approval.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
-    /// A call ended.
+    /// A call finished.
     CallFinished {
         /// The path of its record.
         path: String,
@@ -46,22 +46,22 @@ pub enum Fact {
         attempt: i32,
         /// The reply, or the failure.
         result: Result<Reply, Failure>,
-        /// When its end was seen.
+        /// When it finished.
         at: Moment,
     },
-    /// An Approval ended.
+    /// An Approval has an outcome.
     ApprovalDecided {
         /// The path of the gate's record.
         path: String,
         /// The outcome.
         outcome: Box<Outcome>,
     },
-    /// The Approval of a gate that waits does not exist, though its record does.
+    /// The Approval of a waiting gate does not exist.
     ApprovalMissing {
         /// The path of the gate's record.
         path: String,
     },
-    /// A call that must not be repeated was started by an operator that is no more.
+    /// A call that must not be repeated was started by an earlier process, and its result is lost.
     CallLost {
         /// The path of its record.
         path: String,
@@ -80,7 +80,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// The path and attempt of the record it speaks of.
+    /// Returns the path and attempt of its record.
     #[must_use]
     pub fn key(&self) -> (&str, i32) {
         match self {

@@ -32,29 +32,29 @@ pub struct Store<K> {
 /// The result of a lookup in the store.
 #[derive(Debug)]
 pub enum Found<K> {
-    /// All of it.
+    /// The cached object.
     Here(Arc<K>),
-    /// That it is over, what its uid is, and when it is to be deleted.
+    /// A finished object, of which only the summary is cached.
     Finished {
         /// Its uid.
         uid: String,
         /// When it is to be deleted.
         delete_at: Option<Moment>,
     },
-    /// Nothing that can be relied on: ask the server.
+    /// The cached object may be stale: read it from the API server.
     Stale,
-    /// It is not there, as far as the watch has come.
+    /// The object does not exist, as far as the watch has come.
     NotFound,
 }
 
 /// A deleted object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DeletedObject {
-    /// Where it was.
+    /// Its namespace and name.
     pub name: Name,
     /// Its uid.
     pub uid: String,
-    /// Its owner, where that may not have taken note of its end.
+    /// Its owner, where the owner may not have been reconciled since.
     pub owner: Option<Name>,
 }
 
@@ -70,8 +70,8 @@ impl<K: ReconciledKind> Store<K> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a watch showed. Returns whether it is news: an echo of an own write is none, unless what is stored is not
-    /// what was sent.
+    /// Applies a watch event. Returns whether it is news: the echo of an own write is not, unless the stored object differs from
+    /// the sent one.
     pub fn apply(&self, object: K) -> bool {
         let (object, is_news) = self.lock().put(object, Source::Watch);
         if is_news && !object.is_finished() {
@@ -80,13 +80,13 @@ impl<K: ReconciledKind> Store<K> {
         is_news
     }
 
-    /// Takes what an own read or write returned, and gives it back to be worked with.
+    /// Caches the answer to an own read or write, and returns it.
     pub fn record(&self, object: K) -> Arc<K> {
         self.record_from(object, Source::Answer)
     }
 
-    /// Takes what an own write sent, with the metadata that the answer had, and gives it back to be worked with. It stands
-    /// until the watch shows what is stored.
+    /// Caches the object that an own write sent, with the metadata of the answer, and returns it. The next watch event replaces it
+    /// where it differs.
     pub fn record_sent(&self, object: K) -> Arc<K> {
         self.record_from(object, Source::Sent)
     }
@@ -106,7 +106,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().listed = Some(BTreeSet::new());
     }
 
-    /// Takes one object of a list, compressed at once: the lists of a large cluster do not fit otherwise.
+    /// Applies one object of a list, compressed at once: the lists of a large cluster do not fit otherwise.
     /// Returns whether it is news.
     pub fn list(&self, object: K) -> bool {
         let name = Name::of(&object);
@@ -133,7 +133,7 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// The list of this version is complete: returns what is no more.
+    /// Completes the list of this version. Returns the objects that were deleted.
     pub fn finish_list(&self, version: &str) -> Vec<DeletedObject> {
         let mut inner = self.lock();
         let Some(listed) = inner.listed.take() else { return Vec::new() };
@@ -147,14 +147,14 @@ impl<K: ReconciledKind> Store<K> {
         gone.into_iter().filter_map(|name| inner.remove(name)).collect()
     }
 
-    /// Takes word that the object with this uid was deleted. Returns what is no more, where that is news.
+    /// Removes the deleted object with this uid. Returns it, or `None` where it was not cached.
     pub fn remove(&self, name: Name, uid: &str) -> Option<DeletedObject> {
         let mut inner = self.lock();
         let known = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
         if known { inner.remove(name) } else { None }
     }
 
-    /// Returns the version that is known of an object.
+    /// Returns the cached version of an object.
     pub fn version_of(&self, name: &Name) -> Option<Box<str>> {
         self.lock().entries.get(name).map(|entry| entry.version.clone())
     }
@@ -181,7 +181,7 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Whether the object is known with this uid and not over.
+    /// Whether the object is cached with this uid and has not finished.
     pub fn is_open(&self, name: &Name, uid: &str) -> bool {
         self.lock().entries.get(name).is_some_and(|entry| &*entry.uid == uid && !entry.over)
     }
@@ -191,7 +191,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).is_some_and(|entry| entry.own && *entry.version == *version)
     }
 
-    /// Whether the object is known and not over.
+    /// Whether the object is cached and has not finished.
     pub fn has_open(&self, name: &Name) -> bool {
         self.lock().entries.get(name).is_some_and(|entry| !entry.over)
     }
@@ -203,7 +203,7 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Takes word that an object is not needed for a while. A large one is compressed at once, a small one when as many others
+    /// Releases an object that is not needed for a while. A large one is compressed at once, a small one when as many others
     /// came to rest after it.
     pub fn release(&self, name: &Name) {
         let inner = self.lock();
@@ -278,7 +278,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).map_or(0, |entry| entry.value_bytes)
     }
 
-    /// The object is over and everybody has taken note of it.
+    /// Keeps only the summary of a finished object.
     pub fn keep_summary(&self, name: &Name) {
         let mut inner = self.lock();
         if inner.entries.get(name).is_some_and(|entry| entry.over) {
@@ -291,7 +291,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().owned.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// Every name that is not over.
+    /// Returns the names of the objects that have not finished.
     pub fn open(&self) -> Vec<Name> {
         self.lock().entries.iter().filter(|(_, entry)| !entry.over).map(|(name, _)| name.clone()).collect()
     }

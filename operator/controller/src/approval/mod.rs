@@ -16,12 +16,12 @@ use observe::{ApprovalObservation, ObservedApproval};
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
-    let looked = look(context, name).await;
+    let reconciled = reconcile_observed(context, name).await;
     context.approvals.release(name);
-    looked
+    reconciled
 }
 
-async fn look(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
+async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let ObservedApproval { approval, owner, guard_epoch } = match observe::observe(context, name).await? {
         ApprovalObservation::Open(seen) => *seen,
         ApprovalObservation::Nothing => {

@@ -17,7 +17,7 @@ pub(super) async fn next_reconcile(
     transition: &Transition,
 ) -> Result<Option<Moment>, Error> {
     if transition.end.is_some() {
-        return retire(context, &seen.name, &seen.uid, stored.delete_at()).await;
+        return finish_run(context, &seen.name, &seen.uid, stored.delete_at()).await;
     }
     for approval in context.approvals.owned_by(&seen.uid) {
         if !transition.pending.iter().any(|name| **name == *approval.name) {

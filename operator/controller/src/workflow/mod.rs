@@ -24,23 +24,23 @@ use signoff_executor::Stopped;
 use crate::{context::Context, error::Error, stall_reports};
 pub(crate) use commit::open_records;
 use observe::{ObservedRun, WorkflowObservation};
-use plan::Planned;
+use plan::PlanDecision;
 
 /// Reconciles a Workflow. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let mut claimed = false;
-    let looked = reconcile_observed(context, name, &mut claimed).await;
-    if looked.is_err() || !claimed {
+    let reconciled = reconcile_observed(context, name, &mut claimed).await;
+    if reconciled.is_err() || !claimed {
         // A run that begins nothing for now must not hold back the Pods and calls of others.
         context.pod_quota.forget(name);
         context.call_slots.forget(name);
     }
-    let told = match &looked {
+    let reported = match &reconciled {
         Err(error) => blocked::block_on_administrator(context, name, error).await,
         Ok(_) => Ok(()),
     };
     context.workflows.release(name);
-    told.and(looked)
+    reported.and(reconciled)
 }
 
 /// `claimed`: set when the calls of the run have their slots or are queued.

@@ -10,7 +10,7 @@ use signoff_cluster::{events::Report, kinds::Name, workqueue::Key};
 use signoff_engine::status::{after_quarantined, say};
 use signoff_executor::Stopped;
 
-use super::{commit, finish, journal, observe::ObservedRun, pod_gc, status::ended};
+use super::{commit, finish, journal, observe::ObservedRun, pod_gc, status::remove_waiting_conditions};
 use crate::{
     context::Context,
     error::Error,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The time after which a suspended run is reconciled again without an event.
-const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+const RECONCILE_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
 pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
@@ -26,7 +26,7 @@ pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
         // A suspect would have to wait until it can be tried alone.
-        return (is_stopped && context.is_suspect(&*seen.workflow)).then(|| seen.now.after(LOOK_AGAIN));
+        return (is_stopped && context.is_suspect(&*seen.workflow)).then(|| seen.now.after(RECONCILE_AGAIN));
     };
     let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
@@ -34,7 +34,7 @@ pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option
     context.metrics.set_quarantined(context.quarantines.count());
     // Both change the generation, and neither is a reason to try again.
     if is_stopped {
-        return Some(seen.now.after(LOOK_AGAIN));
+        return Some(seen.now.after(RECONCILE_AGAIN));
     }
     if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
         return None;
@@ -99,14 +99,14 @@ async fn advance_without_evaluation(
     }
     if transition.end.is_some() {
         next.quarantine = None;
-        ended(&mut next);
+        remove_waiting_conditions(&mut next);
     }
     let stored = commit::store(context, seen, next, &transition, &folded).await?;
     journal::cache_segments(context, &seen.uid, folded);
     pod_gc::after_commit(context, seen, &transition).await?;
     let due = finish::next_reconcile(context, seen, &stored, &transition).await?;
     if transition.end.is_some() {
-        forget(context, &seen.name, Some(&seen.uid));
+        remove_marks(context, &seen.name, Some(&seen.uid));
         return Ok(due);
     }
     Ok(Some(due.map_or(until, |due| due.min(until))))

@@ -26,7 +26,7 @@ pub enum OwnerState {
     Live,
     /// It has ended, is being deleted, or shall be cancelled.
     Finished,
-    /// It does not exist any more, or another one has its name.
+    /// It does not exist, or another Workflow has its name.
     Missing,
 }
 
@@ -68,13 +68,13 @@ pub enum VoteFilter {
     Nothing,
 }
 
-/// Counts the votes of an Approval and looks at the clock.
+/// Counts the votes of an Approval, and evaluates its deadline.
 #[must_use]
 pub fn tally(approval: &Approval, owner: OwnerState, now: &Now) -> TallyResult {
     tally_filtered(approval, owner, now, &VoteFilter::AllBut(BTreeMap::new()))
 }
 
-/// Like [`tally`], and evaluates no more than `reading` says.
+/// Like [`tally`], and evaluates only the decisions that `filter` admits.
 #[must_use]
 pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter: &VoteFilter) -> TallyResult {
     let before = approval.status.clone().unwrap_or_default();
@@ -99,7 +99,7 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     }
     let wake_at = if tally.status.outcome.is_some() { None } else { tally.next_wake() };
     let Tally { mut status, events, .. } = tally;
-    // A look that found nothing new writes nothing: the generation alone is no news.
+    // A tally without a change writes nothing: the generation alone is no change.
     let news = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
     if !news {
         return TallyResult { status: before, changed: false, wake_at, events: Vec::new() };
@@ -119,7 +119,7 @@ pub(super) struct Tally<'a> {
 }
 
 impl Tally<'_> {
-    /// Looks at the clock only.
+    /// Evaluates the deadline only.
     fn evaluate_deadline(&mut self) {
         if self.status.phase == ApprovalPhase::Pending && self.now.at >= self.deadline() {
             return self.on_deadline();

@@ -505,7 +505,7 @@ fn escalating_what_was_undecidable_makes_it_decidable_again() {
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
-/// A look in another epoch than the one it was asked in.
+/// A tally in another epoch than that of the request.
 fn count_in(approval: &mut Approval, epoch: &str) -> TallyResult {
     let result = tally(approval, OwnerState::Live, &Now { guard_epoch: epoch.into(), ..at(2) });
     approval.status = Some(result.status.clone());

@@ -40,7 +40,7 @@ fn status(journal: &Journal) -> WorkflowStatus {
     serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()
 }
 
-/// Settles and reads again what was written, as the next look does.
+/// Settles and reads again what was written, as the next transition does.
 fn reread(journal: &mut Journal, room: &JournalLimits, stored: &mut Segments) -> Journal {
     for folded in journal.fold_finished(room).unwrap() {
         assert_eq!(folded.digest, signoff_api::Digest::of_bytes(folded.text.as_bytes()));

@@ -112,7 +112,12 @@ fn evaluation(text: &str) -> Result<(f64, Value), String> {
 }
 
 /// Returns the variables that are visible while a draft is judged, reviewed or revised.
-fn at_work<'a>(step_scope: &StepScope<'a>, draft: &str, iteration: usize, judged: &[JudgedDraft]) -> StepScope<'a> {
+fn judging_scope<'a>(
+    step_scope: &StepScope<'a>,
+    draft: &str,
+    iteration: usize,
+    judged: &[JudgedDraft],
+) -> StepScope<'a> {
     let (draft, judged) = (draft.to_owned(), judged.to_vec());
     step_scope.with_vars(move |_, _, _, scope| {
         let all: Vec<_> = judged.iter().map(|one| json!({"draft": one.draft, "evaluation": one.evaluation})).collect();

@@ -27,7 +27,7 @@ impl PodRun<'_> {
         let fail = |class: &str, message: String, retryable| Failure {
             log: read.as_ref().ok().map(|log| log.text.clone()).or_else(|| self.log_so_far.clone()),
             facts: facts.clone(),
-            ..known(class, message, retryable)
+            ..failure(class, message, retryable)
         };
         if let Some(PodProblem { reason, message }) = self.problem(pod, end) {
             if reason == "OutcomeUnknown" {
@@ -149,5 +149,5 @@ fn is_failure_class(reason: &str) -> bool {
 }
 
 pub(super) fn unknown_outcome(idempotent: bool, message: String) -> Failure {
-    Failure { unknown: !idempotent, ..known("OutcomeUnknown", message, idempotent) }
+    Failure { unknown: !idempotent, ..failure("OutcomeUnknown", message, idempotent) }
 }
