@@ -57,7 +57,7 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
     pub async fn write(&self, observed: &K, next: K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
         let Self { requests, store, lease_guard, form } = self;
         let name = Name::of(observed);
-        if !lease_guard.holds() {
+        if !lease_guard.is_valid() {
             return Err(Error::Conflict(format!("the Lease under which {}", name.as_a::<K>())));
         }
         match requests.replace_status(observed, &next, *form).await {

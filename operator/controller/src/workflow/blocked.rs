@@ -99,7 +99,7 @@ async fn set_condition(
     // Where even the conditions cannot be read there is nowhere to put one; the Event says it.
     let known =
         if status["conditions"].is_null() { Some(Vec::new()) } else { Vec::deserialize(&status["conditions"]).ok() };
-    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.lease_guard.holds()) else {
+    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.lease_guard.is_valid()) else {
         return Ok(None);
     };
     let message = text::display(message, 1024);

@@ -64,7 +64,7 @@ async fn create_approval(
     ask: &Ask,
 ) -> Result<Arc<Approval>, Error> {
     let place = seen.name.beside(&ask.name);
-    if !context.lease_guard.holds() {
+    if !context.lease_guard.is_valid() {
         return Err(Error::conflict(format!("the Lease under which {}", place.as_a::<Approval>())));
     }
     let approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
