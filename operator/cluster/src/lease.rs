@@ -325,7 +325,8 @@ mod tests {
             }
         });
         let settings = LeaseSettings::in_namespace("signoff-system");
-        let lease = Lease::new(crate::over(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
+        let lease =
+            Lease::new(crate::connect_service(service, "n"), settings, "me", Arc::new(|| jiff::Timestamp::UNIX_EPOCH));
         let held = lease.acquire(|_| {}).await;
         (stored, held)
     }
@@ -341,10 +342,10 @@ mod tests {
         let lease_guard = held.lease_guard();
         {
             let mut renewal = std::pin::pin!(held.renew_forever());
-            assert!(keep.as_mut().now_or_never().is_none());
+            assert!(renewal.as_mut().now_or_never().is_none());
             advance(Duration::from_secs(12)).await;
             assert!(!lease_guard.is_valid(), "the operator must not act before it has renewed the Lease");
-            assert!(timeout(Duration::from_secs(60), keep).await.is_err());
+            assert!(timeout(Duration::from_secs(60), renewal).await.is_err());
         }
         assert!(lease_guard.is_valid());
     }
@@ -353,12 +354,12 @@ mod tests {
     async fn an_operator_that_slept_loses_a_lease_that_another_took_meanwhile() {
         let (stored, mut held) = held().await;
         let mut renewal = std::pin::pin!(held.renew_forever());
-        assert!(keep.as_mut().now_or_never().is_none());
+        assert!(renewal.as_mut().now_or_never().is_none());
         advance(Duration::from_secs(16)).await;
         if let Some(lease) = stored.lock().unwrap().as_mut() {
             lease["spec"]["holderIdentity"] = json!("another");
             lease["metadata"]["resourceVersion"] = json!("theirs");
         }
-        assert_eq!(keep.await, "the Lease signoff-system/signoff-operator was taken by another");
+        assert_eq!(renewal.await, "the Lease signoff-system/signoff-operator was taken by another");
     }
 }

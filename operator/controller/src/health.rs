@@ -67,7 +67,7 @@ impl Probe {
     pub fn metrics(&self) -> Result<String, fmt::Error> {
         if let Some(context) = self.context.borrow().upgrade() {
             let (free, waiting) = context.call_slots.levels();
-            let (workflows, approvals) = (context.workflows.held(), context.approvals.held());
+            let (workflows, approvals) = (context.workflows.memory_use(), context.approvals.memory_use());
             self.metrics.set_stalled(context.stalls.count());
             self.metrics.set_store_bytes(workflows.0 + approvals.0, workflows.1 + approvals.1);
             self.metrics.set_queue_levels(context.approvals.count_open(), free, waiting, context.queue.depth());

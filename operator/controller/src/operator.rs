@@ -184,7 +184,7 @@ impl Operator {
         ended
     }
 
-    pub(crate) fn enter(&self, phase: Stage) {
+    pub(crate) fn enter(&self, phase: OperatorPhase) {
         self.phase.send_if_modified(|old| {
             let news = *old != phase;
             if news {

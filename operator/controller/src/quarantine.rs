@@ -98,7 +98,7 @@ impl Quarantines {
     }
 
     /// Adds an object that another process has put into quarantine.
-    pub(crate) fn insert(&self, key: &Key, aside: QuarantineEntry) {
+    pub(crate) fn insert(&self, key: &Key, entry: QuarantineEntry) {
         self.lock().objects.entry(key.clone()).or_insert(entry);
     }
 
@@ -153,7 +153,7 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
 }
 
 /// The message of the condition `Quarantined`.
-pub(crate) fn message(why: &Stopped, aside: &QuarantineEntry) -> String {
+pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry) -> String {
     format!(
         "set aside: {why} (operator {VERSION}, generation {}, attempt {}); simplify its templates, conditions, schemas and patterns and create it again, or cancel it; tried again after {}",
         entry.generation, entry.failures, entry.until

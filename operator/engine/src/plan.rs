@@ -40,7 +40,7 @@ use crate::{
 };
 
 use gates::Gates;
-use signoff_expr::{Known, Members, Template};
+use signoff_expr::{Members, Template};
 use step::PlanContext;
 use validated_answers::ValidatedAnswers;
 

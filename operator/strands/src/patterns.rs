@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;
 
 use super::{
+    answer_words,
     gates::{self, Position, plain},
     graph::nodes_of,
     import::{Import, is_gate},
     import_notes::NoteLevel,
     names::Names,
     tokens::{self, Token},
-    words,
 };
 
 /// The patterns, as the format names them.

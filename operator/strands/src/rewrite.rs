@@ -9,7 +9,6 @@ use signoff_expr::is_identifier;
 use super::{
     infix,
     names::Names,
-    token_split::depth_change,
     tokens::{self, Token},
 };
 

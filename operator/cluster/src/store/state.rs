@@ -17,7 +17,7 @@ use super::{
 use crate::kinds::{Name, ReconciledKind, uid};
 
 /// The number of small objects that stay as they are at rest: those that came to rest last.
-const MOST_SMALL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+pub(super) const MOST_SMALL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 /// The cached objects with their indexes.
 pub(super) struct StoreState<K> {
     pub(super) entries: BTreeMap<Name, Entry<K>>,

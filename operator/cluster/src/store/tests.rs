@@ -4,7 +4,9 @@
 use serde_json::json;
 use signoff_api::Workflow;
 
-use super::*;
+use kube::ResourceExt as _;
+
+use super::{state::MOST_SMALL, *};
 
 fn workflow(version: &str, phase: &str) -> Workflow {
     serde_json::from_value(json!({

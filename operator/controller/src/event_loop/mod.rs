@@ -250,7 +250,7 @@ impl EventLoop {
     }
 
     /// Starts a call whose start is committed.
-    fn start_call(&mut self, start: Start) {
+    fn start_call(&mut self, start: CallStart) {
         let CallStart { name, run, call, hold } = start;
         let key = call.key();
         let uid = run.uid.clone();

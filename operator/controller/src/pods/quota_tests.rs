@@ -170,7 +170,7 @@ fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
 
 #[test]
 fn each_wait_is_told_in_a_sentence() {
-    let told = |wait: Wait| wait.message("team");
+    let told = |wait: PodWait| wait.message("team");
     let (reason, words) = told(PodWait::Namespace { before: 2, most: 5 });
     assert_eq!(
         (reason, words.contains("place 3 in the queue of the namespace team, where 5 Pods")),

@@ -178,7 +178,7 @@ impl fmt::Display for IneligibleReason {
 /// The API server compares the time by whole seconds, so it can accept a vote up to a second longer.
 #[must_use]
 pub fn ineligible(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option<IneligibleReason> {
-    closed(approval, now).or_else(|| barred(approval, voter))
+    closed(approval, now).or_else(|| voter_problem(approval, voter))
 }
 
 /// Returns why no user can decide an Approval now, or `None`.
@@ -199,7 +199,7 @@ pub fn closed(approval: &Approval, now: Moment) -> Option<IneligibleReason> {
 
 /// Returns why this user cannot decide an Approval that is open, or `None`.
 #[must_use]
-pub fn barred(approval: &Approval, voter: &Voter<'_>) -> Option<IneligibleReason> {
+pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<IneligibleReason> {
     let user = voter.counted();
     let named = || user.to_owned();
     if let Some(name) = [voter.user, user].into_iter().find(|name| name.contains(VIA)) {

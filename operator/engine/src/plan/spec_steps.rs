@@ -138,7 +138,10 @@ impl Validator<'_> {
     }
 
     /// Complains about steps whose name an earlier one has.
-    pub(in crate::plan) fn unique_steps<'s, 'a: 's>(&mut self, steps: impl IntoIterator<Item = &'s SpecStep<'a>>) {
+    pub(in crate::plan) fn check_unique_steps<'s, 'a: 's>(
+        &mut self,
+        steps: impl IntoIterator<Item = &'s SpecStep<'a>>,
+    ) {
         let mut seen = BTreeSet::new();
         for one in steps {
             if !seen.insert(one.step.name.as_str()) {

@@ -145,7 +145,7 @@ fn context(kind: &str) -> Names {
     let file = nodes.first().expect("one document");
     let config = file.get("config").expect("a config");
     Names {
-        context: context::Context::new(file, kind, config, |name| name == "context_policy"),
+        context: cli_paths::CliPaths::new(file, kind, config, |name| name == "context_policy"),
         judged: kind == "evaluator_optimizer",
         agents: [("a-b".to_owned(), "'writer'".to_owned())].into(),
         ..names()
