@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Durat
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use signoff_api::{Moment, workflow::Provider};
-use signoff_engine::transition::{AgentCall, Call, Failure, HttpCall, Reply, What};
+use signoff_engine::transition::{AgentCall, Call, CallContent, Failure, HttpCall, Reply};
 use tokio::time::timeout;
 
 use crate::{
@@ -164,11 +164,11 @@ impl DefaultCaller {
 #[async_trait]
 impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call) -> Result<Reply, Failure> {
-        let Call { idempotent, timeout, what, .. } = call;
-        let result = match what {
-            What::Http(http) => self.http(http, timeout).await,
-            What::Agent(agent) => self.agent(run, agent, timeout).await,
-            What::Pod(_) => {
+        let Call { idempotent, timeout, content, .. } = call;
+        let result = match content {
+            CallContent::Http(http) => self.http(http, timeout).await,
+            CallContent::Agent(agent) => self.agent(run, agent, timeout).await,
+            CallContent::Pod(_) => {
                 Err(CallError::invalid("a container runs as a Pod, which needs a cluster: apply the Workflow to one"))
             }
         };

@@ -40,7 +40,7 @@ pub(super) fn admit(approval: &Approval, user: &str, decision: &Decision, now: M
 #[must_use]
 pub fn barred(approval: &Approval, user: &str) -> Option<String> {
     let groups = groups(&approval.spec.request);
-    let why = eligibility::barred(approval, &Voter::new(user, &groups)).filter(|why| !why.is_about_lists())?;
+    let why = eligibility::voter_problem(approval, &Voter::new(user, &groups)).filter(|why| !why.is_about_lists())?;
     Some(why.to_string())
 }
 

@@ -54,7 +54,7 @@ impl Validator<'_> {
         }
         // A run that was accepted goes on: a Reject stops it there.
         let is_bound = self.accepted && context.before.is_some();
-        if hitl.on_reject == Some(OnReject::Continue) && !subject.goes_on_after_reject() && !is_bound {
+        if hitl.on_reject == Some(OnReject::Continue) && !subject.can_continue_after_reject() && !is_bound {
             self.error(
                 format!("{field}.onReject"),
                 "no step could run after a Reject at this gate: leave onReject out, or allow Skip",

@@ -37,7 +37,7 @@ impl Validator<'_> {
         let field = |part: &str| format!("{}.pod.{part}", context.field);
         let before = self.errors.len();
         let (mut env, mut files) = (BTreeMap::new(), BTreeMap::new());
-        self.unique(pod.env.iter().map(|one| one.name.as_str()), &field("env"));
+        self.check_unique(pod.env.iter().map(|one| one.name.as_str()), &field("env"));
         for (at, one) in pod.env.iter().enumerate() {
             if one.value.is_some() == one.value_from.is_some() {
                 self.error(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
@@ -63,10 +63,10 @@ impl Validator<'_> {
                 self.error(format!("{field}.path"), format!("duplicate path {}: paths must be unique", one.path));
             }
         }
-        self.taken_literally(pod, &field);
+        self.check_command_literals(pod, &field);
         self.not_allowed(format!("{}.pod", context.field), self.policies.refuses_container(pod));
         self.quantities(pod.resources.as_ref(), &field("resources"));
-        self.unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
+        self.check_unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {
             let ours: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
             for (part, message) in refused(&template.0, &ours) {
@@ -77,7 +77,7 @@ impl Validator<'_> {
     }
 
     /// Neither our templates nor those of Kubernetes put a rendered value into a command line.
-    fn taken_literally(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
+    fn check_command_literals(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
         let is_template = |text: &str| text.contains("{{") || text.contains("{%");
         if is_template(&pod.image) {
             self.error(field("image"), "an image must not contain a template: people approve exactly this one");

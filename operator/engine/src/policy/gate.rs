@@ -15,7 +15,7 @@ use signoff_api::{
 };
 use signoff_expr::text;
 
-use super::{Applied, Policies};
+use super::{AppliedPolicy, Policies};
 
 use crate::approval::persons::{self, Persons};
 use crate::gate::{
@@ -111,9 +111,10 @@ impl Policies {
         if let Some(source) = added_by {
             gate.name(source, "this gate is added to every run".to_owned());
         }
-        let holds =
-            |applied: &&Applied| applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type());
-        let policies: Vec<&Applied> = self.list.iter().filter(holds).collect();
+        let holds = |applied: &&AppliedPolicy| {
+            applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type())
+        };
+        let policies: Vec<&AppliedPolicy> = self.list.iter().filter(holds).collect();
         let demands: Vec<(&str, &GateRules)> = policies
             .iter()
             .filter_map(|applied| Some((applied.source.as_str(), applied.rules.gates.as_ref()?)))
@@ -149,7 +150,7 @@ fn required(list: &[RequiredFrom]) -> String {
     names(list, |from| format!("{} of group {}", from.min, from.group))
 }
 
-fn persons(gate: &mut EffectiveGate, policies: &[&Applied]) {
+fn persons(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
     for applied in policies.iter().filter(|applied| !applied.identities.is_empty()) {
         for rule in &applied.identities {
             if let Some(why) = persons::ambiguity(rule) {
@@ -290,7 +291,7 @@ const CAUTION: [TimeoutAction; 8] = [
 ];
 
 /// Returns the rank of an action: the smaller, the more cautious.
-pub(super) fn caution(action: TimeoutAction) -> usize {
+pub(super) fn caution_rank(action: TimeoutAction) -> usize {
     CAUTION.iter().position(|other| *other == action).unwrap_or(CAUTION.len())
 }
 
@@ -310,7 +311,8 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
     // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would be
     // laxer than without the further policy.
-    let action = CAUTION.into_iter().take(caution(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
+    let action =
+        CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {
         let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
         let was =

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use signoff_api::{Verdict, gate::TimeoutAction, step::HitlStep};
 
-use super::{gate::caution, *};
+use super::{gate::caution_rank, *};
 use crate::{FieldError, Plan, Settings, gate::subject};
 
 pub(super) fn cluster(policies: &[(&str, Value)]) -> Policies {
@@ -396,7 +396,8 @@ fn at_least_as_strict(strict: &EffectiveGate, lax: &EffectiveGate) -> bool {
             .and_then(|t| t.after)
             .map_or(Settings::default().default_gate_timeout, |a| a.duration())
     };
-    let action = |gate: &EffectiveGate| caution(gate.hitl.timeout.as_ref().and_then(|t| t.action).unwrap_or_default());
+    let action =
+        |gate: &EffectiveGate| caution_rank(gate.hitl.timeout.as_ref().and_then(|t| t.action).unwrap_or_default());
     strict.hitl.threshold.unwrap_or(1) >= lax.hitl.threshold.unwrap_or(1)
         && (strict.hitl.exclude_requester == Some(true) || lax.hitl.exclude_requester != Some(true))
         && strict.allowed.iter().all(|verdict| lax.allowed.contains(verdict))

@@ -3,10 +3,11 @@
 use crate::{
     plan::{PlannedPod, is_quantity},
     replay::{
-        activity::{ActivityKey, RenderError, Run, Start},
+        activity::{ActivityKey, Start},
+        run::{RenderError, Run},
         step_invocation::StepInvocation,
     },
-    transition::{Call, PodCall, What},
+    transition::{Call, CallContent, PodCall},
 };
 
 /// The most that one variable may have: the kernel refuses 128 KiB.
@@ -72,7 +73,7 @@ pub(super) fn call<'a>(
         attempt: key.attempt,
         idempotent: invocation.step.is_idempotent(),
         timeout: invocation.step.timeout,
-        what: What::Pod(Box::new(PodCall {
+        content: CallContent::Pod(Box::new(PodCall {
             name: signoff_api::names::pod(&plan.name, &plan.uid, &key.path, key.attempt),
             spec,
         })),

@@ -15,7 +15,7 @@ use crate::{
     journal::values::MAX_VALUE,
     plan::{PlannedGate, PlannedStep},
     replay::{
-        activity::{RenderError, Run},
+        run::{RenderError, Run},
         scope::{self, StepScope},
     },
     steps::excerpt::{Fields, SHOWN},
@@ -67,8 +67,8 @@ impl ReviewSubject {
     }
 }
 
-/// The facts that distinguish one request from another.
-pub(crate) struct Facts<'a> {
+/// The identity of a request: everything that distinguishes it from another one.
+pub(crate) struct RequestIdentity<'a> {
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
     pub(crate) visit: i32,
@@ -85,7 +85,7 @@ pub(crate) fn ask<'a>(
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
     gate: &PlannedGate,
-    facts: &Facts<'_>,
+    facts: &RequestIdentity<'_>,
     reviewed: Option<ReviewSubject>,
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);

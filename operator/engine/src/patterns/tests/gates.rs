@@ -350,7 +350,7 @@ mod error_escalation {
     fn an_outcome_that_is_not_known_is_never_repeated_without_a_person() {
         let steps = json!([{"name": "pay", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate", "retry": {"limit": 5}}]);
         let mut run = with_gate("errorEscalation", &["Retry", "Skip"], steps, json!({}));
-        run.take(vec![crate::Fact::Lost { path: "pay".into(), attempt: 1 }]);
+        run.take(vec![crate::Fact::CallLost { path: "pay".into(), attempt: 1 }]);
         assert!(run.calls().is_empty());
         assert_eq!(run.open(), ["pay/.error"]);
         run.decide("pay/.error", decided(Verdict::Retry));
